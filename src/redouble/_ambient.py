@@ -1,0 +1,31 @@
+"""One flag: is anything ambient at work, such as an observer?
+
+Every successful call reads it once, so that what nobody uses costs nobody anything. Whoever turns
+something on that calls must notice holds the flag up until it is turned off again.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+
+__all__ = ["ambient"]
+
+
+class Ambient:
+    """The flag, counted."""
+
+    __slots__ = ("_lock", "_users", "active")
+
+    def __init__(self) -> None:
+        self.active = False
+        self._users = 0
+        self._lock = Lock()
+
+    def hold(self, users: int) -> None:
+        """Count users in (1) and out (-1)."""
+        with self._lock:
+            self._users += users
+            self.active = self._users > 0
+
+
+ambient = Ambient()

@@ -1,0 +1,122 @@
+"""Events, and who is told of them.
+
+An event is an immutable note about one step of one call; it never holds the call's arguments.
+Observers are plain functions of one event. One that fails is logged, once, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from threading import Lock
+from types import TracebackType
+from typing import Literal, NamedTuple
+
+from redouble._ambient import ambient
+from redouble._verdict import Kind, Verdict
+from redouble.errors import Reason
+
+__all__ = ["Event", "Observation", "observe", "tell"]
+
+What = Literal["before_attempt", "success", "failure", "retry", "give_up"]
+
+
+class Event(NamedTuple):
+    """One step of one call. ``what`` says which; fields that do not apply are None.
+
+    ``attempt`` counts from 1; ``delay`` is the wait before the next attempt; ``hint`` is what the
+    other side asked for; ``elapsed`` counts from the start of the call.
+    """
+
+    what: What
+    name: str
+    attempt: int
+    elapsed: float
+    attempt_elapsed: float | None
+    error: Exception | None
+    value: object
+    verdict: Verdict | None
+    kind: Kind | None
+    delay: float | None
+    hint: float | None
+    reason: Reason | None
+    limit: str | None
+    labels: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        # Without the value: it is the caller's data, and events end up in logs.
+        said = [f"{k}={v!r}" for k, v in self._asdict().items() if v is not None and k not in ("value", "labels")]
+        return f"Event({', '.join(said)})"
+
+
+Observer = Callable[[Event], object]
+
+
+class Observation:
+    """The handle of an observer: call it, `remove()` it, or use it in a ``with`` to end observing."""
+
+    __slots__ = ("_observer",)
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer: Observer | None = observer
+
+    def remove(self) -> None:
+        """Stop observing; a second time does nothing."""
+        global _observers  # noqa: PLW0603  a tuple replaced whole: readers need no lock
+        with _lock:
+            observer, self._observer = self._observer, None
+            if observer is None:
+                return
+            index = next(i for i, other in enumerate(_observers) if other is observer)
+            _observers = _observers[:index] + _observers[index + 1 :]
+        ambient.hold(-1)
+
+    __call__ = remove
+
+    def __enter__(self) -> Observation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.remove()
+
+
+_observers: tuple[Observer, ...] = ()
+_complained: set[tuple[str, str]] = set()
+_lock = Lock()
+
+
+def observe(observer: Observer, /) -> Observation:
+    """Tell ``observer`` of every event of every policy in this process, from now on."""
+    global _observers  # noqa: PLW0603  a tuple replaced whole: readers need no lock
+    if not callable(observer):
+        raise TypeError(f"observe({observer!r}): write a function of one event")
+    if inspect.iscoroutinefunction(observer):
+        raise TypeError(f"observe({observer!r}): a coroutine function would never run; observers are plain functions")
+    with _lock:
+        _observers = (*_observers, observer)
+    ambient.hold(1)
+    return Observation(observer)
+
+
+def tell(event: Event, own: Observer | None) -> None:
+    """Tell the policy's own observer, then everybody else's."""
+    if own is not None:
+        _safely(own, event)
+    for observer in _observers:
+        _safely(observer, event)
+
+
+def _safely(observer: Observer, event: Event) -> None:
+    try:
+        observer(event)
+    except Exception:  # noqa: BLE001  an observer may fail in any way; the call must not
+        place = (event.what, getattr(observer, "__qualname__", None) or repr(observer))
+        with _lock:
+            known = place in _complained
+            _complained.add(place)
+        if not known:
+            import logging  # noqa: PLC0415  nobody pays for it while all goes well
+
+            logging.getLogger("redouble").exception(
+                "observer %s failed on %s and will be called again; this is logged once", place[1], place[0]
+            )

@@ -1,0 +1,214 @@
+"""Layers: something that wraps a function. A pipeline: layers in order, outermost first.
+
+A layer says how it wraps a plain function (`around`) and a coroutine function (`around_async`). Finding out
+which one it is, methods, partials, callable objects, names, docstrings and `policy_of` are dealt with
+here, once. What any layer does is not known here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from redouble._time import SYSTEM, Clock
+
+__all__ = ["Gate", "Layer", "Pipeline", "decoration", "is_async", "policy_of", "refuse", "spelled"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Kept beside the functions and not on them: what you decorate gains no attribute but __wrapped__.
+_decorated: WeakKeyDictionary[Callable[..., Any], tuple[Layer, Callable[..., Any]]] = WeakKeyDictionary()
+
+
+class Layer:
+    """Something that wraps a function: write ``around`` and ``around_async``, and it is a decorator.
+
+    ``layer(fn)`` decorates, ``layer.call(fn, *args)`` calls once, ``outer | inner`` makes a pipeline.
+    """
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` wrapped, for a plain function."""
+        raise TypeError(f"{type(self).__name__} cannot wrap a plain function: {spelled(fn)}() runs on your own thread")
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` wrapped, for a coroutine function."""
+        raise TypeError(f"{type(self).__name__} cannot wrap a coroutine function, which {spelled(fn)} is")
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate: what you get back has the type, the name and the signature of ``fn``."""
+        target: Any = fn
+        if isinstance(target, staticmethod | classmethod):
+            return cast("F", type(target)(self(cast("Any", target).__func__)))
+        refuse(target, "decorate")
+        wrapped: Any = self.around_async(target) if is_async(target) else self.around(target)
+        functools.update_wrapper(wrapped, target)
+        _decorated[wrapped] = (self, target)
+        return cast("F", wrapped)
+
+    def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call ``fn`` through this layer and return what it returns: await it if ``fn`` is async."""
+        refuse(fn, "call")
+        wrapped: Callable[P, Any] = self.around_async(cast("Any", fn)) if is_async(fn) else self.around(fn)
+        return cast("T", wrapped(*args, **kwargs))
+
+    def __or__(self, inner: Layer, /) -> Pipeline:
+        """Put ``inner`` inside this layer."""
+        if not isinstance(inner, Layer):
+            return NotImplemented
+        return Pipeline(self, inner)
+
+
+class Pipeline(Layer):
+    """Layers in order, outermost first; pipelines inside it are flattened."""
+
+    __slots__ = ("layers",)
+
+    def __init__(self, *layers: Layer) -> None:
+        for layer in layers:
+            if not isinstance(layer, Layer):
+                hint = f": write {layer.__name__}(...)" if isinstance(layer, type) else ""
+                raise TypeError(f"{layer!r} is not a layer{hint}")
+        self.layers: tuple[Layer, ...] = tuple(
+            part for layer in layers for part in (layer.layers if isinstance(layer, Pipeline) else (layer,))
+        )
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        for layer in reversed(self.layers):
+            fn = layer.around(fn)
+        return fn
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        wrapped = cast("Callable[P, Coroutine[Any, Any, T]]", fn)
+        for layer in reversed(self.layers):
+            wrapped = layer.around_async(wrapped)
+        return wrapped
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pipeline) and self.layers == other.layers
+
+    def __hash__(self) -> int:
+        return hash(self.layers)
+
+    def __repr__(self) -> str:
+        return " | ".join(repr(layer) for layer in self.layers) or "Pipeline()"
+
+
+class Gate(Layer):
+    """A layer that lets a call in or raises `Rejected`, and learns how it ended.
+
+    Write ``admit`` and ``ended``; both are quick, take the time, and never wait. A gate can also be
+    used by ``with gate:``, in blocking and in async code.
+    """
+
+    clock: Clock = SYSTEM
+
+    def admit(self, now: float, /) -> Any:
+        """Let a call in and return a ticket for it, or raise `Rejected`."""
+        raise TypeError(f"{type(self).__name__} is not a whole gate yet: write admit(self, now)")
+
+    def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
+        """Learn how an admitted call ended: None is success; a cancellation is an error too."""
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        def gated(*args: P.args, **kwargs: P.kwargs) -> T:
+            with Passage(self):
+                return fn(*args, **kwargs)
+
+        return gated
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
+            with Passage(self):
+                return await fn(*args, **kwargs)
+
+        return gated
+
+    def __enter__(self) -> None:
+        passage = Passage(self)
+        passage.__enter__()
+        _passages.set((passage, _passages.get()))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        passage, outer = _passages.get()
+        _passages.set(outer)
+        passage.__exit__(kind, error, tb)
+
+
+class Passage:
+    """One call on its way through one gate."""
+
+    __slots__ = ("gate", "ticket")
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.ticket: Any = None
+
+    def __enter__(self) -> None:
+        self.ticket = self.gate.admit(self.gate.clock.now())
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.gate.ended(self.ticket, error, self.gate.clock.now())
+
+
+# The passages of this task or thread, innermost first, as a linked list: entering a gate in one task
+# is invisible to all others, and gates are left in the order opposite to entering.
+_passages: ContextVar[Any] = ContextVar("redouble_passages", default=None)
+
+
+def policy_of(fn: Callable[..., Any], /) -> Layer | None:
+    """Return the layer that decorates ``fn`` (the outermost one), or None."""
+    entry = _decorated.get(getattr(fn, "__func__", fn))
+    return None if entry is None else entry[0]
+
+
+def decoration(fn: Callable[..., Any], /) -> tuple[Layer, Callable[..., Any]]:
+    """Return the outermost layer of ``fn`` and what it decorates."""
+    entry = _decorated.get(getattr(fn, "__func__", fn))
+    if entry is None:
+        raise TypeError(f"{spelled(fn)} is not decorated by a policy")
+    return entry
+
+
+def is_async(fn: object) -> bool:
+    """Tell whether calling ``fn`` gives a coroutine, looking through partials and callable objects."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return (
+        inspect.iscoroutinefunction(fn)
+        or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004  not "is it callable"
+        or hasattr(fn, "_is_coroutine")  # how asyncio marked them before 3.12; AsyncMock still does
+    )
+
+
+def refuse(fn: object, verb: str) -> None:
+    """Say no to what cannot be retried, and what to do instead."""
+    inner: object = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if inspect.iscoroutine(inner):
+        inner.close()
+        raise TypeError(f"cannot {verb} a coroutine, which can run only once: pass the function and its arguments")
+    if not callable(inner):
+        raise TypeError(f"cannot {verb} {inner!r}: it is not callable")
+    if isinstance(inner, type) and verb == "decorate":
+        raise TypeError(f"cannot decorate the class {inner.__name__}: decorate a method, or a function that makes one")
+    for candidate in (inner, getattr(type(inner), "__call__", None)):  # noqa: B004  not "is it callable"
+        if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
+            raise TypeError(
+                f"cannot {verb} the generator function {spelled(inner)}: calling it runs none of its body, "
+                "so there would be nothing to retry. Return a list, or retry the call that fetches each item"
+            )
+
+
+def spelled(fn: object) -> str:
+    """Return a function's name for people: its own, or what it stands for."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(fn, "__qualname__", None) or type(fn).__qualname__

@@ -1,0 +1,121 @@
+"""What happened: on errors, on outcomes, on request.
+
+The engine leaves its run on the exception that comes out; the records are built only when somebody
+reads them. This file writes on exceptions and reads from them; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+from redouble._verdict import Kind
+from redouble.errors import Reason, RetryError
+
+__all__ = ["AttemptRecord", "Outcome", "Report", "annotate", "report", "stamp_of"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+STAMP: Final = "__redouble__"
+PREFIX: Final = "redouble: gave up "
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One attempt. ``started`` counts from the start of the call; ``delay`` is the wait that followed.
+
+    ``error_type`` and ``error_text`` are None where the attempt returned.
+    """
+
+    number: int
+    kind: Kind | None
+    error_type: str | None
+    error_text: str | None
+    started: float
+    elapsed: float
+    delay: float | None
+    hint: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one call did. ``reason`` is None if it succeeded; ``limit`` says which limit ended it."""
+
+    reason: Reason | None
+    attempts: int
+    elapsed: float
+    work_elapsed: float
+    limit: str | None = None
+    workers_left: int = 0
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    history: tuple[AttemptRecord, ...] = ()
+
+
+class Stamp(Protocol):
+    """What a given-up call leaves on its error: its run, which becomes its report when pickled."""
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it was given up."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Whose policy it was."""
+        ...
+
+    def report(self) -> Report:
+        """Build the report."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T_co]):
+    """How a call ended, without raising. ``error`` with ``ok`` is an exception that was accepted."""
+
+    ok: bool
+    value: T_co | None
+    error: Exception | None
+    report: Report
+
+    def unwrap(self) -> T_co:
+        """Return the value, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]  # no error, so it is the value, None included
+
+
+def report(exc: BaseException, /) -> Report | None:
+    """Tell what the policy did that let this exception through, or None if none did."""
+    stamp = stamp_of(exc)
+    if stamp is None:
+        return exc.report if isinstance(exc, RetryError) else None
+    return stamp if isinstance(stamp, Report) else stamp.report()
+
+
+def stamp_of(exc: BaseException) -> Stamp | Report | None:
+    """Return what a policy left on this very exception."""
+    return exc.__dict__.get(STAMP)
+
+
+def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> None:
+    """Leave the stamp, and one note; a note of ours from an inner policy is replaced.
+
+    Written into ``__dict__``: an exception may forbid ``setattr`` (a frozen dataclass does), and its
+    ``__notes__`` may be anything. Nothing here may cost the caller his exception.
+    """
+    own = exc.__dict__
+    own[STAMP] = stamp
+    if note is None:
+        return
+    notes = own.get("__notes__")
+    if notes is None:
+        own["__notes__"] = [note]
+    elif isinstance(notes, list):
+        for index, other in enumerate(notes):
+            if isinstance(other, str) and other.startswith(PREFIX):
+                notes[index] = note
+                return
+        notes.append(note)

@@ -1,0 +1,188 @@
+"""Retry: the options, in every shape a call can have.
+
+One frozen value; a decorator, `call`, `run`, a ``for`` and an ``async for`` loop. Deciding is the
+engine's business and waiting the drivers'; this file only chooses which driver.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from functools import partial
+from types import MethodType
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from redouble._ambient import ambient
+from redouble._drive import AsyncAttempts, Attempts, adrive, aoutcome, drive, outcome
+from redouble._layer import Layer, Pipeline, decoration, is_async, refuse, spelled
+from redouble._options import Options
+from redouble._report import Outcome
+from redouble._shape import first_attempt
+from redouble._time import cancelling
+from redouble._told import begin
+
+__all__ = ["Retry", "retry", "variant"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Retry(Options, Layer):
+    """A retry policy: an immutable value that many calls, threads and event loops can share.
+
+    >>> policy = Retry(on=ConnectionError, attempts=5, give_up_after=10)
+
+    Use it as a decorator, by ``policy.call(fn, ...)``, by ``policy.run(fn, ...)`` for an `Outcome`
+    instead of an exception, or around a block::
+
+        for attempt in policy:
+            with attempt:
+                ...
+
+    on: an exception type, a tuple of them, a rule ``exc -> Answer``, an object with
+        ``judge(ended)``, or a list of these; the first that does not answer None decides.
+    until: a rule for results; falsy means "not yet, try again".
+    attempts: how many in total, the first included; None for no limit but time.
+    backoff: seconds to wait, as a `Backoff` or any iterable; or a mapping of `Kind` to these.
+    give_up_after: begin no attempt and no delay that could not start within this many seconds.
+    timeout: the same, for the whole call.
+    work_timeout: the same, for the time spent inside attempts.
+    hints: how to treat a delay asked for by the other side.
+    budget: an allowance for retries, shared by passing the same object to many policies.
+    before_attempt, on_success, on_failure, on_retry, on_give_up: functions of one event.
+    nested: what to do about an error on which an inner policy already gave up.
+    wrap: raise a `RetryError` from your error instead of your error.
+    name, labels: for events and reports; the name is the function's unless given.
+    clock, random: time and chance, for tests.
+    """
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` retried."""
+        name, now = self.name or spelled(fn), self.time.now
+        rest = partial(drive, self, fn, name)
+        if self.plain:
+            start = lambda started: begin(self, started, name, now, None)  # noqa: E731  two lines, two names
+            return first_attempt(fn, is_async=False, now=now, begin=start, drive=rest, ambient=ambient)
+
+        def retrying(*args: P.args, **kwargs: P.kwargs) -> T:
+            return cast("T", rest(None, None, args, kwargs))
+
+        return retrying
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` retried, for a coroutine function."""
+        name, now = self.name or spelled(fn), self.time.anow
+        rest = partial(adrive, self, fn, name)
+        if self.plain:
+            start = lambda started: begin(self, started, name, now, cancelling)  # noqa: E731  two lines, two names
+            return first_attempt(fn, is_async=True, now=now, begin=start, drive=rest, ambient=ambient)
+
+        async def retrying(*args: P.args, **kwargs: P.kwargs) -> T:
+            return cast("T", await rest(None, None, args, kwargs))
+
+        return retrying
+
+    def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call ``fn`` with retries and return what it returns: await it if ``fn`` is async."""
+        refuse(fn, "call")
+        name = self.name or spelled(fn)
+        if is_async(fn):
+            return cast("T", adrive(self, cast("Any", fn), name, None, None, args, kwargs))
+        return _not_a_coroutine(fn, drive(self, fn, name, None, None, args, kwargs))
+
+    @overload
+    def run(
+        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Outcome[T]]: ...
+    @overload
+    def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]: ...
+    def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call ``fn`` with retries and return an `Outcome`: nothing of yours is raised."""
+        refuse(fn, "run")
+        name = self.name or spelled(fn)
+        if is_async(fn):
+            return aoutcome(self, fn, name, args, kwargs)
+        return outcome(self, partial(_checked, fn), name, args, kwargs)
+
+    def __iter__(self) -> Attempts:
+        self._refuse_blocks("for")
+        return Attempts(self, self.time.now)
+
+    def __aiter__(self) -> AsyncAttempts:
+        self._refuse_blocks("async for")
+        return AsyncAttempts(self, self.time.anow)
+
+    def _refuse_blocks(self, loop: str) -> None:
+        if self.until is not None:
+            raise TypeError(f"until= needs the result, which a `{loop}` loop never sees: use policy.call(fn, ...)")
+
+
+def _checked(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return _not_a_coroutine(fn, fn(*args, **kwargs))
+
+
+def _not_a_coroutine(fn: Callable[..., Any], result: T) -> T:
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(
+            f"{spelled(fn)} returned a coroutine, so nothing in it was retried: "
+            "pass the coroutine function itself and its arguments, policy.call(fetch, url)"
+        )
+    return result
+
+
+class _Decorate(Generic[P]):
+    """`redouble.retry`: bare, or with the options of `Retry`, which are written there only."""
+
+    def __init__(self, make: Callable[P, Retry]) -> None:
+        self._make = make
+        self._default = cast("Callable[[], Retry]", make)()
+
+    @overload
+    def __call__(self, *args: P.args, **options: P.kwargs) -> Retry: ...
+    @overload
+    def __call__(self, fn: F, /) -> F: ...
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if not args:
+            return self._make(*args, **options)
+        if len(args) > 1 or options:
+            raise TypeError("write @retry, or @retry(on=..., attempts=...): options are keywords, and the function comes after them")
+        if isinstance(args[0], type) and issubclass(args[0], BaseException):
+            raise TypeError(f"write @retry(on={args[0].__name__}): options are keywords")
+        return self._default(args[0])
+
+    def __repr__(self) -> str:
+        return "redouble.retry"
+
+
+class _Variant(Generic[P]):
+    """`redouble.variant`: the same function, retried with some options changed."""
+
+    def __init__(self, make: Callable[P, Retry]) -> None:
+        self._make = make
+
+    def __call__(self, fn: F, /, *args: P.args, **options: P.kwargs) -> F:
+        if args:
+            raise TypeError("write variant(fn, attempts=1): options are keywords")
+        layer, original = decoration(fn)
+        changed: Any = _with_options(layer, options)(original)
+        if isinstance(fn, MethodType):
+            return cast("F", MethodType(changed, fn.__self__))
+        return cast("F", changed)
+
+    def __repr__(self) -> str:
+        return "redouble.variant"
+
+
+def _with_options(layer: Layer, options: dict[str, Any]) -> Layer:
+    if isinstance(layer, Retry):
+        return replace(layer, **options)
+    if isinstance(layer, Pipeline) and sum(isinstance(part, Retry) for part in layer.layers) == 1:
+        return Pipeline(*(_with_options(part, options) if isinstance(part, Retry) else part for part in layer.layers))
+    raise TypeError(f"{layer!r} has no single Retry whose options could vary")
+
+
+retry = _Decorate(Retry)
+variant = _Variant(Retry)

@@ -1,0 +1,214 @@
+"""What to do about how an attempt ended: kinds, verdicts, and the rules that give them.
+
+A rule looks at one ended attempt and answers: True retry, False stop, a number "retry after so many
+seconds", a `Verdict` for more, None "no opinion". The first opinion decides. Rules only ever see an
+`Exception`: cancellation, Ctrl-C and `GeneratorExit` are nobody's to judge. Rules know nothing of
+attempts left, delays or time; that is the engine's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from math import isfinite
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
+
+from redouble._time import Duration
+
+__all__ = ["Answer", "Ended", "Judge", "Kind", "On", "Rule", "Rules", "Until", "Verdict", "as_rules", "judge"]
+
+
+class Kind(StrEnum):
+    """What sort of failure it was: coarse, for budgets, backoffs and metrics."""
+
+    network = "network"
+    timeout = "timeout"
+    throttled = "throttled"
+    server = "server"
+    client = "client"
+    unknown = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do about an ended attempt.
+
+    ``after`` is a hint in seconds from the other side; a moment already past counts as now.
+    ``sent`` says whether the request reached the other side: True, False, or None for unknown.
+    ``reason`` is finer than ``kind``, for people and metrics: ``rate_limit``, ``http_5xx``, ...
+    """
+
+    action: Literal["retry", "stop", "accept"]
+    kind: Kind | None = None
+    after: float | None = None
+    sent: bool | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.action not in ("retry", "stop", "accept"):
+            raise ValueError(f"action={self.action!r}: write 'retry', 'stop' or 'accept'")
+        if self.kind is not None:
+            object.__setattr__(self, "kind", Kind(self.kind))
+        if self.after is not None:
+            object.__setattr__(self, "after", _hint(self.after))
+
+    @classmethod
+    def retry(
+        cls,
+        *,
+        kind: Kind | None = None,
+        after: Duration | None = None,
+        sent: bool | None = None,
+        reason: str | None = None,
+    ) -> Verdict:
+        """Try again, if the policy still allows it."""
+        return cls("retry", kind, None if after is None else _hint(after), sent, reason)
+
+    @classmethod
+    def stop(cls, *, kind: Kind | None = None, sent: bool | None = None, reason: str | None = None) -> Verdict:
+        """Give up now: the error comes out, or `NotAccepted` for a result."""
+        return cls("stop", kind, None, sent, reason)
+
+    @classmethod
+    def accept(cls) -> Verdict:
+        """Count it as success, even an exception: "wait until it is gone"."""
+        return ACCEPT
+
+
+Answer: TypeAlias = bool | float | timedelta | Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended: what an object with ``judge(ended)`` is shown."""
+
+    attempt: int
+    error: Exception | None = None
+    value: object = field(default=None, repr=False)
+    elapsed: float = 0.0
+    attempt_elapsed: float = 0.0
+    work_elapsed: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Judge(Protocol):
+    """A rule that wants to know more than the exception."""
+
+    def judge(self, ended: Ended, /) -> Answer:
+        """Answer for one ended attempt."""
+        ...
+
+
+Rule: TypeAlias = Callable[[Exception], Answer]
+_One: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule | Judge
+On: TypeAlias = _One | Sequence[_One]
+Until: TypeAlias = Callable[[Any], object] | Judge
+
+RETRY = Verdict("retry")
+STOP = Verdict("stop")
+ACCEPT = Verdict("accept")
+
+
+def verdict(answer: object, rule: object) -> Verdict:
+    """Read an answer; one that is none is an error of the rule."""
+    if answer is True:
+        return RETRY
+    if answer is False:
+        return STOP
+    if isinstance(answer, Verdict):
+        return answer
+    if isinstance(answer, int | float | timedelta):
+        return Verdict("retry", after=_hint(answer))
+    raise TypeError(
+        f"rule {_name(rule)} answered {answer!r}: answer True, False, None, a number of seconds or a Verdict"
+    )
+
+
+class Rules(NamedTuple):
+    """The option ``on``, made ready: in order, exception types, functions and judges."""
+
+    steps: tuple[tuple[Literal["types", "rule", "judge"], Any], ...]
+    types: tuple[type[Exception], ...] | None  # when there is nothing but types
+
+
+def judge(rules: Rules, error: Exception, ended: Callable[[], Ended]) -> Verdict | None:
+    """Ask the rules in order; the first that does not answer None decides."""
+    for step, rule in rules.steps:
+        if step == "rule":
+            answer = rule(error)
+        elif step == "judge":
+            answer = rule(ended())
+        else:
+            answer = True if isinstance(error, rule) else None
+        if answer is not None:
+            return verdict(answer, rule)
+    return None
+
+
+def accepted(until: Until, ended: Ended) -> Verdict:
+    """Ask the rule for results: truthy accepts, falsy retries, a Verdict decides."""
+    method = getattr(until, "judge", None)
+    answer: object = method(ended) if method is not None else until(ended.value)  # type: ignore[operator]  # a Judge has judge
+    if isinstance(answer, Verdict):
+        return answer
+    return ACCEPT if answer else RETRY
+
+
+def as_rules(on: object) -> Rules:
+    """Turn the option ``on`` into rules, or say what is wrong with it."""
+    steps = tuple(_steps(on))
+    if not steps:
+        raise ValueError(f"on={on!r} is empty, so nothing would ever be retried: write attempts=1 for that")
+    only_types = all(step == "types" for step, _ in steps)
+    return Rules(steps, tuple(kind for _, kinds in steps for kind in kinds) if only_types else None)
+
+
+def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]]:
+    if isinstance(on, list | tuple):
+        for item in cast("Sequence[object]", on):
+            yield from _steps(item)
+    elif isinstance(on, type):
+        if not issubclass(on, BaseException):
+            raise TypeError(f"on={on!r} is not an exception type: write a subclass of Exception")
+        if not issubclass(on, Exception):
+            raise ValueError(
+                f"on={on.__name__} is never retried: cancellation, Ctrl-C and exits belong to your caller; "
+                "write Exception or something narrower"
+            )
+        yield "types", (on,)
+    else:
+        rule = _plain(on, "on", "an exception type, a tuple of them, a rule (exc -> True/False/None), or a list of these")
+        yield ("rule", rule) if rule is on else ("judge", rule)
+
+
+def check_until(until: object) -> None:
+    """Check the option ``until``."""
+    _plain(until, "until", "a function of the result, such as until=lambda r: r.done")
+
+
+def _plain(rule: object, option: str, wanted: str) -> Any:
+    """Return the function to ask: the rule itself, or its ``judge``."""
+    method = getattr(rule, "judge", None)
+    chosen = method if callable(method) else rule
+    if not callable(chosen):
+        raise TypeError(f"{option}={rule!r}: write {wanted}")
+    if inspect.iscoroutinefunction(chosen):
+        raise TypeError(f"{option}={_name(rule)} is a coroutine function: rules are plain functions")
+    return chosen
+
+
+def _name(rule: object) -> str:
+    return getattr(rule, "__qualname__", None) or repr(rule)
+
+
+def _hint(after: object) -> float:
+    if isinstance(after, timedelta):
+        after = after.total_seconds()
+    if isinstance(after, bool) or not isinstance(after, int | float):
+        raise TypeError(f"after={after!r}: write seconds as a number, or a timedelta")
+    if isinstance(after, float) and not isfinite(after):
+        raise ValueError(f"after={after!r}: write a finite number of seconds")
+    return max(0.0, float(min(after, 1e300)))

@@ -1,0 +1,176 @@
+"""Every exception Redouble raises by itself.
+
+Your own exceptions come out as they are. These are raised only where there is nothing of yours to
+pass on, or where you asked for them with ``wrap=True``::
+
+    RedoubleError
+    ├── RetryError                 .reason .report .last
+    │   ├── AttemptsExhausted      no attempts, or no delays, left
+    │   ├── NotAccepted            the last result was refused by `until`; .last is that result
+    │   ├── BudgetExhausted        the shared budget allowed no retry
+    │   ├── Stopped                a verdict said stop
+    │   └── DeadlineExceeded       no time left (also a TimeoutError)
+    ├── AttemptTimeout             one attempt took too long (also a TimeoutError)
+    ├── WorkerStillRunning         a worker ignored its cancellation (also a TimeoutError)
+    ├── WorkerFailed               a worker could not start, died, or could not send its result
+    ├── Rejected                   your function was not called; .retry_after
+    │   ├── CircuitOpen
+    │   ├── BulkheadFull
+    │   └── RateLimited
+    └── ConfigError                a setting is wrong (also a ValueError); .path
+
+All of them can be pickled. This module knows nothing of the rest of the library.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from redouble._report import Report
+
+__all__ = [
+    "AttemptTimeout",
+    "AttemptsExhausted",
+    "BudgetExhausted",
+    "BulkheadFull",
+    "CircuitOpen",
+    "ConfigError",
+    "DeadlineExceeded",
+    "NotAccepted",
+    "RateLimited",
+    "Reason",
+    "RedoubleError",
+    "Rejected",
+    "RetryError",
+    "Stopped",
+    "WorkerFailed",
+    "WorkerStillRunning",
+]
+
+
+class Reason(StrEnum):
+    """Why a call was given up."""
+
+    attempts = "attempts"
+    stopped = "stopped"
+    timeout = "timeout"
+    work_timeout = "work_timeout"
+    budget = "budget"
+    hint_too_long = "hint_too_long"
+    nested = "nested"
+    backoff_ended = "backoff_ended"
+    worker_still_running = "worker_still_running"
+    committed = "committed"
+    not_replayable = "not_replayable"
+
+
+class RedoubleError(Exception):
+    """The root of every exception of our own."""
+
+
+class RetryError(RedoubleError):
+    """A call was given up. ``last`` is what its last attempt raised, or the last refused result."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        reason: Reason | None = None,
+        report: Report | None = None,
+        last: object = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.report = report
+        self.last = last
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # `last` is the caller's: it may hold a socket or a lambda. Losing it to its repr is better
+        # than losing the whole error on its way out of a worker process.
+        state = {**self.__dict__, "last": _picklable(self.last)}
+        return (_rebuild, (type(self), self.args, state))
+
+
+class AttemptsExhausted(RetryError):
+    """No attempts (`attempts`), or no delays (`backoff_ended`), are left."""
+
+
+class NotAccepted(RetryError):
+    """The last result was refused by ``until``; it is in ``last``."""
+
+
+class BudgetExhausted(RetryError):
+    """The shared budget allowed no retry."""
+
+
+class Stopped(RetryError):
+    """A verdict, or a rule about retrying itself, said stop."""
+
+
+class DeadlineExceeded(RetryError, TimeoutError):
+    """No time is left for the call."""
+
+
+class AttemptTimeout(RedoubleError, TimeoutError):
+    """One attempt took longer than it may."""
+
+
+class WorkerStillRunning(RedoubleError, TimeoutError):
+    """A worker was told to stop and did not; no second one is started beside it."""
+
+
+class WorkerFailed(RedoubleError):
+    """A worker could not be started, died, or could not send what it was given or made."""
+
+
+class Rejected(RedoubleError):
+    """A gate was closed and your function was not called. ``retry_after`` seconds may help."""
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
+
+
+class CircuitOpen(Rejected):
+    """The circuit breaker is open."""
+
+
+class BulkheadFull(Rejected):
+    """All places of the bulkhead are taken."""
+
+
+class RateLimited(Rejected):
+    """The rate limit is used up."""
+
+
+class ConfigError(RedoubleError, ValueError):
+    """A setting is wrong; ``path`` says which."""
+
+    def __init__(self, message: str = "", *, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
+
+
+def _rebuild(kind: type[RedoubleError], args: tuple[object, ...], state: dict[str, object]) -> RedoubleError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+def _picklable(value: object) -> object:
+    import pickle  # noqa: PLC0415  paid for by those who pickle
+
+    try:
+        pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes: some errors fail only on the way back
+    except Exception:  # noqa: BLE001  an object may refuse to be pickled with any exception at all
+        return repr(value)
+    return value
