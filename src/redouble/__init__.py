@@ -7,8 +7,8 @@
 
 from redouble import errors
 from redouble._backoff import Backoff
+from redouble._block import Attempt
 from redouble._budget import Grant
-from redouble._drive import Attempt
 from redouble._events import observe
 from redouble._layer import Gate, Layer, Pipeline, policy_of
 from redouble._options import Hints

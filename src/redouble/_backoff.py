@@ -1,8 +1,8 @@
 """Backoff: immutable recipes for delays, each an iterable of seconds.
 
 A recipe is a series and the stages its values pass through, in the order they were chained. One
-generator walks all stages, instead of one generator for each. This file knows nothing of attempts,
-errors or clocks.
+generator walks the whole of it, instead of one for the series and one for each stage. This file knows
+nothing of attempts, errors or clocks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Backoff", "fresh"]
 
 LARGEST: Final = sys.float_info.max
 
-Step = tuple[str, tuple[float, ...]]
+Step = tuple[str, tuple[float, float]]
 Draw = Callable[[], float]
 
 
@@ -33,10 +33,12 @@ class Backoff:
     ``.maximum(5).full_jitter()`` stays random at the cap, ``.full_jitter().maximum(5)`` does not.
     """
 
-    __slots__ = ("_series", "_source", "_stages")
+    __slots__ = ("_limit", "_series", "_shaping", "_source", "_stages")
     _series: Step
     _source: Iterable[float] | None
     _stages: tuple[Step, ...]
+    _shaping: tuple[Step, ...]  # the stages that change delays; `take` only counts them
+    _limit: int | None
 
     def __init__(self) -> None:
         raise TypeError("make a Backoff with a constructor, such as Backoff.exponential(0.2)")
@@ -46,17 +48,17 @@ class Backoff:
     @classmethod
     def constant(cls, delay: Duration) -> Backoff:
         """Return the same delay every time."""
-        return _make("constant", (seconds(delay, "constant"),))
+        return _make("constant", seconds(delay, "constant"))
 
     @classmethod
     def linear(cls, initial: Duration, increment: Duration) -> Backoff:
         """Return delays that grow by the same step: initial, initial + increment, ..."""
-        return _make("linear", (seconds(initial, "initial"), seconds(increment, "increment")))
+        return _make("linear", seconds(initial, "initial"), seconds(increment, "increment"))
 
     @classmethod
     def exponential(cls, initial: Duration, factor: float = 2) -> Backoff:
         """Return delays that are multiplied by ``factor`` each time."""
-        return _make("exponential", (seconds(initial, "initial"), _factor(factor)))
+        return _make("exponential", seconds(initial, "initial"), _factor(factor))
 
     @classmethod
     def random(cls, low: Duration, high: Duration) -> Backoff:
@@ -64,7 +66,7 @@ class Backoff:
         bounds = (seconds(low, "low"), seconds(high, "high"))
         if bounds[0] > bounds[1]:
             raise ValueError(f"low={low!r} is above high={high!r}: write the smaller one first")
-        return _make("random", bounds)
+        return _make("random", *bounds)
 
     @classmethod
     def decorrelated(cls, base: Duration, cap: Duration) -> Backoff:
@@ -72,12 +74,12 @@ class Backoff:
         bounds = (seconds(base, "base"), seconds(cap, "cap"))
         if bounds[0] > bounds[1]:
             raise ValueError(f"base={base!r} is above cap={cap!r}: no delay would fit between them")
-        return _make("decorrelated", bounds)
+        return _make("decorrelated", *bounds)
 
     @classmethod
     def fibonacci(cls, initial: Duration) -> Backoff:
         """Return delays that are each the sum of the two before: 1, 1, 2, 3, 5, ... times initial."""
-        return _make("fibonacci", (seconds(initial, "initial"),))
+        return _make("fibonacci", seconds(initial, "initial"))
 
     @classmethod
     def of(cls, delays: Iterable[Duration]) -> Backoff:
@@ -85,7 +87,7 @@ class Backoff:
         source = fresh(delays, "of")
         if isinstance(source, Backoff):
             return source
-        return _make("of", (), source=source)
+        return _make("of", source=source)
 
     # --------------------------------------------------------------- modifiers
 
@@ -128,21 +130,20 @@ class Backoff:
 
     def delays(self, random: Chance) -> Iterator[float]:
         """Iterate with your own source of chance: one draw per random stage, the series first."""
-        name, args = self._series
-        draw = random.random
-        delays = SERIES[name](draw, *args) if self._source is None else map(_checked, self._source)
-        if self._stages:
-            # However many stages, one generator walks them all.
-            stages = [step for step in self._stages if step[0] != "take"]
-            delays = _staged(delays, stages, draw) if stages else delays
-            limits = [int(args[0]) for stage, args in self._stages if stage == "take"]
-            delays = itertools.islice(delays, min(limits)) if limits else delays
-        return delays
+        stages, draw = self._shaping, random.random
+        if self._source is not None:
+            delays: Iterator[float] = (_through(stages, _checked(delay), draw) for delay in self._source)
+        elif self._series[0] == "constant" and not stages:
+            delays = itertools.repeat(self._series[1][0])
+        else:
+            delays = _walk(self._series, stages, draw)
+        return delays if self._limit is None else itertools.islice(delays, self._limit)
 
     # ------------------------------------------------------------------- value
 
-    def _then(self, stage: str, *args: float) -> Backoff:
-        return _make(*self._series, source=self._source, stages=(*self._stages, (stage, args)))
+    def _then(self, stage: str, bound: float = 0.0) -> Backoff:
+        name, args = self._series
+        return _make(name, *args, source=self._source, stages=(*self._stages, (stage, (bound, 0.0))))
 
     def _key(self) -> tuple[object, ...]:
         return (self._series, self._stages, self._source)
@@ -154,89 +155,68 @@ class Backoff:
         return hash((self._series, self._stages))
 
     def __repr__(self) -> str:
-        head, *chain = [self._series, *self._stages]
-        inner = repr(self._source) if self._source is not None else _spelled(head[1])
-        return f"Backoff.{head[0]}({inner})" + "".join(f".{s}({_spelled(args)})" for s, args in chain)
+        name, args = self._series
+        inner = repr(self._source) if self._source is not None else _spelled(name, args)
+        return f"Backoff.{name}({inner})" + "".join(f".{s}({_spelled(s, a)})" for s, a in self._stages)
 
     def __reduce__(self) -> tuple[Callable[..., Backoff], tuple[object, ...]]:
-        return (_make, (*self._series, self._source, self._stages))
+        name, args = self._series
+        return (_make, (name, *args, self._source, self._stages))
 
 
 def _make(
-    name: str, args: tuple[float, ...], source: Iterable[float] | None = None, stages: tuple[Step, ...] = ()
+    name: str,
+    first: float = 0.0,
+    second: float = 0.0,
+    source: Iterable[float] | None = None,
+    stages: tuple[Step, ...] = (),
 ) -> Backoff:
     backoff = object.__new__(Backoff)
-    backoff._series = (name, args)
+    backoff._series = (name, (first, second))
     backoff._source = source
     backoff._stages = stages
+    backoff._shaping = tuple(step for step in stages if step[0] != "take")
+    backoff._limit = min((int(args[0]) for stage, args in stages if stage == "take"), default=None)
     return backoff
 
 
-def _spelled(args: tuple[float, ...]) -> str:
-    return ", ".join(f"{a:g}" for a in args)
+def _spelled(name: str, args: tuple[float, float]) -> str:
+    count = {"full_jitter": 0, "equal_jitter": 0, "linear": 2, "exponential": 2, "random": 2, "decorrelated": 2}
+    return ", ".join(f"{arg:g}" for arg in args[: count.get(name, 1)])
 
 
-def _constant(draw: Draw, delay: float) -> Iterator[float]:
-    return itertools.repeat(delay)
-
-
-def _linear(draw: Draw, value: float, increment: float) -> Iterator[float]:
+def _walk(series: Step, stages: tuple[Step, ...], draw: Draw) -> Iterator[float]:
+    """Walk a whole recipe in one generator. What overflows ends at LARGEST and stays there."""
+    name, (first, second) = series
+    value, before = first, 0.0
     while True:
-        yield value
-        value = min(value + increment, LARGEST)
+        if name == "random":
+            value = first + draw() * (second - first)
+        elif name == "decorrelated":
+            value = min(second, first + draw() * (min(3 * value, LARGEST) - first))
+        yield _through(stages, value, draw) if stages else value
+        if name == "exponential":
+            value = min(value * second, LARGEST)  # multiplied, not raised to a power: ** would overflow
+        elif name == "linear":
+            value = min(value + second, LARGEST)
+        elif name == "fibonacci":
+            value, before = min(value + before, LARGEST), value
 
 
-def _exponential(draw: Draw, value: float, factor: float) -> Iterator[float]:
-    while True:
-        yield value
-        value = min(value * factor, LARGEST)  # multiplied, not raised to a power: ** would overflow
-
-
-def _random(draw: Draw, low: float, high: float) -> Iterator[float]:
-    while True:
-        yield low + draw() * (high - low)
-
-
-def _decorrelated(draw: Draw, base: float, cap: float) -> Iterator[float]:
-    value = base
-    while True:
-        value = min(cap, base + draw() * (min(3 * value, LARGEST) - base))
-        yield value
-
-
-def _fibonacci(draw: Draw, value: float) -> Iterator[float]:
-    before = 0.0
-    while True:
-        yield value
-        before, value = value, min(before + value, LARGEST)
-
-
-SERIES: Final[dict[str, Callable[..., Iterator[float]]]] = {
-    "constant": _constant,
-    "linear": _linear,
-    "exponential": _exponential,
-    "random": _random,
-    "decorrelated": _decorrelated,
-    "fibonacci": _fibonacci,
-}
-
-
-def _staged(series: Iterator[float], stages: list[Step], draw: Draw) -> Iterator[float]:
-    """Pass each delay through every stage, in the order they were chained."""
-    for delay in series:
-        for stage, args in stages:
-            match stage:
-                case "maximum":
-                    delay = min(delay, args[0])
-                case "full_jitter":
-                    delay *= draw()
-                case "minimum":
-                    delay = max(delay, args[0])
-                case "equal_jitter":
-                    delay = delay / 2 + draw() * (delay / 2)
-                case _:  # jitter
-                    delay = min(delay * (1 + args[0] * (2 * draw() - 1)), LARGEST)
-        yield delay
+def _through(stages: tuple[Step, ...], delay: float, draw: Draw) -> float:
+    """Pass a delay through every stage, in the order they were chained."""
+    for stage, (bound, _) in stages:
+        if stage == "maximum":
+            delay = min(delay, bound)
+        elif stage == "full_jitter":
+            delay *= draw()
+        elif stage == "minimum":
+            delay = max(delay, bound)
+        elif stage == "equal_jitter":
+            delay = delay / 2 + draw() * (delay / 2)
+        else:  # jitter
+            delay = min(delay * (1 + bound * (2 * draw() - 1)), LARGEST)
+    return delay
 
 
 def _factor(factor: object) -> float:

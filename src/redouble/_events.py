@@ -10,13 +10,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from threading import Lock
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from redouble._ambient import ambient
 from redouble._verdict import Kind, Verdict
 from redouble.errors import Reason
 
-__all__ = ["Event", "Observation", "observe", "tell"]
+__all__ = ["Event", "Observation", "What", "observe", "teller"]
 
 What = Literal["before_attempt", "success", "failure", "retry", "give_up"]
 
@@ -40,7 +40,6 @@ class Event(NamedTuple):
     delay: float | None
     hint: float | None
     reason: Reason | None
-    limit: str | None
     labels: Mapping[str, str]
 
     def __repr__(self) -> str:
@@ -50,6 +49,15 @@ class Event(NamedTuple):
 
 
 Observer = Callable[[Event], object]
+
+
+class Observed(Protocol):
+    """A policy with observers of its own."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What to add to every event."""
+        ...
 
 
 class Observation:
@@ -98,12 +106,34 @@ def observe(observer: Observer, /) -> Observation:
     return Observation(observer)
 
 
-def tell(event: Event, own: Observer | None) -> None:
-    """Tell the policy's own observer, then everybody else's."""
-    if own is not None:
-        _safely(own, event)
-    for observer in _observers:
-        _safely(observer, event)
+def teller(policy: Observed) -> Callable[..., None]:
+    """Make the function by which a run tells what happens: the policy's own observer first."""
+
+    def tell(run: Any, what: What, error: Exception | None, delay: float | None) -> None:
+        before = what == "before_attempt"
+        bad = not before and what != "success" and run.attempt > 0
+        event = Event(
+            what=what,
+            name=run.name,
+            attempt=run.attempt + before,
+            elapsed=run.now - run.started,
+            attempt_elapsed=None if before else run.took,
+            error=error,
+            value=None if before else run.value,
+            verdict=run.verdict if bad else None,
+            kind=run.kind(error) if bad else None,
+            delay=delay,
+            hint=run.verdict.after if bad else None,
+            reason=run.reason,
+            labels=policy.labels,
+        )
+        own: Observer | None = getattr(policy, what if before else f"on_{what}")
+        if own is not None:
+            _safely(own, event)
+        for observer in _observers:
+            _safely(observer, event)
+
+    return tell
 
 
 def _safely(observer: Observer, event: Event) -> None:

@@ -19,7 +19,7 @@ from redouble._budget import Budget
 from redouble._events import Event
 from redouble._time import SYSTEM, Borrowed, Chance, Clock, Duration, seconds
 from redouble._transient import transient
-from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until
+from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
 
 __all__ = ["Delays", "Hints", "Options"]
 
@@ -91,6 +91,7 @@ class Options:
 
     # Worked out once, for the engine and the drivers.
     rules: Rules = field(init=False, compare=False)
+    types: tuple[type[Exception], ...] | None = field(init=False, compare=False)
     recipe: Backoff | Mapping[Kind | None, Backoff] = field(init=False, compare=False)
     limit: float = field(init=False, compare=False)
     work_limit: float = field(init=False, compare=False)
@@ -101,6 +102,7 @@ class Options:
     def __post_init__(self) -> None:
         put = lambda option, value: object.__setattr__(self, option, value)  # noqa: E731  frozen, but not yet
         put("rules", as_rules(self.on))
+        put("types", only_types(self.rules))
         if isinstance(self.on, list):
             put("on", tuple(self.on))
         if self.until is not None:

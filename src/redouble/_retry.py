@@ -14,13 +14,15 @@ from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from redouble._ambient import ambient
-from redouble._drive import AsyncAttempts, Attempts, adrive, aoutcome, drive, outcome
+from redouble._block import AsyncAttempts, attempts
+from redouble._drive import adrive, aoutcome, begin, drive, outcome
+from redouble._events import teller
 from redouble._layer import Layer, Pipeline, decoration, is_async, refuse, spelled
 from redouble._options import Options
 from redouble._report import Outcome
+from redouble._run import Run
 from redouble._shape import first_attempt
 from redouble._time import cancelling
-from redouble._told import begin
 
 __all__ = ["Retry", "retry", "variant"]
 
@@ -61,36 +63,55 @@ class Retry(Options, Layer):
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
         name, now = self.name or spelled(fn), self.time.now
-        rest = partial(drive, self, fn, name)
-        if self.plain:
-            start = lambda started: begin(self, started, name, now, None)  # noqa: E731  two lines, two names
-            return first_attempt(fn, is_async=False, now=now, begin=start, drive=rest, ambient=ambient)
+
+        def general(args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+            return drive(begin(self, name, now(), aio=False), None, fn, args, kwargs)
 
         def retrying(*args: P.args, **kwargs: P.kwargs) -> T:
-            return cast("T", rest(None, None, args, kwargs))
+            return general(args, kwargs)
 
-        return retrying
+        return self._straight(fn, name, general, aio=False) if self.plain else retrying
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` retried, for a coroutine function."""
         name, now = self.name or spelled(fn), self.time.anow
-        rest = partial(adrive, self, fn, name)
-        if self.plain:
-            start = lambda started: begin(self, started, name, now, cancelling)  # noqa: E731  two lines, two names
-            return first_attempt(fn, is_async=True, now=now, begin=start, drive=rest, ambient=ambient)
+
+        def general(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, T]:
+            return adrive(begin(self, name, now(), aio=True), None, fn, args, kwargs)
 
         async def retrying(*args: P.args, **kwargs: P.kwargs) -> T:
-            return cast("T", await rest(None, None, args, kwargs))
+            return await general(args, kwargs)
 
-        return retrying
+        return self._straight(fn, name, general, aio=True) if self.plain else retrying
+
+    def _straight(
+        self, fn: Callable[..., Any], name: str, general: Callable[..., Any], *, aio: bool
+    ) -> Callable[..., Any]:
+        """Make the first attempt without a run: nothing is built while all goes well."""
+        now = self.time.anow if aio else self.time.now
+        return first_attempt(
+            fn,
+            is_async=aio,
+            ambient=ambient,
+            general=general,
+            now=now,
+            Run=Run,
+            policy=self,
+            name=name,
+            cancelling=cancelling if aio else None,
+            tell=None if self.silent else teller(self),
+            drive=adrive if aio else drive,
+        )
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` with retries and return what it returns: await it if ``fn`` is async."""
         refuse(fn, "call")
         name = self.name or spelled(fn)
         if is_async(fn):
-            return cast("T", adrive(self, cast("Any", fn), name, None, None, args, kwargs))
-        return _not_a_coroutine(fn, drive(self, fn, name, None, None, args, kwargs))
+            started = adrive(begin(self, name, self.time.anow(), aio=True), None, cast("Any", fn), args, kwargs)
+            return cast("T", started)
+        run = begin(self, name, self.time.now(), aio=False)
+        return _not_a_coroutine(fn, drive(run, None, fn, args, kwargs))
 
     @overload
     def run(
@@ -103,20 +124,14 @@ class Retry(Options, Layer):
         refuse(fn, "run")
         name = self.name or spelled(fn)
         if is_async(fn):
-            return aoutcome(self, fn, name, args, kwargs)
-        return outcome(self, partial(_checked, fn), name, args, kwargs)
-
-    def __iter__(self) -> Attempts:
-        self._refuse_blocks("for")
-        return Attempts(self, self.time.now)
+            return aoutcome(begin(self, name, self.time.anow(), aio=True), fn, args, kwargs)
+        run = begin(self, name, self.time.now(), aio=False)
+        return outcome(run, partial(_checked, fn), args, kwargs)
 
     def __aiter__(self) -> AsyncAttempts:
-        self._refuse_blocks("async for")
-        return AsyncAttempts(self, self.time.anow)
+        return AsyncAttempts(self)
 
-    def _refuse_blocks(self, loop: str) -> None:
-        if self.until is not None:
-            raise TypeError(f"until= needs the result, which a `{loop}` loop never sees: use policy.call(fn, ...)")
+    __iter__ = attempts
 
 
 def _checked(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

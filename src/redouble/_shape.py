@@ -21,23 +21,26 @@ __all__ = ["first_attempt"]
 FIRST_ATTEMPT = """\
 {async_}def retrying({parameters}):
     if redouble_ambient.active:
-        return {await_}redouble_drive(None, None, ({positional}), {{{keywords}}})
+        return {await_}redouble_general(({positional}), {{{keywords}}})
     redouble_started = redouble_now()
     try:
         return {await_}redouble_fn({arguments})
     except redouble_Exception as redouble_error:
-        redouble_run = redouble_begin(redouble_started)
+        redouble_run = redouble_Run(
+            redouble_policy, redouble_started, redouble_name, redouble_now, redouble_cancelling, redouble_tell
+        )
         redouble_delay = redouble_run.failed(redouble_error, redouble_now())
         if redouble_delay is None:
             raise
-    return {await_}redouble_drive(redouble_run, redouble_delay, ({positional}), {{{keywords}}})
+    return {await_}redouble_drive(redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}})
 """
 
 
 def first_attempt(fn: Callable[..., Any], *, is_async: bool, **names: Any) -> Callable[..., Any]:
-    """Return a function that makes the first attempt of ``fn`` and leaves the rest to ``names["drive"]``.
+    """Return a function that makes the first attempt of ``fn`` and leaves the rest to ``drive``.
 
-    It needs ``now``, ``begin(started) -> Run``, ``drive(run, delay, args, kwargs)`` and ``ambient``.
+    ``names`` are what the lines above need, without their prefix, which keeps them apart from the
+    parameters of ``fn``.
     """
     code = _compiled(is_async, *_signature(fn))
     scope = {f"redouble_{name}": value for name, value in names.items()}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from math import isfinite
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from redouble._time import Duration
 
@@ -127,20 +127,16 @@ def verdict(answer: object, rule: object) -> Verdict:
     )
 
 
-class Rules(NamedTuple):
-    """The option ``on``, made ready: in order, exception types, functions and judges."""
-
-    steps: tuple[tuple[Literal["types", "rule", "judge"], Any], ...]
-    types: tuple[type[Exception], ...] | None  # when there is nothing but types
+Rules: TypeAlias = tuple[tuple[Literal["types", "rule", "judge"], Any], ...]
 
 
-def judge(rules: Rules, error: Exception, ended: Callable[[], Ended]) -> Verdict | None:
+def judge(rules: Rules, error: Exception, shown: Callable[[Exception], Ended]) -> Verdict | None:
     """Ask the rules in order; the first that does not answer None decides."""
-    for step, rule in rules.steps:
+    for step, rule in rules:
         if step == "rule":
             answer = rule(error)
         elif step == "judge":
-            answer = rule(ended())
+            answer = rule(shown(error))
         else:
             answer = True if isinstance(error, rule) else None
         if answer is not None:
@@ -159,11 +155,17 @@ def accepted(until: Until, ended: Ended) -> Verdict:
 
 def as_rules(on: object) -> Rules:
     """Turn the option ``on`` into rules, or say what is wrong with it."""
-    steps = tuple(_steps(on))
-    if not steps:
+    rules = tuple(_steps(on))
+    if not rules:
         raise ValueError(f"on={on!r} is empty, so nothing would ever be retried: write attempts=1 for that")
-    only_types = all(step == "types" for step, _ in steps)
-    return Rules(steps, tuple(kind for _, kinds in steps for kind in kinds) if only_types else None)
+    return rules
+
+
+def only_types(rules: Rules) -> tuple[type[Exception], ...] | None:
+    """Return the exception types if the rules are nothing else: one isinstance() then decides."""
+    if any(step != "types" for step, _ in rules):
+        return None
+    return tuple(kind for _, kinds in rules for kind in kinds)
 
 
 def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]]:

@@ -1,0 +1,100 @@
+"""The figures: which rows there are, how each is measured, and what Redouble is to reach in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+
+from benchmarks.imports import race_imports, unwanted
+from benchmarks.memory import asleep
+from benchmarks.timing import (
+    Effort,
+    Sample,
+    Timing,
+    async_calls,
+    calls,
+    failing_calls,
+    race,
+    zero_sleeps_free,
+)
+from benchmarks.work import Call, Competitor
+
+MODULES = {
+    "by hand": "by_hand",
+    "redouble": "with_redouble",
+    "tenacity": "with_tenacity",
+    "stamina": "with_stamina",
+    "backoff": "with_backoff",
+    "pyresilience": "with_pyresilience",
+    "redress": "with_redress",
+}
+
+
+Shape = Callable[[Competitor], Call | None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: what everybody took, and what Redouble may take at most, as a ratio to ``base``."""
+
+    work: str
+    timings: dict[str, Timing]
+    most: float
+    base: str = "by hand"
+    unit: str = "ns"
+    faster_than: tuple[str, ...] = ()  # these must take 30 times as long
+    problems: tuple[str, ...] = ()
+
+    def ratio(self, name: str) -> float:
+        """Say how many times as much as the base."""
+        return self.timings[name].best / self.timings[self.base].best
+
+    def missed(self) -> Iterator[str]:
+        """Name what was not reached."""
+        ratio = self.ratio("redouble")
+        if ratio > self.most:
+            yield f"{self.work}: {ratio:.2f} x {self.base}, to reach <= {self.most} x"
+        for peer in self.faster_than:
+            faster = self.timings[peer].best / self.timings["redouble"].best
+            if faster < 30:
+                yield f"{self.work}: {faster:.1f} x faster than {peer}, to reach >= 30 x"
+        yield from (f"{self.work}: {problem}" for problem in self.problems)
+
+
+def measure(effort: Effort) -> Iterator[Row]:
+    """Measure row after row."""
+    competitors: dict[str, Competitor] = {
+        name: import_module(f"benchmarks.{module}").COMPETITOR for name, module in MODULES.items()
+    }
+
+    def timed(shape: Shape, sampled: Callable[[Call], Sample] = calls) -> dict[str, Timing]:
+        shapes = {name: shape(competitor) for name, competitor in competitors.items()}
+        return race({name: sampled(call) for name, call in shapes.items() if call is not None}, effort)
+
+    yield Row("sync success without time limits", timed(lambda c: c.unlimited), 1.0)
+    yield Row("sync success, defaults", timed(lambda c: c.defaults), 1.5, faster_than=("tenacity", "stamina"))
+    with asyncio.Runner() as runner:
+        samples = {name: async_calls(runner, c.adefaults) for name, c in competitors.items()}
+        yield Row("async success, defaults", race(samples, effort), 1.2)
+    yield Row("`for`/`with` block, success", timed(lambda c: c.block), 4.0)
+    with zero_sleeps_free():
+        yield Row("two failures, then success, no delay", timed(lambda c: c.two_failures), 3.0)
+        yield Row("exhausted after three", timed(lambda c: c.exhausted, failing_calls), 3.0)
+    loaded = tuple(f"loads {name}" for name in unwanted())
+    yield Row("`import`", race_imports(effort.imports), 1.0, base="tenacity", problems=loaded)
+    yield sleeping(effort.asleep)
+
+
+def sleeping(count: int) -> Row:
+    """Measure the memory of calls that are asleep."""
+    taken = {name: asleep(module, count) for name, module in MODULES.items()}
+    cycles = taken["redouble"][1]
+    return Row(
+        f"{count:,} calls asleep in backoff, memory per call",
+        {name: Timing(size, size) for name, (size, _) in taken.items()},
+        1.5,
+        unit="bytes",
+        problems=(f"{cycles} objects left in cycles",) if cycles else (),
+    )

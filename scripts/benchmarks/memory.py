@@ -1,0 +1,78 @@
+"""Memory of calls that are asleep in backoff, each way of retrying in a process of its own.
+
+Run as ``python -m benchmarks.memory with_redouble 100000``, it starts that many calls under asyncio,
+waits until all are asleep, and prints how much the process has grown per call, in bytes of resident
+memory. Then it cancels them all, and prints how much of what they left could only be freed by the
+garbage collector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import CoroutineType, FrameType, GeneratorType
+
+from benchmarks.work import AsyncCall, Competitor
+
+
+def asleep(module: str, count: int) -> tuple[float, int]:
+    """Measure in a fresh process: bytes per call, and objects left in cycles."""
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks.memory", module, str(count)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size, cycles = run.stdout.split()
+    return float(size), int(cycles)
+
+
+def resident() -> int:
+    """Return the memory of this process that is in use, in bytes."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def grown(call: AsyncCall, count: int) -> float:
+    """Put calls to sleep and return what each takes; then wake them by cancelling."""
+    tasks = {asyncio.create_task(call(0))}  # what is loaded and cached by a first call is not counted
+    await asyncio.sleep(0.01)
+    before = resident()
+    tasks.update([asyncio.create_task(call(x)) for x in range(count)])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    after = resident()
+    if any(task.done() for task in tasks):
+        raise AssertionError("these were to be asleep")
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    return (after - before) / count
+
+
+def is_left(found: object) -> bool:
+    """Tell whether something belongs to a call: its errors, its frames, or an object of Redouble."""
+    if isinstance(found, FrameType | CoroutineType | GeneratorType | ConnectionError):
+        return True
+    return type(found).__module__.partition(".")[0] == "redouble"
+
+
+def main() -> None:
+    """Measure, in this process."""
+    module, count = sys.argv[1], int(sys.argv[2])
+    competitor: Competitor = import_module(f"benchmarks.{module}").COMPETITOR
+    gc.collect()
+    gc.disable()
+    size = asyncio.run(grown(competitor.asleep, count))
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    gc.collect()
+    print(size, sum(is_left(found) for found in gc.garbage))
+
+
+if __name__ == "__main__":
+    main()

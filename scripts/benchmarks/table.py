@@ -1,0 +1,55 @@
+"""Printing: a block per row for people, or one Markdown table for the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchmarks.figures import MODULES, Row
+
+
+def amount(value: float, unit: str) -> str:
+    """Spell an amount in the unit that suits its size."""
+    if unit == "bytes":
+        return f"{value:,.0f} bytes"
+    for size, name in ((1e6, "ms"), (1e3, "us")):
+        if value >= size:
+            return f"{value / size:.2f} {name}"
+    return f"{value:.0f} ns"
+
+
+def ratio(value: float) -> str:
+    """Spell a ratio: two places where they matter."""
+    return f"{value:.2f} x" if value < 10 else f"{value:.0f} x"
+
+
+def block(row: Row) -> Iterator[str]:
+    """Show one row: everybody's best, median and ratio."""
+    wanted = "".join(f", and >= 30 x faster than {peer}" for peer in row.faster_than)
+    yield f"\n{row.work.replace('`', '')}   (reach: <= {row.most} x {row.base}{wanted})"
+    for name in MODULES:
+        timing = row.timings.get(name)
+        if timing is None:
+            yield f"    {name:<14}{'-':>12}"
+            continue
+        middle = "" if row.unit == "bytes" else f"   median {amount(timing.median, row.unit):>10}"
+        yield f"    {name:<14}{amount(timing.best, row.unit):>12}{ratio(row.ratio(name)):>10}{middle}"
+    yield from (f"    MISSED {missed}" for missed in row.missed())
+
+
+def markdown(rows: Sequence[Row]) -> Iterator[str]:
+    """Show all rows as one table: best time of the base, ratios of everybody."""
+    yield "| work | " + " | ".join(MODULES) + " | reach |"
+    yield "|---|" + "---:|" * len(MODULES) + "---|"
+    for row in rows:
+        cells: list[str] = []
+        for name in MODULES:
+            timing = row.timings.get(name)
+            if timing is None:
+                cells.append("-")
+            elif name == row.base:
+                cells.append(amount(timing.best, row.unit))
+            else:
+                cells.append(ratio(row.ratio(name)))
+        base = "" if row.base == "by hand" else f" {row.base}"
+        cells[1] = f"**{cells[1]}**"
+        yield f"| {row.work} | " + " | ".join(cells) + f" | <= {row.most} x{base} |"

@@ -1,0 +1,1 @@
+"""What `scripts/demo` is made of: a flaky service, its clients, and how to show what happened."""

@@ -1,0 +1,205 @@
+"""Blocks: ``for attempt in policy: with attempt: ...``, and ``async for``.
+
+The loop asks for attempts, the ``with`` learns how each one ended. Like all drivers these call, wait
+and raise, and decide nothing; `wait` and `await_` are twins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import ClassVar, Self
+
+from redouble._ambient import ambient
+from redouble._drive import begin
+from redouble._ending import error_of
+from redouble._options import Options
+from redouble._run import Run
+from redouble._time import in_event_loop
+
+__all__ = ["AsyncAttempts", "Attempt", "attempts"]
+
+READY, ENTERED, FAILED, OVER = range(4)
+
+
+class Attempt:
+    """The attempt a loop is at: write ``with attempt:`` around what may fail.
+
+    One object serves the whole loop; ``number`` says which attempt it is, counted from 1.
+    """
+
+    # Defaults of the class, and no __init__: most attempts are the first and the last of their loop.
+    number: int = 1
+    _aio: ClassVar = False
+    _state: int = READY
+    _delay: float | None = None
+    _run: Run | None = None
+    _policy: Options
+    _started: float
+
+    def __enter__(self) -> Self:
+        if self._state:  # not READY
+            raise RuntimeError("an attempt can be entered only once: write `with attempt:` once per turn of the loop")
+        self._state = ENTERED
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
+        self._state = OVER
+        if error is None:
+            if self._run is not None:
+                self._run.returned(None, self._now())
+            return False
+        if not isinstance(error, Exception):
+            return False
+        run = self._run or self._begin(1)
+        self._delay = run.failed(error, self._now())
+        if self._delay is None:
+            if self._policy.wrap and not run.ok:
+                raise error_of(run, error) from error
+            return False
+        self._state = FAILED
+        return True
+
+    def _now(self) -> float:
+        return self._policy.time.now()
+
+    def _begin(self, attempt: int) -> Run:
+        """Begin the run: before the first attempt if something must be done then, else when one fails."""
+        name = self._policy.name or "block"
+        self._run = begin(self._policy, name, self._started, aio=self._aio, attempt=attempt)
+        return self._run
+
+    def _prepare(self) -> None:
+        """Let the run see the first attempt too."""
+        self._begin(0)
+        self._state = FAILED
+
+    def _goes_on(self) -> bool:
+        """Say whether there is another turn, having made sure that this one was used."""
+        if self._state == READY:
+            raise RuntimeError("the last attempt was never entered: write `with attempt:` around what may fail")
+        return self._state == FAILED
+
+    def _close(self) -> None:
+        """Hand back what was paid for a retry that never started."""
+        if self._run is not None:
+            self._run.close()
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self.number} of {self._policy.attempts or 'any number'}>"
+
+
+class AsyncAttempt(Attempt):
+    """The attempt an ``async for`` loop is at: write ``with attempt:``, without ``async``."""
+
+    _aio = True
+
+    def _now(self) -> float:
+        return self._policy.time.anow()
+
+    async def __aenter__(self) -> Self:
+        raise TypeError("write `with attempt:` also in an `async for` loop: leaving an attempt never waits")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Be there, so that `async with` comes as far as the message above."""
+
+
+def wait(policy: Options, attempt: Attempt) -> None:
+    """Wait for the next attempt and begin it."""
+    run = attempt._run
+    assert run is not None, "there is a run from the first failure on"
+    try:
+        if attempt._delay:
+            policy.time.sleep(attempt._delay)
+        refusal = run.start(policy.time.now())
+        if refusal is not None:
+            raise refusal
+        attempt.number, attempt._state = run.attempt, READY
+    finally:
+        refusal = None  # or this frame and its error would keep each other alive
+        run.close()
+
+
+async def await_(policy: Options, attempt: Attempt) -> None:
+    """Wait for the next attempt and begin it."""
+    run = attempt._run
+    assert run is not None, "there is a run from the first failure on"
+    try:
+        if attempt._delay is not None:
+            await policy.time.asleep(attempt._delay)
+        refusal = run.start(policy.time.anow())
+        if refusal is not None:
+            raise refusal
+        attempt.number, attempt._state = run.attempt, READY
+    finally:
+        refusal = None  # or this frame and its error would keep each other alive
+        run.close()
+
+
+def attempts(policy: Options) -> Iterator[Attempt]:
+    """Yield the attempts of a ``for`` loop. A generator, because nothing is faster."""
+    attempt = Attempt()
+    attempt._policy, attempt._started = policy, policy.time.now()
+    if ambient.active or not policy.plain:
+        _refuse(policy, "for")
+        attempt._prepare()
+    else:
+        yield attempt
+        if attempt._state == OVER:
+            return
+    try:
+        while attempt._goes_on():
+            _warn_of_stalling(attempt)
+            wait(policy, attempt)
+            yield attempt
+    finally:
+        attempt._close()
+
+
+class AsyncAttempts:
+    """The attempts of an ``async for`` loop.
+
+    Not an async generator: one that is left by ``break`` stays open until the garbage collector finds
+    it, and Trio warns of that.
+    """
+
+    __slots__ = ("_attempt", "_policy", "_straight")
+
+    def __init__(self, policy: Options) -> None:
+        self._policy = policy
+        self._attempt = attempt = AsyncAttempt()
+        attempt._policy, attempt._started = policy, policy.time.anow()
+        self._straight = policy.plain and not ambient.active
+        if not self._straight:
+            _refuse(policy, "async for")
+            attempt._prepare()
+
+    def __aiter__(self) -> AsyncAttempts:
+        return self
+
+    async def __anext__(self) -> AsyncAttempt:
+        attempt = self._attempt
+        if self._straight:
+            self._straight = False
+        elif attempt._goes_on():
+            await await_(self._policy, attempt)
+        else:
+            raise StopAsyncIteration
+        return attempt
+
+    def __del__(self) -> None:
+        self._attempt._close()  # the loop may have been left between a failure and its retry
+
+
+def _refuse(policy: Options, loop: str) -> None:
+    if policy.until is not None:
+        raise TypeError(f"until= needs the result, which a `{loop}` loop never sees: use policy.call(fn, ...)")
+
+
+def _warn_of_stalling(attempt: Attempt) -> None:
+    if attempt._delay and attempt.number == 1 and in_event_loop():
+        import logging  # noqa: PLC0415  nobody pays for it while all goes well
+
+        logging.getLogger("redouble").warning(
+            "a blocking `for` loop is about to sleep inside an event loop and stall it: write `async for`"
+        )

@@ -1,0 +1,109 @@
+"""What comes out of a call: the note, the report, the outcome, an error of our own.
+
+Built from a run when it is over, or when somebody asks. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from redouble import errors
+from redouble._report import AttemptRecord, Outcome, Report, annotate
+from redouble._transient import kind_of
+from redouble._verdict import Verdict
+from redouble.errors import Reason
+
+if TYPE_CHECKING:
+    from redouble._run import Run
+
+__all__ = ["error_of", "itself", "outcome_of", "report_of", "summary_of"]
+
+T = TypeVar("T")
+
+STOPPED = Reason.stopped
+
+OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
+    Reason.attempts: ("attempts exhausted", errors.AttemptsExhausted),
+    Reason.backoff_ended: ("no delays left", errors.AttemptsExhausted),
+    Reason.budget: ("retry budget exhausted", errors.BudgetExhausted),
+    Reason.timeout: ("no time left", errors.DeadlineExceeded),
+    Reason.work_timeout: ("no work time left", errors.DeadlineExceeded),
+    Reason.hint_too_long: ("asked to wait too long", errors.DeadlineExceeded),
+    Reason.stopped: ("not worth retrying", errors.Stopped),
+    Reason.nested: ("an inner policy gave up already", errors.Stopped),
+}
+
+
+def summary_of(run: Run) -> str:
+    """Say it in a line: for notes and messages."""
+    attempts = "1 attempt" if run.attempt == 1 else f"{run.attempt} attempts"
+    words = OUTCOMES[run.reason or STOPPED][0]
+    if run.verdict.after is not None and run.reason in (Reason.timeout, Reason.hint_too_long):
+        words = f"asked to wait {run.verdict.after:g} s"
+    tenths = int((run.now - run.started) * 10 + 0.5)  # formatting a float costs more than all the rest
+    return f"after {attempts} in {tenths // 10}.{tenths % 10} s ({words})"
+
+
+def error_of(run: Run, last: Exception | None) -> errors.RetryError:
+    """Make an error of our own: there is nothing of the caller's to raise, or he asked for ours."""
+    reason = run.reason or STOPPED
+    refused = last is None and run.attempt > 0
+    kind = errors.NotAccepted if refused else OUTCOMES[reason][1]
+    message = f"gave up {summary_of(run)}"
+    if last is not None:
+        message += f": {type(last).__name__}: {run.records[-1][2]}"
+    error = kind(message, reason=reason, report=report_of(run), last=run.value if refused else last)
+    error.__cause__ = last
+    annotate(error, run, None)
+    return error
+
+
+def report_of(run: Run) -> Report:
+    """Build the report."""
+    limit = None
+    if run.reason is Reason.timeout:
+        limit = "total" if run.policy.timeout == run.policy.limit else "give_up_after"
+    elif run.reason is Reason.work_timeout:
+        limit = "work"
+    first = run.attempt - len(run.records) + 1  # of a long call only the end is remembered
+    return Report(
+        reason=run.reason,
+        attempts=run.attempt,
+        elapsed=run.now - run.started,
+        work_elapsed=run.work,
+        limit=limit,
+        name=run.name,
+        labels=dict(run.policy.labels),
+        history=tuple(_record(run, number, *entry) for number, entry in enumerate(run.records, first)),
+    )
+
+
+def _record(
+    run: Run,
+    number: int,
+    verdict: Verdict,
+    error: type[Exception] | None,
+    text: str | None,
+    started: float,
+    elapsed: float,
+    delay: float | None,
+) -> AttemptRecord:
+    """Build one record of the history from what the run kept."""
+    name = None if error is None else f"{error.__module__}.{error.__qualname__}".removeprefix("builtins.")
+    if run.ok and number == run.attempt:
+        return AttemptRecord(number, None, name, text, started - run.started, elapsed, None, None)
+    return AttemptRecord(
+        number, verdict.kind or kind_of(error), name, text, started - run.started, elapsed, delay, verdict.after
+    )
+
+
+def outcome_of(run: Run, value: T | None, error: Exception | None) -> Outcome[T]:
+    """Build the outcome; an exception that is neither accepted nor given up on came from a rule."""
+    if not run.ok and run.reason is None:
+        run.reason = Reason.stopped
+    return Outcome(run.ok, value, error, report_of(run))
+
+
+def itself(report: Report) -> Report:
+    """Return the report: what a pickled run is rebuilt as."""
+    return report

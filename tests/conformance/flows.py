@@ -1,0 +1,211 @@
+"""One row, one call: a script of outcomes, run in every colour from the same table.
+
+Numbers stand in the rows as the facts state them. Nothing in the engine depends on the unit, so a fact
+in milliseconds is run with its milliseconds taken for seconds: that keeps the arithmetic exact.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import Backoff, Hints, Retry, Verdict, report
+
+from .support import Bucket, Draws, Operation, Panic, Step, Virtual
+
+SYNC = ("sync", "thread")
+ASYNC = ("asyncio", "trio")
+EVERY = SYNC + ASYNC
+
+HOOKS = ("before_attempt", "on_failure", "on_retry", "on_success", "on_give_up")
+HEARD = ("events", "quota", "hints", "at", "retried")  # what only an observer can know
+
+NONE = Backoff.constant(0)
+INSTEAD = Hints(mode="instead", spread=0)
+
+
+@dataclass
+class Seen:
+    """How one call went."""
+
+    clock: Virtual
+    operation: Operation
+    budget: Bucket | None = None
+    value: object = None
+    error: BaseException | None = None
+    events: list[str] = field(default_factory=list[str])
+    told: list[Any] = field(default_factory=list[Any])
+    quota: list[float] = field(default_factory=list[float])
+
+    def words(self) -> dict[str, Any]:
+        """Say it in the words of the rows."""
+        error, budget = self.error, self.budget
+        said = None if error is None else report(error)
+        words: dict[str, Any] = {
+            "ok": self.value,
+            "raises": None if error is None else str(error),
+            "type": type(error),
+            "same": self.operation.raised[-1:] == [error],
+            "cause": error and error.__cause__ and str(error.__cause__),
+            "context": error and error.__context__ and str(error.__context__),
+            "last": getattr(error, "last", None),
+            "calls": self.operation.calls,
+            "waits": self.clock.waits,
+            "sleeps": [wait for wait in self.clock.waits if wait],
+            "now": self.clock.time,
+            "events": self.events,
+            "quota": self.quota,
+            "hints": [event.hint for event in self.told if event.what == "failure"],
+            "at": [(event.what, event.elapsed) for event in self.told],
+            "retried": [event.attempt for event in self.told if event.what == "retry"],
+        }
+        if budget is not None:
+            words |= {"trail": budget.trail, "started": budget.started, "spent": budget.spent}
+        for word in ("reason", "attempts", "elapsed", "work_elapsed", "limit"):
+            words[word] = getattr(said, word, None)
+        return words
+
+
+Extra = Callable[[Any, Virtual], None]
+
+
+def takes(seconds: float, attempt: int | None = None) -> Extra:
+    """Make an observer that takes time, on one attempt or on all."""
+
+    def observer(event: Any, clock: Virtual) -> None:
+        clock.time += seconds if attempt in (None, event.attempt) else 0
+
+    return observer
+
+
+def fails(event: Any, clock: Virtual) -> None:
+    """Observe badly."""
+    raise RuntimeError("this observer fails")
+
+
+def answers(said: Mapping[str, Any]) -> Callable[[Exception], Any]:
+    """Make a rule from a table of error texts; ``*`` stands for the rest."""
+    return lambda error: said.get(str(error), said.get("*"))
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One row: a script and options, and what must be seen. Only what is said is compared.
+
+    ``total`` is a limit for the whole call: ``timeout`` where nothing can be cut, else ``give_up_after``.
+    ``rules`` come before the default of retrying everything.
+    """
+
+    fact: str
+    script: Sequence[Step]
+    expected: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    colours: tuple[str, ...] = EVERY
+
+    def policy(self, colour: str, seen: Seen, *, heard: bool) -> Retry:
+        said = dict(self.options)
+        scripted: Callable[[object], Verdict | None] = lambda _: seen.operation.step.verdict
+        extra: Mapping[str, Extra] = said.pop("observers", {})
+        rules: Sequence[Any] = said.pop("rules", ())
+        total: float | None = said.pop("total", None)
+        if total is not None:
+            said["timeout" if colour in SYNC else "give_up_after"] = total
+        if any(step.verdict is not None and step.error is None for step in self.script):
+            judged: Callable[[object], Verdict | bool] = lambda value: scripted(value) or True
+            said["until"] = judged
+        if "budget" in said:
+            said["budget"] = seen.budget = said["budget"]()
+        for hook in HOOKS if heard else ():
+            said[hook] = _recorder(seen, extra.get(hook))
+        said.setdefault("on", [scripted, *rules, Exception])
+        if "random" in said:
+            said["random"] = Draws(*said["random"])
+        defaults: dict[str, Any] = {"backoff": NONE, "give_up_after": None, "hints": Hints(spread=0)}
+        return Retry(**(defaults | said), clock=seen.clock)
+
+
+def flow(
+    fact: str, *script: Step, expected: Mapping[str, Any], colours: tuple[str, ...] = EVERY, **options: Any
+) -> Flow:
+    return Flow(fact, script, expected, options, colours)
+
+
+def in_every_colour(flows: Iterable[Flow]) -> pytest.MarkDecorator:
+    """Parametrize a test by colour and row."""
+    rows = [pytest.param(colour, row, id=f"{row.fact}-{colour}") for row in flows for colour in row.colours]
+    return pytest.mark.parametrize(("colour", "row"), rows)
+
+
+def check(colour: str, row: Flow) -> None:
+    """Run a row and compare what it says: with observers, and, where they matter not, without."""
+    words = drive(colour, row).words()
+    assert {word: words[word] for word in row.expected} == dict(row.expected)
+    if "observers" not in row.options:
+        words = drive(colour, row, heard=False).words()
+        silent = {word: said for word, said in row.expected.items() if word not in HEARD}
+        assert {word: words[word] for word in silent} == silent
+
+
+def drive(colour: str, row: Flow, *, heard: bool = True) -> Seen:
+    """Make the call of one row in one colour; unheard, by a decorated function and without observers."""
+    clock = Virtual()
+    seen = Seen(clock, Operation(row.script, clock))
+    policy = row.policy(colour, seen, heard=heard)
+
+    def call() -> None:
+        try:
+            seen.value = policy.call(seen.operation) if heard else policy(seen.operation)()
+        except (Exception, Panic) as error:  # noqa: BLE001  whatever comes out is the result
+            seen.error = error
+
+    async def acall() -> None:
+        try:
+            operation = _async(seen.operation)
+            seen.value = await (policy.call(operation) if heard else policy(operation)())
+        except (Exception, Panic) as error:  # noqa: BLE001  whatever comes out is the result
+            seen.error = error
+
+    match colour:
+        case "sync":
+            call()
+        case "thread":
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(call).result()
+        case "asyncio":
+            asyncio.run(acall())
+        case _:
+            trio.run(acall)
+    return seen
+
+
+def _async(operation: Operation) -> Callable[[], Any]:
+    async def coloured() -> object:
+        return operation()
+
+    return coloured
+
+
+def _recorder(seen: Seen, extra: Extra | None) -> Callable[[Any], None]:
+    def observer(event: Any) -> None:
+        seen.told.append(event)
+        match event.what:
+            case "before_attempt":
+                seen.events.append(f"before:{event.attempt}")
+            case "retry":
+                seen.events.append(f"retry:{event.attempt}:{event.delay:g}")
+            case "give_up":
+                seen.events.append(f"error:{event.reason}")
+            case what:
+                seen.events.append(f"{what}:{event.attempt}")
+        if seen.budget is not None and event.what in ("retry", "success", "give_up"):
+            seen.quota.append(seen.budget.tokens)
+        if extra is not None:
+            extra(event, seen.clock)
+
+    return observer

@@ -1,0 +1,219 @@
+"""Cancellation: qubit-retry 0.19 (N), Swift (S), and what Polly, smithy, AWS and others agree on.
+
+Here cancelling is the event loop's business, not a token's: asyncio's ``task.cancel()``, Trio's scopes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import SYSTEM, Backoff, Reason, Retry, report
+
+from .flows import ASYNC
+from .support import Bucket, ScriptedError, Virtual
+
+
+@dataclass
+class Call:
+    """One call that is cancelled somewhere, and what was seen of it."""
+
+    clock: Virtual = field(default_factory=Virtual)
+    budget: Bucket = field(default_factory=lambda: Bucket(500))
+    events: list[str] = field(default_factory=list[str])
+    calls: int = 0
+    result: object = None
+    cancel: Callable[[], object] = lambda: None
+
+    def at(self, moment: str, fault: str) -> Callable[[Any], bool]:
+        def told(event: Any) -> bool:
+            self.events.append(moment)
+            if moment == fault:
+                self.cancel()
+            return True
+
+        return told
+
+    def policy(self, fault: str) -> Retry:
+        return Retry(
+            on=self.at("rule", fault),
+            attempts=2,
+            backoff=Backoff.constant(3000),
+            give_up_after=None,
+            budget=self.budget,
+            on_failure=self.at("failed", fault),
+            on_retry=self.at("scheduled", fault),
+            on_give_up=self.at("gave up", fault),
+            clock=self.clock,
+        )
+
+
+def run(colour: str, call: Call, main: Callable[[], Awaitable[object]]) -> str:
+    """Run ``main`` so that ``call.cancel`` cancels it; say what came out of it."""
+    came_out = ["cancelled"]
+
+    # Noted inside: of a task that was cancelled and returned all the same, asyncio keeps no result.
+    async def inside() -> None:
+        try:
+            call.result = await main()
+        except ScriptedError as error:
+            said = report(error)
+            came_out.append(f"error, {said.reason if said else None}")
+        else:
+            came_out.append("returned")
+
+    async def in_asyncio() -> None:
+        task = asyncio.ensure_future(inside())
+        call.cancel = task.cancel
+        await asyncio.wait([task])
+
+    async def in_trio() -> None:
+        with trio.CancelScope() as scope:
+            call.cancel = scope.cancel
+            await inside()
+
+    if colour == "asyncio":
+        asyncio.run(in_asyncio())
+    else:
+        trio.run(in_trio)
+    return came_out[-1]
+
+
+STOPPED = f"error, {Reason.stopped}"
+TOLD, SCHEDULED = ["rule", "failed", "gave up"], ["rule", "failed", "scheduled"]
+
+
+@pytest.mark.parametrize(
+    ("colour", "fault", "outcome", "events"),
+    [
+        # A task that is being cancelled is not retried. Its own error comes out: that is the news, and
+        # the cancellation still arrives at the caller's next wait.
+        pytest.param("asyncio", "rule", STOPPED, TOLD, id="N-16.rule-asyncio"),
+        pytest.param("asyncio", "failed", STOPPED, TOLD, id="N-16.failed-asyncio"),
+        # Trio delivers a cancellation at every checkpoint until its scope is left: the wait finds it.
+        pytest.param("trio", "rule", "cancelled", SCHEDULED, id="N-16.rule-trio"),
+        pytest.param("trio", "failed", "cancelled", SCHEDULED, id="N-16.failed-trio"),
+        pytest.param("asyncio", "scheduled", "cancelled", SCHEDULED, id="N-16.scheduled-asyncio"),
+        pytest.param("trio", "scheduled", "cancelled", SCHEDULED, id="N-16.scheduled-trio"),
+    ],
+)
+def test_cancelled_between_attempts(colour: str, fault: str, outcome: str, events: list[str]) -> None:
+    """No wait begins, no second attempt is made, and what the budget gave is returned."""
+    call = Call()
+
+    async def operation() -> None:
+        call.calls += 1
+        raise ScriptedError("e")
+
+    policy = call.policy(fault)
+    assert run(colour, call, lambda: policy.call(operation)) == outcome
+    assert (call.calls, call.clock.waits, call.events) == (1, [], events)
+    assert call.budget.tokens == 500
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("delay", [3000, 0], ids=["N-16.backoff", "S-10.zero"])
+def test_cancelled_while_waiting(colour: str, delay: float) -> None:
+    """Every wait can be cancelled, one of zero too; the budget's grant goes back."""
+    call = Call()
+
+    class Cancelling(Virtual):
+        async def asleep(self, seconds: float) -> None:
+            call.cancel()
+            await SYSTEM.asleep(0)
+            self.waits.append(seconds)
+
+    async def operation() -> None:
+        call.calls += 1
+        raise ScriptedError("e")
+
+    policy = Retry(
+        on=ScriptedError, backoff=[delay], budget=call.budget, give_up_after=None, clock=Cancelling()
+    )
+    assert run(colour, call, lambda: policy.call(operation)) == "cancelled"
+    assert call.calls == 1
+    assert (call.budget.spent, call.budget.refunded, call.budget.tokens) == (1, 1, 500)
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("fact", ["N-16.attempt", "retry.cancellation.during-attempt"])
+def test_cancelled_during_an_attempt(colour: str, fact: str) -> None:
+    """Never retried, though the rule would retry everything: it is not even asked."""
+    call = Call()
+
+    async def operation() -> None:
+        call.calls += 1
+        call.cancel()
+        await SYSTEM.asleep(0)
+
+    policy = call.policy("nowhere")
+    assert run(colour, call, lambda: policy.call(operation)) == "cancelled"
+    assert (call.calls, call.clock.waits, call.events) == (1, [], [])
+
+
+@pytest.mark.parametrize(("colour", "outcome"), [("asyncio", STOPPED), ("trio", "cancelled")])
+def test_retry_cancellation_turned_into_an_error(colour: str, outcome: str) -> None:
+    """retry.cancellation: an operation that makes an error of its cancellation is not retried either."""
+    call = Call()
+
+    async def operation() -> None:
+        call.calls += 1
+        call.cancel()
+        raise ScriptedError("connection lost")
+
+    policy = call.policy("nowhere")
+    assert run(colour, call, lambda: policy.call(operation)) == outcome
+    assert (call.calls, call.clock.waits) == (1, [])
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_n_17_a_result_that_is_ready_beats_cancellation(colour: str) -> None:
+    """N-17: the operation cancels its own task and returns."""
+    call = Call()
+
+    async def operation() -> str:
+        call.calls += 1
+        call.cancel()
+        return "completed"
+
+    policy = call.policy("nowhere")
+    assert run(colour, call, lambda: policy.call(operation)) == "returned"
+    assert (call.calls, call.result) == (1, "completed")
+
+
+@pytest.mark.parametrize("fact", ["N-16.before", "retry.cancellation.already-cancelled"])
+def test_cancelled_before_it_began(fact: str) -> None:
+    """A cancelled asyncio task never gets as far as the call."""
+    call = Call()
+
+    async def operation() -> None:
+        call.calls += 1
+
+    async def main() -> bool:
+        task = asyncio.ensure_future(call.policy("nowhere").call(operation))
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert asyncio.run(main())
+    assert call.calls == 0
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_n_16_cancelled_by_an_observer_of_the_start_deviates(colour: str) -> None:
+    """N-16.started: qubit makes no attempt; here it begins, and its first wait is where it ends."""
+    call = Call()
+
+    async def operation() -> None:
+        call.calls += 1
+        await SYSTEM.asleep(0)
+        raise ScriptedError("not reached")
+
+    policy = Retry(on=ScriptedError, before_attempt=lambda _: call.cancel(), clock=call.clock)
+    assert run(colour, call, lambda: policy.call(operation)) == "cancelled"
+    assert (call.calls, call.clock.waits) == (1, [])

@@ -1,0 +1,96 @@
+"""qubit-retry 0.9: which delay is chosen, what fits, isolation, and reuse of one policy."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from redouble import Backoff, Reason, Retry
+
+from .flows import INSTEAD, SYNC, Flow, answers, check, drive, fails, flow, in_every_colour
+from .support import Virtual, fail, ok
+
+FIXED_20 = Backoff.constant(20)
+
+
+def selection(row: str, sleeps: list[float], **options: Any) -> Flow:
+    expected = {"reason": Reason.attempts, "attempts": 2, "sleeps": sleeps}
+    return flow(row, fail(), attempts=2, hints=INSTEAD, expected=expected, **options)
+
+
+def admission(row: str, reason: Reason, sleeps: list[float], script: float = 0, **options: Any) -> Flow:
+    expected = {"reason": reason, "attempts": 1 if reason == "timeout" else 2, "sleeps": sleeps}
+    return flow(row, fail(takes=script), attempts=2, total=100, hints=INSTEAD, expected=expected, **options)
+
+
+CAPPED = Backoff.exponential(10).maximum(80).jitter(1)
+
+TIME = [
+    selection("Q-X02.1", [500], backoff=FIXED_20, rules=[answers({"*": 500})]),
+    selection("Q-X02.2", [20], backoff=FIXED_20, rules=[answers({"*": True}), answers({"*": 500})]),
+    selection("Q-X02.3", [20], backoff=FIXED_20, rules=[answers({"e": True}), answers({"*": 500})]),
+    selection("Q-X02.4", [3], backoff=FIXED_20, rules=[answers({"*": 3}), answers({"*": 500})]),
+    selection("Q-X04.1", [5000], backoff=CAPPED, rules=[answers({"*": 5000})]),
+    selection("Q-X04.2", [5000], backoff=CAPPED, rules=[answers({"e": 5000}), answers({"*": 1})]),
+    admission("Q-X07.1", Reason.timeout, [], backoff=Backoff.constant(100)),
+    admission("Q-X07.2", Reason.attempts, [99], backoff=Backoff.constant(99)),
+    admission("Q-X07.3", Reason.attempts, [], 49),
+    admission("Q-X07.4", Reason.timeout, [], rules=[answers({"*": 200})]),
+    *(
+        flow(
+            f"Q-X06.{number}",
+            ok("slow but fine", takes=50),
+            attempts=3,
+            expected={"ok": "slow but fine", "calls": 1, "events": ["before:1", "success:1"]},
+            colours=SYNC,
+            **{limit: 10},
+        )
+        for number, limit in enumerate(("work_timeout", "timeout", "give_up_after"), 1)
+    ),
+    flow(
+        "Q-X10",
+        fail(),
+        attempts=2,
+        rules=[answers({"*": False})],
+        observers={"on_failure": fails},
+        expected={"reason": Reason.stopped, "attempts": 1},
+    ),
+    flow("Q-X11", ok("v"), attempts=1, observers={"on_success": fails}, expected={"ok": "v", "calls": 1}),
+]
+
+
+@in_every_colour(TIME)
+def test_time_and_isolation(colour: str, row: Flow) -> None:
+    """Which delay is chosen, which does not fit, and that an observer cannot spoil anything."""
+    check(colour, row)
+
+
+@pytest.mark.parametrize("threads", [1, 8], ids=["Q-X12.alone", "Q-X12.together"])
+def test_a_policy_keeps_nothing_between_calls(threads: int) -> None:
+    """Attempt counters, delays and limits begin afresh with every call."""
+    policy = Retry(on=OSError, attempts=3, backoff=[0, 0, 0], give_up_after=100, clock=Virtual())
+
+    def twice_failing() -> int:
+        calls: list[int] = []
+
+        def operation() -> int:
+            calls.append(1)
+            if len(calls) < 3:
+                raise OSError
+            return len(calls)
+
+        return policy.call(operation)
+
+    with ThreadPoolExecutor(threads) as pool:
+        assert [future.result() for future in [pool.submit(twice_failing) for _ in range(20)]] == [3] * 20
+
+
+def test_q_v01_what_an_event_says() -> None:
+    """Q-V01: the number of the attempt counts from 1; what does not apply is None, and no time has passed."""
+    told = drive("sync", flow("Q-V01", fail(), attempts=2, expected={})).told
+    said = [(event.attempt, event.elapsed, event.attempt_elapsed, event.delay, event.hint) for event in told]
+    first = [(1, 0, None, None, None), (1, 0, 0, None, None), (1, 0, 0, 0, None)]
+    second = [(2, 0, None, None, None), (2, 0, 0, None, None), (2, 0, 0, None, None)]
+    assert said == [*first, *second]
