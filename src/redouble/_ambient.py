@@ -1,4 +1,4 @@
-"""One flag: is anything ambient at work, such as an observer?
+"""One flag: whether anything ambient is at work, such as an observer.
 
 Every successful call reads it once, so that what nobody uses costs nobody anything. Whoever turns
 something on that calls must notice holds the flag up until it is turned off again.

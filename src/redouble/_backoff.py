@@ -11,16 +11,17 @@ import itertools
 import random as chance
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias, cast
 
-from redouble._time import Chance, Duration, seconds
+from redouble._check import Duration, number, seconds, whole
+from redouble._time import Chance
 
 __all__ = ["Backoff", "fresh"]
 
 LARGEST: Final = sys.float_info.max
 
-Step = tuple[str, tuple[float, float]]
-Draw = Callable[[], float]
+Step: TypeAlias = tuple[str, tuple[float, float]]
+Draw: TypeAlias = Callable[[], float]
 
 
 class Backoff:
@@ -58,7 +59,10 @@ class Backoff:
     @classmethod
     def exponential(cls, initial: Duration, factor: float = 2) -> Backoff:
         """Return delays that are multiplied by ``factor`` each time."""
-        return _make("exponential", seconds(initial, "initial"), _factor(factor))
+        growth = number(
+            factor, "factor", 1, LARGEST, "a finite number, 1 or more, so that delays never shrink"
+        )
+        return _make("exponential", seconds(initial, "initial"), growth)
 
     @classmethod
     def random(cls, low: Duration, high: Duration) -> Backoff:
@@ -109,19 +113,11 @@ class Backoff:
 
     def jitter(self, factor: float) -> Backoff:
         """Move each delay by at most ``factor`` of itself, up or down; follow with a maximum to cap it."""
-        if isinstance(factor, bool) or not isinstance(factor, int | float):
-            raise TypeError(f"jitter={factor!r}: write a number between 0 and 1")
-        if not 0 <= factor <= 1:
-            raise ValueError(f"jitter={factor!r}: write a number between 0 and 1")
-        return self._then("jitter", float(factor))
+        return self._then("jitter", number(factor, "jitter", 0, 1, "a number between 0 and 1"))
 
     def take(self, n: int) -> Backoff:
         """End after ``n`` delays, and retrying with them."""
-        if isinstance(n, bool) or not isinstance(n, int):
-            raise TypeError(f"take={n!r}: write a whole number of delays")
-        if n < 0:
-            raise ValueError(f"take={n!r}: write 0 or more")
-        return self._then("take", n)
+        return self._then("take", whole(n, "take", 0, "a whole number of delays, 0 or more"))
 
     # --------------------------------------------------------------- iterating
 
@@ -181,7 +177,14 @@ def _make(
 
 
 def _spelled(name: str, args: tuple[float, float]) -> str:
-    count = {"full_jitter": 0, "equal_jitter": 0, "linear": 2, "exponential": 2, "random": 2, "decorrelated": 2}
+    count = {
+        "full_jitter": 0,
+        "equal_jitter": 0,
+        "linear": 2,
+        "exponential": 2,
+        "random": 2,
+        "decorrelated": 2,
+    }
     return ", ".join(f"{arg:g}" for arg in args[: count.get(name, 1)])
 
 
@@ -219,14 +222,6 @@ def _through(stages: tuple[Step, ...], delay: float, draw: Draw) -> float:
     return delay
 
 
-def _factor(factor: object) -> float:
-    if isinstance(factor, bool) or not isinstance(factor, int | float):
-        raise TypeError(f"factor={factor!r}: write a number, 1 or more")
-    if not 1 <= factor <= LARGEST:
-        raise ValueError(f"factor={factor!r}: write a finite number, 1 or more, so that delays never shrink")
-    return float(factor)
-
-
 def _checked(delay: object) -> float:
     return seconds(delay, "a delay of your backoff")
 
@@ -246,5 +241,5 @@ def fresh(delays: object, option: str) -> Iterable[float]:
             "write a list, or Backoff.of(...) around something that can be iterated again"
         )
     if isinstance(delays, list | tuple):
-        return tuple(seconds(delay, option) for delay in delays)
-    return delays
+        return tuple(seconds(delay, option) for delay in cast("Iterable[object]", delays))
+    return cast("Iterable[float]", delays)

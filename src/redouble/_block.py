@@ -39,11 +39,15 @@ class Attempt:
 
     def __enter__(self) -> Self:
         if self._state:  # not READY
-            raise RuntimeError("an attempt can be entered only once: write `with attempt:` once per turn of the loop")
+            raise RuntimeError(
+                "an attempt can be entered only once: write `with attempt:` once per turn of the loop"
+            )
         self._state = ENTERED
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool:
         self._state = OVER
         if error is None:
             if self._run is not None:
@@ -74,11 +78,13 @@ class Attempt:
         self._begin(0)
         self._state = FAILED
 
-    def _goes_on(self) -> bool:
-        """Say whether there is another turn, having made sure that this one was used."""
+    def _goes_on(self) -> Run | None:
+        """Return the run if there is another turn, having made sure that this one was used."""
         if self._state == READY:
-            raise RuntimeError("the last attempt was never entered: write `with attempt:` around what may fail")
-        return self._state == FAILED
+            raise RuntimeError(
+                "the last attempt was never entered: write `with attempt:` around what may fail"
+            )
+        return self._run if self._state == FAILED else None
 
     def _close(self) -> None:
         """Hand back what was paid for a retry that never started."""
@@ -104,10 +110,8 @@ class AsyncAttempt(Attempt):
         """Be there, so that `async with` comes as far as the message above."""
 
 
-def wait(policy: Options, attempt: Attempt) -> None:
+def wait(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
-    run = attempt._run
-    assert run is not None, "there is a run from the first failure on"
     try:
         if attempt._delay:
             policy.time.sleep(attempt._delay)
@@ -120,10 +124,8 @@ def wait(policy: Options, attempt: Attempt) -> None:
         run.close()
 
 
-async def await_(policy: Options, attempt: Attempt) -> None:
+async def await_(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
-    run = attempt._run
-    assert run is not None, "there is a run from the first failure on"
     try:
         if attempt._delay is not None:
             await policy.time.asleep(attempt._delay)
@@ -148,9 +150,9 @@ def attempts(policy: Options) -> Iterator[Attempt]:
         if attempt._state == OVER:
             return
     try:
-        while attempt._goes_on():
+        while (run := attempt._goes_on()) is not None:
             _warn_of_stalling(attempt)
-            wait(policy, attempt)
+            wait(policy, attempt, run)
             yield attempt
     finally:
         attempt._close()
@@ -181,8 +183,8 @@ class AsyncAttempts:
         attempt = self._attempt
         if self._straight:
             self._straight = False
-        elif attempt._goes_on():
-            await await_(self._policy, attempt)
+        elif (run := attempt._goes_on()) is not None:
+            await await_(self._policy, attempt, run)
         else:
             raise StopAsyncIteration
         return attempt
@@ -193,7 +195,9 @@ class AsyncAttempts:
 
 def _refuse(policy: Options, loop: str) -> None:
     if policy.until is not None:
-        raise TypeError(f"until= needs the result, which a `{loop}` loop never sees: use policy.call(fn, ...)")
+        raise TypeError(
+            f"until= needs the result, which a `{loop}` loop never sees: use policy.call(fn, ...)"
+        )
 
 
 def _warn_of_stalling(attempt: Attempt) -> None:

@@ -69,7 +69,11 @@ def drive(
 
 
 async def adrive(
-    run: Run, delay: float | None, fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    run: Run,
+    delay: float | None,
+    fn: Callable[..., Awaitable[T]],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> T:
     """Make attempts until one succeeds or the run says no; ``delay`` is what to wait for the first."""
     policy = run.policy

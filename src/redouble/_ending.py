@@ -14,7 +14,7 @@ from redouble._verdict import Verdict
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
-    from redouble._run import Run
+    from redouble._state import State
 
 __all__ = ["error_of", "itself", "outcome_of", "report_of", "summary_of"]
 
@@ -34,7 +34,7 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
 }
 
 
-def summary_of(run: Run) -> str:
+def summary_of(run: State) -> str:
     """Say it in a line: for notes and messages."""
     attempts = "1 attempt" if run.attempt == 1 else f"{run.attempt} attempts"
     words = OUTCOMES[run.reason or STOPPED][0]
@@ -44,7 +44,7 @@ def summary_of(run: Run) -> str:
     return f"after {attempts} in {tenths // 10}.{tenths % 10} s ({words})"
 
 
-def error_of(run: Run, last: Exception | None) -> errors.RetryError:
+def error_of(run: State, last: Exception | None) -> errors.RetryError:
     """Make an error of our own: there is nothing of the caller's to raise, or he asked for ours."""
     reason = run.reason or STOPPED
     refused = last is None and run.attempt > 0
@@ -58,7 +58,7 @@ def error_of(run: Run, last: Exception | None) -> errors.RetryError:
     return error
 
 
-def report_of(run: Run) -> Report:
+def report_of(run: State) -> Report:
     """Build the report."""
     limit = None
     if run.reason is Reason.timeout:
@@ -79,7 +79,7 @@ def report_of(run: Run) -> Report:
 
 
 def _record(
-    run: Run,
+    run: State,
     number: int,
     verdict: Verdict,
     error: type[Exception] | None,
@@ -93,11 +93,18 @@ def _record(
     if run.ok and number == run.attempt:
         return AttemptRecord(number, None, name, text, started - run.started, elapsed, None, None)
     return AttemptRecord(
-        number, verdict.kind or kind_of(error), name, text, started - run.started, elapsed, delay, verdict.after
+        number,
+        verdict.kind or kind_of(error),
+        name,
+        text,
+        started - run.started,
+        elapsed,
+        delay,
+        verdict.after,
     )
 
 
-def outcome_of(run: Run, value: T | None, error: Exception | None) -> Outcome[T]:
+def outcome_of(run: State, value: T | None, error: Exception | None) -> Outcome[T]:
     """Build the outcome; an exception that is neither accepted nor given up on came from a rule."""
     if not run.ok and run.reason is None:
         run.reason = Reason.stopped

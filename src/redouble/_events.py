@@ -44,7 +44,9 @@ class Event(NamedTuple):
 
     def __repr__(self) -> str:
         # Without the value: it is the caller's data, and events end up in logs.
-        said = [f"{k}={v!r}" for k, v in self._asdict().items() if v is not None and k not in ("value", "labels")]
+        said = [
+            f"{k}={v!r}" for k, v in self._asdict().items() if v is not None and k not in ("value", "labels")
+        ]
         return f"Event({', '.join(said)})"
 
 
@@ -84,7 +86,9 @@ class Observation:
     def __enter__(self) -> Observation:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         self.remove()
 
 
@@ -99,7 +103,9 @@ def observe(observer: Observer, /) -> Observation:
     if not callable(observer):
         raise TypeError(f"observe({observer!r}): write a function of one event")
     if inspect.iscoroutinefunction(observer):
-        raise TypeError(f"observe({observer!r}): a coroutine function would never run; observers are plain functions")
+        raise TypeError(
+            f"observe({observer!r}): a coroutine function would never run; observers are plain functions"
+        )
     with _lock:
         _observers = (*_observers, observer)
     ambient.hold(1)
@@ -139,7 +145,7 @@ def teller(policy: Observed) -> Callable[..., None]:
 def _safely(observer: Observer, event: Event) -> None:
     try:
         observer(event)
-    except Exception:  # noqa: BLE001  an observer may fail in any way; the call must not
+    except Exception:
         place = (event.what, getattr(observer, "__qualname__", None) or repr(observer))
         with _lock:
             known = place in _complained

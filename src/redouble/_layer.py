@@ -35,7 +35,9 @@ class Layer:
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped, for a plain function."""
-        raise TypeError(f"{type(self).__name__} cannot wrap a plain function: {spelled(fn)}() runs on your own thread")
+        raise TypeError(
+            f"{type(self).__name__} cannot wrap a plain function: {spelled(fn)}() runs on your own thread"
+        )
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped, for a coroutine function."""
@@ -45,7 +47,8 @@ class Layer:
         """Decorate: what you get back has the type, the name and the signature of ``fn``."""
         target: Any = fn
         if isinstance(target, staticmethod | classmethod):
-            return cast("F", type(target)(self(cast("Any", target).__func__)))
+            method = cast("Any", target)
+            return cast("F", type(method)(self(method.__func__)))
         refuse(target, "decorate")
         wrapped: Any = self.around_async(target) if is_async(target) else self.around(target)
         functools.update_wrapper(wrapped, target)
@@ -111,7 +114,9 @@ class Gate(Layer):
 
     def admit(self, now: float, /) -> Any:
         """Let a call in and return a ticket for it, or raise `Rejected`."""
-        raise TypeError(f"{type(self).__name__} is not a whole gate yet: write admit(self, now)")
+        raise TypeError(
+            f"{type(self).__name__} admitted nobody at {now}: a gate needs a method admit(self, now)"
+        )
 
     def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
         """Learn how an admitted call ended: None is success; a cancellation is an error too."""
@@ -135,7 +140,9 @@ class Gate(Layer):
         passage.__enter__()
         _passages.set((passage, _passages.get()))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         passage, outer = _passages.get()
         _passages.set(outer)
         passage.__exit__(kind, error, tb)
@@ -153,7 +160,9 @@ class Passage:
     def __enter__(self) -> None:
         self.ticket = self.gate.admit(self.gate.clock.now())
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         self.gate.ended(self.ticket, error, self.gate.clock.now())
 
 
@@ -194,11 +203,15 @@ def refuse(fn: object, verb: str) -> None:
         inner = inner.func
     if inspect.iscoroutine(inner):
         inner.close()
-        raise TypeError(f"cannot {verb} a coroutine, which can run only once: pass the function and its arguments")
+        raise TypeError(
+            f"cannot {verb} a coroutine, which can run only once: pass the function and its arguments"
+        )
     if not callable(inner):
         raise TypeError(f"cannot {verb} {inner!r}: it is not callable")
     if isinstance(inner, type) and verb == "decorate":
-        raise TypeError(f"cannot decorate the class {inner.__name__}: decorate a method, or a function that makes one")
+        raise TypeError(
+            f"cannot decorate the class {inner.__name__}: decorate a method, or a function that makes one"
+        )
     for candidate in (inner, getattr(type(inner), "__call__", None)):  # noqa: B004  not "is it callable"
         if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
             raise TypeError(

@@ -52,7 +52,9 @@ def _during(stamp: Stamp | Report, run: Current) -> bool:
     if isinstance(stamp, Report):  # it came from another process, so from no call of ours
         return True
     inner = cast("Current", stamp)
-    same_time = inner.policy.clock is run.policy.clock and (inner.cancelling is None) == (run.cancelling is None)
+    same_time = inner.policy.clock is run.policy.clock and (inner.cancelling is None) == (
+        run.cancelling is None
+    )
     return not same_time or inner.now >= run.attempt_started
 
 

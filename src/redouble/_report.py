@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from redouble._verdict import Kind
 from redouble.errors import Reason, RetryError
@@ -84,10 +84,10 @@ class Outcome(Generic[T_co]):
         """Return the value, or raise the error."""
         if self.error is not None:
             raise self.error
-        return self.value  # type: ignore[return-value]  # no error, so it is the value, None included
+        return cast("T_co", self.value)  # no error, so it is the value, None included
 
 
-def report(exc: BaseException, /) -> Report | None:
+def report(exc: object, /) -> Report | None:
     """Tell what the policy did that let this exception through, or None if none did."""
     stamp = stamp_of(exc)
     if stamp is None:
@@ -95,9 +95,9 @@ def report(exc: BaseException, /) -> Report | None:
     return stamp if isinstance(stamp, Report) else stamp.report()
 
 
-def stamp_of(exc: BaseException) -> Stamp | Report | None:
+def stamp_of(exc: object) -> Stamp | Report | None:
     """Return what a policy left on this very exception."""
-    return exc.__dict__.get(STAMP)
+    return getattr(exc, "__dict__", {}).get(STAMP)
 
 
 def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> None:
@@ -106,7 +106,7 @@ def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> None:
     Written into ``__dict__``: an exception may forbid ``setattr`` (a frozen dataclass does), and its
     ``__notes__`` may be anything. Nothing here may cost the caller his exception.
     """
-    own = exc.__dict__
+    own: dict[str, Any] = exc.__dict__
     own[STAMP] = stamp
     if note is None:
         return
@@ -114,8 +114,5 @@ def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> None:
     if notes is None:
         own["__notes__"] = [note]
     elif isinstance(notes, list):
-        for index, other in enumerate(notes):
-            if isinstance(other, str) and other.startswith(PREFIX):
-                notes[index] = note
-                return
-        notes.append(note)
+        kept = [other for other in cast("list[object]", notes) if not str(other).startswith(PREFIX)]
+        own["__notes__"] = [*kept, note]

@@ -108,13 +108,15 @@ class Retry(Options, Layer):
         refuse(fn, "call")
         name = self.name or spelled(fn)
         if is_async(fn):
-            started = adrive(begin(self, name, self.time.anow(), aio=True), None, cast("Any", fn), args, kwargs)
+            started = adrive(
+                begin(self, name, self.time.anow(), aio=True), None, cast("Any", fn), args, kwargs
+            )
             return cast("T", started)
         run = begin(self, name, self.time.now(), aio=False)
         return _not_a_coroutine(fn, drive(run, None, fn, args, kwargs))
 
     @overload
-    def run(
+    def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
         self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, Outcome[T]]: ...
     @overload
@@ -162,11 +164,15 @@ class _Decorate(Generic[P]):
     def __call__(self, *args: Any, **options: Any) -> Any:
         if not args:
             return self._make(*args, **options)
-        if len(args) > 1 or options:
-            raise TypeError("write @retry, or @retry(on=..., attempts=...): options are keywords, and the function comes after them")
-        if isinstance(args[0], type) and issubclass(args[0], BaseException):
-            raise TypeError(f"write @retry(on={args[0].__name__}): options are keywords")
-        return self._default(args[0])
+        fn: object = args[0]
+        if (
+            options
+            or len(args) > 1
+            or not callable(fn)
+            or (isinstance(fn, type) and issubclass(fn, BaseException))
+        ):
+            raise TypeError("write @retry, or @retry(on=..., attempts=...): options are keywords")
+        return self._default(cast("Callable[..., object]", fn))
 
     def __repr__(self) -> str:
         return "redouble.retry"
@@ -195,7 +201,9 @@ def _with_options(layer: Layer, options: dict[str, Any]) -> Layer:
     if isinstance(layer, Retry):
         return replace(layer, **options)
     if isinstance(layer, Pipeline) and sum(isinstance(part, Retry) for part in layer.layers) == 1:
-        return Pipeline(*(_with_options(part, options) if isinstance(part, Retry) else part for part in layer.layers))
+        return Pipeline(
+            *(_with_options(part, options) if isinstance(part, Retry) else part for part in layer.layers)
+        )
     raise TypeError(f"{layer!r} has no single Retry whose options could vary")
 
 

@@ -10,94 +10,39 @@ Rule 3: a run is made when something went wrong, or when somebody listens. A cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator
 
 from redouble._backoff import Backoff
-from redouble._budget import Grant
-from redouble._events import What
+from redouble._ending import error_of
 from redouble._nested import nested
-from redouble._options import Options
-from redouble._ending import error_of, itself, report_of, summary_of
-from redouble._report import PREFIX, STAMP, Report, annotate
-from redouble._transient import kind_of
-from redouble._verdict import RETRY, STOP, Ended, Kind, Verdict, accepted, judge
+from redouble._report import STAMP
+from redouble._state import State
+from redouble._verdict import RETRY, STOP, accepted, judge
 from redouble.errors import AttemptTimeout, Reason
 
-__all__ = ["Run", "Tell"]
+__all__ = ["Run"]
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
 # stands still for this many attempts.
 MOST_STALLED = 100_000
 
 # Reading a member off its enum costs a call of its own on Python 3.11.
-STOPPED, ATTEMPTS, TIMEOUT, WORK_TIMEOUT = Reason.stopped, Reason.attempts, Reason.timeout, Reason.work_timeout
-BACKOFF_ENDED, HINT_TOO_LONG, BUDGET = Reason.backoff_ended, Reason.hint_too_long, Reason.budget
-
-# How many attempts a report remembers: a policy may go on for days.
-MOST_RECORDS = 1000
-
-class Tell(Protocol):
-    """Tells the observers what happened."""
-
-    def __call__(self, run: Run, what: What, error: Exception | None, delay: float | None, /) -> None:
-        """Tell."""
-        ...
+STOPPED, ATTEMPTS, BUDGET = Reason.stopped, Reason.attempts, Reason.budget
+TIMEOUT, WORK_TIMEOUT = Reason.timeout, Reason.work_timeout
+BACKOFF_ENDED, HINT_TOO_LONG = Reason.backoff_ended, Reason.hint_too_long
 
 
-class Run:
-    """The state of one logical call."""
+class Run(State):
+    """One logical call."""
 
-    __slots__ = (  # fmt: skip
-        "attempt", "attempt_started", "by_kind", "cancelling", "delays", "earliest", "granted", "last",
-        "name", "now", "ok", "pending", "policy", "reading", "reason", "records", "stalled", "started", "tell",
-        "took", "until", "value", "verdict", "work",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        policy: Options,
-        started: float,
-        name: str = "",
-        reading: Callable[[], float] | None = None,
-        cancelling: Callable[[], bool] | None = None,
-        tell: Tell | None = None,
-        attempt: int = 1,
-    ) -> None:
-        """Begin with attempt 1 already running; ``attempt=0`` for a driver that calls `start`."""
-        if started != started:  # noqa: PLR0124  NaN: a broken clock may cost retries, never an endless loop
-            started = 0.0
-        self.policy = policy
-        self.name = name
-        self.reading = reading
-        self.cancelling = cancelling
-        self.tell = tell
-        self.started = self.attempt_started = self.now = self.earliest = started
-        self.until = started + policy.limit
-        self.attempt = attempt
-        self.took = self.work = 0.0
-        self.delays: Iterator[float] | None = None
-        self.by_kind: dict[Kind | None, Iterator[float]] | None = None
-        self.records: list[tuple[Any, ...]] = []
-        self.verdict: Verdict = RETRY
-        self.last: Exception | None = None
-        self.value: object = None
-        self.reason: Reason | None = None
-        self.ok = False
-        self.pending: Grant | None = None
-        self.granted: Grant | None = None
-        self.stalled = 0
-        if not attempt and policy.budget is not None:
-            policy.budget.start(started)
+    __slots__ = ()
 
     # ------------------------------------------------- steps 1 and 2: before an attempt
 
     def start(self, now: float) -> Exception | None:
         """Begin an attempt, or return what to raise because there is no time for it."""
-        if self.earliest > self.now:
-            self.now = self.earliest  # a sleep that returns early gains nobody time
-        if now > self.now:
-            self.now = now
+        self.now = max(self.now, self.earliest)  # a sleep that returns early gains nobody time
+        self.now = max(self.now, now)
         if self.tell is not None and self.now < self.until and self.work < self.policy.work_limit:
             self.tell(self, "before_attempt", None, None)
             self.read()
@@ -148,16 +93,6 @@ class Run:
             if self.verdict.action != "accept":
                 return self.decide(None)
         return self.succeed(None)
-
-    def succeed(self, error: Exception | None) -> float | None:
-        """End well: with a result, or with an exception that was accepted."""
-        self.ok = True
-        self.note(error, None)
-        if self.policy.budget is not None:
-            self.policy.budget.credit(self.granted, self.now)
-        if self.tell is not None:
-            self.tell(self, "success", error, None)
-        return None
 
     # ----------------------------------------------------- steps 5 to 10: the decision
 
@@ -244,66 +179,3 @@ class Run:
             asked += self.policy.random.random() * room
         asked = min(asked, delay + hints.most_over)
         return asked if hints.mode == "instead" else max(delay, asked)
-
-    # ------------------------------------------------------------------------ the end
-
-    def give_up(self, reason: Reason, error: Exception | None) -> float | None:
-        """Give up after an attempt."""
-        self.note(error, None)
-        self.over(reason, error)
-        return None
-
-    def over(self, reason: Reason, error: Exception | None) -> None:
-        """End badly: say so on the error, and hand back what was not used."""
-        self.reason = reason
-        self.close()
-        if error is not None:
-            first_stop = self.attempt == 1 and reason is STOPPED
-            annotate(error, self, None if first_stop else PREFIX + summary_of(self))
-        if self.tell is not None:
-            self.tell(self, "give_up", error, None)
-
-    def close(self) -> None:
-        """Hand back a grant whose retry never started, however the call ended."""
-        if self.pending is not None and self.policy.budget is not None:
-            grant, self.pending = self.pending, None
-            self.policy.budget.refund(grant, self.now)
-
-    def report(self) -> Report:
-        """Build the report."""
-        return report_of(self)
-
-    def __reduce__(self) -> tuple[Callable[[Report], Report], tuple[Report]]:
-        # An error carries its run as a stamp; on the way to another process it becomes its report.
-        return (itself, (self.report(),))
-
-    # -------------------------------------------------------------------- the details
-
-    def read(self) -> float:
-        """Learn how late it is. Time goes forwards only: for NaN, or a step back, it stands still."""
-        if self.reading is not None and (now := self.reading()) > self.now:
-            self.now, self.stalled = now, 0
-        return self.now
-
-    def note(self, error: Exception | None, delay: float | None) -> None:
-        """Keep what the attempt's error said, and not the error: it may hold a connection, or this run."""
-        kind = text = None
-        if error is not None:
-            kind = type(error)
-            try:
-                text = str(error)
-            except Exception:  # noqa: BLE001  __str__ is the caller's code, and must not cost him his error
-                text = "<no text: __str__ failed>"
-        self.records.append((self.verdict, kind, text, self.attempt_started, self.took, delay))
-        if self.attempt > MOST_RECORDS:
-            del self.records[0]
-
-    def kind(self, error: Exception | None) -> Kind:
-        """Tell the kind of failure: the verdict's, or what the error's type says."""
-        return self.verdict.kind or kind_of(None if error is None else type(error))
-
-    def shown(self, error: Exception | None, value: object = None) -> Ended:
-        """Show a judge how the attempt ended."""
-        elapsed, labels = self.now - self.started, self.policy.labels
-        return Ended(self.attempt, error, value, elapsed, self.took, self.work, labels)
-

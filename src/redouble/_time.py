@@ -10,14 +10,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Awaitable
-from datetime import timedelta
-from math import isfinite
-from types import ModuleType
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol
 
-__all__ = ["SYSTEM", "Chance", "Clock", "Duration", "backend", "cancelling", "in_event_loop", "seconds"]
-
-Duration: TypeAlias = float | timedelta
+__all__ = ["SYSTEM", "Borrowed", "Chance", "Clock", "backend", "cancelling", "in_event_loop"]
 
 LONGEST_SLEEP = 1e9  # 31 years. time.sleep() raises OverflowError a little above 292.
 
@@ -56,8 +51,8 @@ class Clock:
 class _System(Clock):
     """The real clock. Under Trio async code follows Trio's clock, so that a MockClock is obeyed."""
 
-    # Bound to the C function: on the path of every successful call there is no frame of ours.
-    now = staticmethod(time.monotonic)
+    # The C function itself: on the path of every successful call there is no frame of ours.
+    now: Any = staticmethod(time.monotonic)
 
     def anow(self) -> float:
         if "trio" in sys.modules:
@@ -72,13 +67,20 @@ SYSTEM: Clock = _System()
 
 
 class Borrowed(Clock):
-    """Somebody's object with ``now()`` and ``sleep()``, completed from the real clock."""
+    """Somebody's object with ``now()`` and ``sleep()``; in async code, what it lacks is the real clock's."""
 
     def __init__(self, clock: Clock) -> None:
-        self.now = clock.now  # type: ignore[method-assign]
-        self.sleep = clock.sleep  # type: ignore[method-assign]
-        self.anow = getattr(clock, "anow", clock.now)  # type: ignore[method-assign]
-        self.asleep = getattr(clock, "asleep", super().asleep)  # type: ignore[method-assign]
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        self._clock.sleep(seconds)
+
+    def asleep(self, seconds: float) -> Awaitable[None]:
+        own = getattr(self._clock, "asleep", None)
+        return backend().sleep(seconds) if own is None else own(seconds)
 
 
 class Backend(Protocol):
@@ -116,23 +118,8 @@ def cancelling() -> bool:
 
 def in_event_loop() -> bool:
     """Say whether this thread is inside a running event loop, which a blocking wait would stall."""
-    asyncio: ModuleType | None = sys.modules.get("asyncio.events")
-    if asyncio is not None and asyncio._get_running_loop() is not None:
+    events = sys.modules.get("asyncio.events")
+    if events is not None and events._get_running_loop() is not None:
         return True
-    return "trio" in sys.modules and backend().__name__.endswith("_trio")
-
-
-def seconds(value: object, option: str) -> float:
-    """Turn a duration into seconds, or say what is wrong with it and what to write instead."""
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        fix = " (a text such as '250ms' is for configuration files)" if isinstance(value, str) else ""
-        raise TypeError(f"{option}={value!r}: write seconds as a number, or a timedelta{fix}")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise ValueError(f"{option} is too large for a float: write a number of seconds") from None
-    if not isfinite(number) or number < 0:
-        raise ValueError(f"{option}={value!r}: write a finite number of seconds, 0 or more")
-    return number
+    trio: Any = sys.modules.get("trio")
+    return trio is not None and trio.lowlevel.in_trio_task()

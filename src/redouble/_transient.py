@@ -10,11 +10,15 @@ from __future__ import annotations
 import errno
 import sys
 from functools import lru_cache
+from typing import cast
 
 from redouble._verdict import Kind, Verdict
 from redouble.errors import Rejected
 
 __all__ = ["kind_of", "transient"]
+
+# Reading a member off its enum costs a call of its own on Python 3.11.
+NETWORK, TIMEOUT, THROTTLED, UNKNOWN = Kind.network, Kind.timeout, Kind.throttled, Kind.unknown
 
 _UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 _NETWORK = Verdict.retry(kind=Kind.network, reason="network")
@@ -53,14 +57,14 @@ def transient(error: Exception) -> Verdict | None:
     if isinstance(error, OSError):
         return _os_error(error)
     if isinstance(error, ExceptionGroup):
-        return _group(error)
+        return _group(cast("ExceptionGroup[Exception]", error))
     if isinstance(error, Rejected):
         return Verdict.retry(kind=Kind.throttled, after=error.retry_after, sent=False, reason="rejected")
-    names = _names(type(error))
+    names = _names(error)
     if "sqlite3.OperationalError" in names:
         locked = str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
         return _BUSY if locked else None
-    return next((_NAMED[name] for name in names if name in _NAMED), None)
+    return _by_name(names)
 
 
 def _os_error(error: OSError) -> Verdict | None:
@@ -68,20 +72,22 @@ def _os_error(error: OSError) -> Verdict | None:
         return _TIMEOUT
     if isinstance(error, ConnectionError):
         return _UNSENT if isinstance(error, ConnectionRefusedError) else _NETWORK
-    names = _names(type(error))
+    names = _names(error)
     if "ssl.SSLError" in names:
         cut = any(name in names for name in _CUT_TLS) or getattr(error, "reason", None) in _CUT_TLS_REASONS
         return _NETWORK if cut else None
     if "socket.gaierror" in names or "socket.herror" in names:
         # "Try again" is the resolver's own word for transient; "no such host" is an answer.
-        socket = sys.modules.get("socket")
-        again = (getattr(socket, "EAI_AGAIN", None), 2) if "socket.herror" in names else (getattr(socket, "EAI_AGAIN", None),)
-        return _UNSENT if error.errno is not None and error.errno in again else None
+        again = 2 if "socket.herror" in names else getattr(sys.modules.get("socket"), "EAI_AGAIN", None)
+        return _UNSENT if error.errno is not None and error.errno == again else None
     if "urllib.error.URLError" in names and "urllib.error.HTTPError" not in names:
         reason = getattr(error, "reason", None)
         return transient(reason) if isinstance(reason, Exception) else None
-    by_name = next((_NAMED[name] for name in names if name in _NAMED), None)
-    return by_name or (None if error.errno is None else _ERRNOS.get(error.errno))
+    return _by_name(names) or (None if error.errno is None else _ERRNOS.get(error.errno))
+
+
+def _by_name(names: tuple[str, ...]) -> Verdict | None:
+    return next((_NAMED[name] for name in names if name in _NAMED), None)
 
 
 def _group(group: ExceptionGroup[Exception]) -> Verdict | None:
@@ -99,21 +105,21 @@ def _group(group: ExceptionGroup[Exception]) -> Verdict | None:
     )
 
 
+def _names(error: BaseException) -> tuple[str, ...]:
+    return _lineage(type(error))  # type: ignore[arg-type]  # mypy does not see that a class is hashable
+
+
 @lru_cache(maxsize=512)
-def _names(kind: type[BaseException]) -> tuple[str, ...]:
+def _lineage(kind: type[BaseException]) -> tuple[str, ...]:
     return tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
 
 
-@lru_cache(maxsize=512)
 def kind_of(error: type[BaseException] | None) -> Kind:
     """Tell the kind of an error by its type alone, for verdicts that do not say."""
     if error is None:
-        return Kind.unknown
+        return UNKNOWN
     if issubclass(error, TimeoutError):
-        return Kind.timeout
-    if issubclass(error, Rejected):
-        return Kind.throttled
-    names = _names(error)
-    if issubclass(error, ConnectionError) or "socket.gaierror" in names or "ssl.SSLError" in names:
-        return Kind.network
-    return Kind.unknown
+        return TIMEOUT
+    if issubclass(error, ConnectionError):
+        return NETWORK
+    return THROTTLED if issubclass(error, Rejected) else UNKNOWN

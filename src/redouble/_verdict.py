@@ -16,7 +16,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
-from redouble._time import Duration
+from redouble._check import Duration
 
 __all__ = ["Answer", "Ended", "Judge", "Kind", "On", "Rule", "Rules", "Until", "Verdict", "as_rules", "judge"]
 
@@ -68,7 +68,9 @@ class Verdict:
         return cls("retry", kind, None if after is None else _hint(after), sent, reason)
 
     @classmethod
-    def stop(cls, *, kind: Kind | None = None, sent: bool | None = None, reason: str | None = None) -> Verdict:
+    def stop(
+        cls, *, kind: Kind | None = None, sent: bool | None = None, reason: str | None = None
+    ) -> Verdict:
         """Give up now: the error comes out, or `NotAccepted` for a result."""
         return cls("stop", kind, None, sent, reason)
 
@@ -146,8 +148,8 @@ def judge(rules: Rules, error: Exception, shown: Callable[[Exception], Ended]) -
 
 def accepted(until: Until, ended: Ended) -> Verdict:
     """Ask the rule for results: truthy accepts, falsy retries, a Verdict decides."""
-    method = getattr(until, "judge", None)
-    answer: object = method(ended) if method is not None else until(ended.value)  # type: ignore[operator]  # a Judge has judge
+    rule: Any = until
+    answer: object = rule.judge(ended) if hasattr(rule, "judge") else rule(ended.value)
     if isinstance(answer, Verdict):
         return answer
     return ACCEPT if answer else RETRY
@@ -182,7 +184,11 @@ def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]
             )
         yield "types", (on,)
     else:
-        rule = _plain(on, "on", "an exception type, a tuple of them, a rule (exc -> True/False/None), or a list of these")
+        rule = _plain(
+            on,
+            "on",
+            "an exception type, a tuple of them, a rule (exc -> True/False/None), or a list of these",
+        )
         yield ("rule", rule) if rule is on else ("judge", rule)
 
 

@@ -171,6 +171,6 @@ def _picklable(value: object) -> object:
 
     try:
         pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes: some errors fail only on the way back
-    except Exception:  # noqa: BLE001  an object may refuse to be pickled with any exception at all
+    except Exception:
         return repr(value)
     return value

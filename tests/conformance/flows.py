@@ -161,14 +161,14 @@ def drive(colour: str, row: Flow, *, heard: bool = True) -> Seen:
     def call() -> None:
         try:
             seen.value = policy.call(seen.operation) if heard else policy(seen.operation)()
-        except (Exception, Panic) as error:  # noqa: BLE001  whatever comes out is the result
+        except (Exception, Panic) as error:
             seen.error = error
 
     async def acall() -> None:
         try:
             operation = _async(seen.operation)
             seen.value = await (policy.call(operation) if heard else policy(operation)())
-        except (Exception, Panic) as error:  # noqa: BLE001  whatever comes out is the result
+        except (Exception, Panic) as error:
             seen.error = error
 
     match colour:

@@ -1,0 +1,84 @@
+"""Checks of options: each names the option, the value, and what to write instead.
+
+Wrong types raise TypeError, wrong values ValueError, at construction and nowhere later.
+"""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from math import isfinite
+from typing import Any, TypeAlias
+
+__all__ = ["Duration", "hook", "instance", "methods", "number", "seconds", "whole"]
+
+Duration: TypeAlias = float | timedelta
+
+
+def seconds(value: object, option: str) -> float:
+    """Turn a duration into seconds."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        fix = " (a text such as '250ms' is for configuration files)" if isinstance(value, str) else ""
+        raise TypeError(f"{option}={value!r}: write seconds as a number, or a timedelta{fix}")
+    try:
+        result = float(value)
+    except OverflowError:
+        raise ValueError(f"{option} is too large for a float: write a number of seconds") from None
+    if not isfinite(result) or result < 0:
+        raise ValueError(f"{option}={value!r}: write a finite number of seconds, 0 or more")
+    return result
+
+
+def number(value: object, option: str, low: float, high: float, wanted: str) -> float:
+    """Accept a number from ``low`` to ``high``."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{option}={value!r}: write {wanted}")
+    if not low <= value <= high:
+        raise ValueError(f"{option}={value!r}: write {wanted}")
+    return float(value)
+
+
+def whole(value: object, option: str, least: int, wanted: str) -> int:
+    """Accept a whole number, ``least`` or more."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{option}={value!r}: write {wanted}")
+    if value < least:
+        raise ValueError(f"{option}={value!r}: write {wanted}")
+    return value
+
+
+def instance(value: object, option: str, kind: Any, wanted: str) -> None:
+    """Accept an instance of ``kind``, and not the class itself."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{option}={value!r}: write {wanted}")
+
+
+def methods(value: object, option: str, names: tuple[str, ...]) -> None:
+    """Accept anything that has these methods."""
+    if isinstance(value, type):
+        raise TypeError(f"{option}={value.__name__} is a class: write {value.__name__}(...)")
+    for name in names:
+        if not callable(getattr(value, name, None)):
+            raise TypeError(f"{option}={value!r} cannot be a {option}: it has no method {name}()")
+
+
+def hook(value: object, option: str) -> None:
+    """Accept a plain function of one event."""
+    if not callable(value):
+        raise TypeError(f"{option}={value!r}: write a function of one event")
+    name = getattr(value, "__qualname__", repr(value))
+    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__):
+        raise TypeError(
+            f"{option}={name} is a coroutine function and would never run: "
+            "observers are plain functions, also in async code"
+        )
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return  # some built-ins do not tell
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise TypeError(f"{option}={name} takes {signature}: write a function of one event") from None

@@ -1,0 +1,155 @@
+"""What a run knows: the bookkeeping of one logical call, and how it ends.
+
+It counts, notes, tells and hands back. It decides nothing; that is `_run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from redouble._budget import Grant
+from redouble._ending import itself, report_of, summary_of
+from redouble._events import What
+from redouble._options import Options
+from redouble._report import PREFIX, Report, annotate
+from redouble._transient import kind_of
+from redouble._verdict import RETRY, Ended, Kind, Verdict
+from redouble.errors import Reason
+
+__all__ = ["State", "Tell"]
+
+# How many attempts a report remembers: a policy may go on for days.
+MOST_RECORDS = 1000
+
+STOPPED = Reason.stopped
+
+
+class Tell(Protocol):
+    """Tells the observers what happened."""
+
+    def __call__(self, run: State, what: What, error: Exception | None, delay: float | None, /) -> None:
+        """Tell."""
+        ...
+
+
+class State:
+    """The state of one logical call."""
+
+    # fmt: off
+    __slots__ = (
+        "attempt", "attempt_started", "by_kind", "cancelling", "delays", "earliest", "granted", "last",
+        "name", "now", "ok", "pending", "policy", "reading", "reason", "records", "stalled", "started",
+        "tell", "took", "until", "value", "verdict", "work",
+    )
+    # fmt: on
+
+    def __init__(
+        self,
+        policy: Options,
+        started: float,
+        name: str = "",
+        reading: Callable[[], float] | None = None,
+        cancelling: Callable[[], bool] | None = None,
+        tell: Tell | None = None,
+        attempt: int = 1,
+    ) -> None:
+        """Begin with attempt 1 already running; ``attempt=0`` for a driver that calls `start`."""
+        if started != started:  # noqa: PLR0124  NaN: a broken clock may cost retries, never an endless loop
+            started = 0.0
+        self.policy = policy
+        self.name = name
+        self.reading = reading
+        self.cancelling = cancelling
+        self.tell = tell
+        self.started = self.attempt_started = self.now = self.earliest = started
+        self.until = started + policy.limit
+        self.attempt: int = attempt
+        self.took: float = 0.0
+        self.work: float = 0.0
+        self.delays: Iterator[float] | None = None
+        self.by_kind: dict[Kind | None, Iterator[float]] | None = None
+        self.records: list[tuple[Any, ...]] = []
+        self.verdict: Verdict = RETRY
+        self.last: Exception | None = None
+        self.value: object = None
+        self.reason: Reason | None = None
+        self.ok = False
+        self.pending: Grant | None = None
+        self.granted: Grant | None = None
+        self.stalled = 0
+        if not attempt and policy.budget is not None:
+            policy.budget.start(started)
+
+    # ------------------------------------------------------------------------ the end
+
+    def succeed(self, error: Exception | None) -> float | None:
+        """End well: with a result, or with an exception that was accepted."""
+        self.ok = True
+        self.note(error, None)
+        if self.policy.budget is not None:
+            self.policy.budget.credit(self.granted, self.now)
+        if self.tell is not None:
+            self.tell(self, "success", error, None)
+        return None
+
+    def give_up(self, reason: Reason, error: Exception | None) -> float | None:
+        """Give up after an attempt."""
+        self.note(error, None)
+        self.over(reason, error)
+        return None
+
+    def over(self, reason: Reason, error: Exception | None) -> None:
+        """End badly: say so on the error, and hand back what was not used."""
+        self.reason = reason
+        self.last = None  # it may be this very error, which is about to carry this run
+        self.close()
+        if error is not None:
+            first_stop = self.attempt == 1 and reason is STOPPED
+            annotate(error, self, None if first_stop else PREFIX + summary_of(self))
+        if self.tell is not None:
+            self.tell(self, "give_up", error, None)
+
+    def close(self) -> None:
+        """Hand back a grant whose retry never started, however the call ended."""
+        if self.pending is not None and self.policy.budget is not None:
+            grant, self.pending = self.pending, None
+            self.policy.budget.refund(grant, self.now)
+
+    def report(self) -> Report:
+        """Build the report."""
+        return report_of(self)
+
+    def __reduce__(self) -> tuple[Callable[[Report], Report], tuple[Report]]:
+        # An error carries its run as a stamp; on the way to another process it becomes its report.
+        return (itself, (self.report(),))
+
+    # -------------------------------------------------------------------- the details
+
+    def read(self) -> float:
+        """Learn how late it is. Time goes forwards only: for NaN, or a step back, it stands still."""
+        if self.reading is not None and (now := self.reading()) > self.now:
+            self.now, self.stalled = now, 0
+        return self.now
+
+    def note(self, error: Exception | None, delay: float | None) -> None:
+        """Keep what the attempt's error said, and not the error: it may hold a connection, or this run."""
+        kind = text = None
+        if error is not None:
+            kind = type(error)
+            try:
+                text = str(error)
+            except Exception:
+                text = "<no text: __str__ failed>"
+        self.records.append((self.verdict, kind, text, self.attempt_started, self.took, delay))
+        if self.attempt > MOST_RECORDS:
+            del self.records[0]
+
+    def kind(self, error: Exception | None) -> Kind:
+        """Tell the kind of failure: the verdict's, or what the error's type says."""
+        return self.verdict.kind or kind_of(None if error is None else type(error))
+
+    def shown(self, error: Exception | None, value: object = None) -> Ended:
+        """Show a judge how the attempt ended."""
+        elapsed, labels = self.now - self.started, self.policy.labels
+        return Ended(self.attempt, error, value, elapsed, self.took, self.work, labels)
