@@ -7,7 +7,7 @@ from collections import defaultdict
 from demonstration.chance import current_call
 from demonstration.clients import UnavailableError
 from demonstration.paint import paint
-from redouble._events import Event
+from redouble.types import Event
 
 
 class Diary:

@@ -7,16 +7,14 @@ methods will do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from redouble._verdict import Kind
 
 __all__ = ["Budget", "Grant"]
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """Leave to retry once. ``cost`` was taken; the delay must be at least ``wait`` seconds."""
 
     cost: float

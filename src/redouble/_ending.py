@@ -5,7 +5,7 @@ Built from a run when it is over, or when somebody asks. Nothing here decides an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from redouble import errors
 from redouble._report import AttemptRecord, Outcome, Report, annotate
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["error_of", "itself", "outcome_of", "report_of", "summary_of"]
 
 T = TypeVar("T")
+
+# What a run keeps of an attempt: the verdict, the error's type and text, when it started, how long it took.
+Entry: TypeAlias = tuple[Verdict, type[Exception] | None, str | None, float, float]
 
 STOPPED = Reason.stopped
 
@@ -51,7 +54,8 @@ def error_of(run: State, last: Exception | None) -> errors.RetryError:
     kind = errors.NotAccepted if refused else OUTCOMES[reason][1]
     message = f"gave up {summary_of(run)}"
     if last is not None:
-        message += f": {type(last).__name__}: {run.records[-1][2]}"
+        said = run.records[-1] if len(run.records) % 2 else run.records[-2]
+        message += f": {type(last).__name__}: {said[2]}"
     error = kind(message, reason=reason, report=report_of(run), last=run.value if refused else last)
     error.__cause__ = last
     annotate(error, run, None)
@@ -65,7 +69,9 @@ def report_of(run: State) -> Report:
         limit = "total" if run.policy.timeout == run.policy.limit else "give_up_after"
     elif run.reason is Reason.work_timeout:
         limit = "work"
-    first = run.attempt - len(run.records) + 1  # of a long call only the end is remembered
+    ended = run.records[::2]
+    delays = [*run.records[1::2], None]
+    first = run.attempt - len(ended) + 1  # of a long call only the end is remembered
     return Report(
         reason=run.reason,
         attempts=run.attempt,
@@ -74,21 +80,16 @@ def report_of(run: State) -> Report:
         limit=limit,
         name=run.name,
         labels=dict(run.policy.labels),
-        history=tuple(_record(run, number, *entry) for number, entry in enumerate(run.records, first)),
+        history=tuple(
+            _record(run, number, entry, delay)
+            for number, (entry, delay) in enumerate(zip(ended, delays, strict=False), first)
+        ),
     )
 
 
-def _record(
-    run: State,
-    number: int,
-    verdict: Verdict,
-    error: type[Exception] | None,
-    text: str | None,
-    started: float,
-    elapsed: float,
-    delay: float | None,
-) -> AttemptRecord:
+def _record(run: State, number: int, entry: Entry, delay: float | None) -> AttemptRecord:
     """Build one record of the history from what the run kept."""
+    verdict, error, text, started, elapsed = entry
     name = None if error is None else f"{error.__module__}.{error.__qualname__}".removeprefix("builtins.")
     if run.ok and number == run.attempt:
         return AttemptRecord(number, None, name, text, started - run.started, elapsed, None, None)

@@ -8,16 +8,16 @@ here, once. What any layer does is not known here.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+from redouble._callable import is_async, refuse, spelled
 from redouble._time import SYSTEM, Clock
 
-__all__ = ["Gate", "Layer", "Pipeline", "decoration", "is_async", "policy_of", "refuse", "spelled"]
+__all__ = ["Gate", "Layer", "Pipeline", "decoration", "policy_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -183,45 +183,3 @@ def decoration(fn: Callable[..., Any], /) -> tuple[Layer, Callable[..., Any]]:
     if entry is None:
         raise TypeError(f"{spelled(fn)} is not decorated by a policy")
     return entry
-
-
-def is_async(fn: object) -> bool:
-    """Tell whether calling ``fn`` gives a coroutine, looking through partials and callable objects."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return (
-        inspect.iscoroutinefunction(fn)
-        or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004  not "is it callable"
-        or hasattr(fn, "_is_coroutine")  # how asyncio marked them before 3.12; AsyncMock still does
-    )
-
-
-def refuse(fn: object, verb: str) -> None:
-    """Say no to what cannot be retried, and what to do instead."""
-    inner: object = fn
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    if inspect.iscoroutine(inner):
-        inner.close()
-        raise TypeError(
-            f"cannot {verb} a coroutine, which can run only once: pass the function and its arguments"
-        )
-    if not callable(inner):
-        raise TypeError(f"cannot {verb} {inner!r}: it is not callable")
-    if isinstance(inner, type) and verb == "decorate":
-        raise TypeError(
-            f"cannot decorate the class {inner.__name__}: decorate a method, or a function that makes one"
-        )
-    for candidate in (inner, getattr(type(inner), "__call__", None)):  # noqa: B004  not "is it callable"
-        if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
-            raise TypeError(
-                f"cannot {verb} the generator function {spelled(inner)}: calling it runs none of its body, "
-                "so there would be nothing to retry. Return a list, or retry the call that fetches each item"
-            )
-
-
-def spelled(fn: object) -> str:
-    """Return a function's name for people: its own, or what it stands for."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return getattr(fn, "__qualname__", None) or type(fn).__qualname__

@@ -7,8 +7,9 @@ reads them. This file writes on exceptions and reads from them; it decides nothi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from redouble._verdict import Kind
 from redouble.errors import Reason, RetryError
@@ -21,8 +22,7 @@ STAMP: Final = "__redouble__"
 PREFIX: Final = "redouble: gave up "
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
+class AttemptRecord(NamedTuple):
     """One attempt. ``started`` counts from the start of the call; ``delay`` is the wait that followed.
 
     ``error_type`` and ``error_text`` are None where the attempt returned.
@@ -38,8 +38,7 @@ class AttemptRecord:
     hint: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What one call did. ``reason`` is None if it succeeded; ``limit`` says which limit ended it."""
 
     reason: Reason | None
@@ -49,7 +48,7 @@ class Report:
     limit: str | None = None
     workers_left: int = 0
     name: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str] = MappingProxyType({})
     history: tuple[AttemptRecord, ...] = ()
 
 
@@ -71,7 +70,7 @@ class Stamp(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcome(Generic[T_co]):
     """How a call ended, without raising. ``error`` with ``ok`` is an exception that was accepted."""
 

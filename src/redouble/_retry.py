@@ -6,7 +6,6 @@ engine's business and waiting the drivers'; this file only chooses which driver.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from functools import partial
@@ -15,9 +14,10 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from redouble._ambient import ambient
 from redouble._block import AsyncAttempts, attempts
+from redouble._callable import done, is_async, refuse, spelled
 from redouble._drive import adrive, aoutcome, begin, drive, outcome
 from redouble._events import teller
-from redouble._layer import Layer, Pipeline, decoration, is_async, refuse, spelled
+from redouble._layer import Layer, Pipeline, decoration
 from redouble._options import Options
 from redouble._report import Outcome
 from redouble._run import Run
@@ -65,7 +65,7 @@ class Retry(Options, Layer):
         name, now = self.name or spelled(fn), self.time.now
 
         def general(args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-            return drive(begin(self, name, now(), aio=False), None, fn, args, kwargs)
+            return done(fn, drive(begin(self, name, now(), aio=False), None, fn, args, kwargs))
 
         def retrying(*args: P.args, **kwargs: P.kwargs) -> T:
             return general(args, kwargs)
@@ -113,7 +113,7 @@ class Retry(Options, Layer):
             )
             return cast("T", started)
         run = begin(self, name, self.time.now(), aio=False)
-        return _not_a_coroutine(fn, drive(run, None, fn, args, kwargs))
+        return done(fn, drive(run, None, fn, args, kwargs))
 
     @overload
     def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
@@ -137,17 +137,7 @@ class Retry(Options, Layer):
 
 
 def _checked(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return _not_a_coroutine(fn, fn(*args, **kwargs))
-
-
-def _not_a_coroutine(fn: Callable[..., Any], result: T) -> T:
-    if inspect.iscoroutine(result):
-        result.close()
-        raise TypeError(
-            f"{spelled(fn)} returned a coroutine, so nothing in it was retried: "
-            "pass the coroutine function itself and its arguments, policy.call(fetch, url)"
-        )
-    return result
+    return done(fn, fn(*args, **kwargs))
 
 
 class _Decorate(Generic[P]):

@@ -17,7 +17,7 @@ from redouble._ending import error_of
 from redouble._nested import nested
 from redouble._report import STAMP
 from redouble._state import State
-from redouble._verdict import RETRY, STOP, accepted, judge
+from redouble._verdict import ACCEPT, RETRY, STOP, accepted, judge
 from redouble.errors import AttemptTimeout, Reason
 
 __all__ = ["Run"]
@@ -25,6 +25,9 @@ __all__ = ["Run"]
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
 # stands still for this many attempts.
 MOST_STALLED = 100_000
+
+# How many attempts a report remembers: a policy may go on for days.
+MOST_RECORDS = 1000
 
 # Reading a member off its enum costs a call of its own on Python 3.11.
 STOPPED, ATTEMPTS, BUDGET = Reason.stopped, Reason.attempts, Reason.budget
@@ -41,8 +44,10 @@ class Run(State):
 
     def start(self, now: float) -> Exception | None:
         """Begin an attempt, or return what to raise because there is no time for it."""
-        self.now = max(self.now, self.earliest)  # a sleep that returns early gains nobody time
-        self.now = max(self.now, now)
+        if self.earliest > self.now:
+            self.now = self.earliest  # a sleep that returns early gains nobody time
+        if now > self.now:
+            self.now = now
         if self.tell is not None and self.now < self.until and self.work < self.policy.work_limit:
             self.tell(self, "before_attempt", None, None)
             self.read()
@@ -77,6 +82,12 @@ class Run(State):
         if verdict is None:
             verdict = RETRY if isinstance(error, AttemptTimeout) else STOP
         self.verdict = verdict
+        # What the error said is kept, and not the error: it may hold a connection, or this very run.
+        try:
+            text = str(error)
+        except Exception:
+            text = "<no text: __str__ failed>"
+        self.records.append((verdict, type(error), text, self.attempt_started, took))
         return self.succeed(error) if verdict.action == "accept" else self.decide(error)
 
     def returned(self, value: object, now: float) -> float | None:
@@ -86,19 +97,21 @@ class Run(State):
         self.took = took = self.now - self.attempt_started
         self.work += took
         self.value = value
-        until = self.policy.until
-        if until is not None:
-            self.verdict = accepted(until, self.shown(None, value))
+        self.verdict = ACCEPT
+        if self.policy.until is not None:
+            self.verdict = accepted(self.policy.until, self.shown(None, value))
             self.read()
-            if self.verdict.action != "accept":
-                return self.decide(None)
-        return self.succeed(None)
+        self.records.append((self.verdict, None, None, self.attempt_started, took))
+        return self.succeed(None) if self.verdict.action == "accept" else self.decide(None)
 
     # ----------------------------------------------------- steps 5 to 10: the decision
 
     def decide(self, error: Exception | None) -> float | None:
         """Answer with the delay before the next attempt, or give up and answer None."""
-        policy, verdict, budget, tell = self.policy, self.verdict, self.policy.budget, self.tell
+        policy = self.policy
+        verdict = self.verdict
+        budget = policy.budget
+        tell = self.tell
         if budget is not None:
             budget.failed(self.kind(error), self.now)
         if tell is not None:
@@ -121,35 +134,37 @@ class Run(State):
         elif error is not None and (STAMP in error.__dict__ or error.__cause__ is not None):
             reason = nested(error, self)
         if reason is not None:
-            return self.give_up(reason, error)
+            return self.over(reason, error)
 
         # 7. draw the delay, apply the hint
         delay = next(self.delays or self.drawing(error), None)
         if delay is None:
-            return self.give_up(BACKOFF_ENDED, error)
+            return self.over(BACKOFF_ENDED, error)
         if verdict.after is not None and policy.hints.mode != "ignore":
             if verdict.after > policy.hints.ceiling:
-                return self.give_up(HINT_TOO_LONG, error)
+                return self.over(HINT_TOO_LONG, error)
             delay = self.hinted(delay, verdict.after)
         # 8. does it fit?
         if now + delay >= until:
-            return self.give_up(TIMEOUT, error)
+            return self.over(TIMEOUT, error)
         # 9. spend: before sleeping, for a refused retry must not cost the caller a wait
         if budget is not None:
             self.pending = budget.spend(self.kind(error), now)
             if self.pending is None:
-                return self.give_up(BUDGET, error)
+                return self.over(BUDGET, error)
             delay = max(delay, self.pending.wait)
             if now + delay >= until:
-                return self.give_up(TIMEOUT, error)
+                return self.over(TIMEOUT, error)
         # 10. tell; observers take time, so does it still fit?
         if tell is not None:
             tell(self, "retry", error, delay)
             now = self.read()
             if now + delay >= until:
-                return self.give_up(TIMEOUT, error)
+                return self.over(TIMEOUT, error)
 
-        self.note(error, delay)
+        self.records.append(delay)
+        if self.attempt > MOST_RECORDS:
+            del self.records[:2]
         self.last = error
         if delay:
             self.earliest, self.stalled = now + delay, 0

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from keyword import iskeyword
-from types import CodeType, FunctionType
+from types import CodeType, CoroutineType, FunctionType
 from typing import Any
+
+from redouble._callable import done
 
 __all__ = ["first_attempt"]
 
@@ -24,7 +26,7 @@ FIRST_ATTEMPT = """\
         return {await_}redouble_general(({positional}), {{{keywords}}})
     redouble_started = redouble_now()
     try:
-        return {await_}redouble_fn({arguments})
+        redouble_result = {await_}redouble_fn({arguments})
     except redouble_Exception as redouble_error:
         redouble_run = redouble_Run(
             redouble_policy, redouble_started, redouble_name, redouble_now, redouble_cancelling, redouble_tell
@@ -32,7 +34,16 @@ FIRST_ATTEMPT = """\
         redouble_delay = redouble_run.failed(redouble_error, redouble_now())
         if redouble_delay is None:
             raise
+    else:
+{check}        return redouble_result
     return {await_}redouble_drive(redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}})
+"""
+
+
+# A plain function that returns a coroutine has done nothing yet: there was nothing to retry.
+CHECK = """\
+        if redouble_type(redouble_result) is redouble_Coroutine:
+            redouble_result = redouble_done(redouble_fn, redouble_result)
 """
 
 
@@ -44,7 +55,8 @@ def first_attempt(fn: Callable[..., Any], *, is_async: bool, **names: Any) -> Ca
     """
     code = _compiled(is_async, *_signature(fn))
     scope = {f"redouble_{name}": value for name, value in names.items()}
-    wrapper = FunctionType(code, {**scope, "redouble_fn": fn, "redouble_Exception": Exception})
+    types = {"redouble_Exception": Exception, "redouble_Coroutine": CoroutineType, "redouble_type": type}
+    wrapper = FunctionType(code, {**scope, **types, "redouble_fn": fn, "redouble_done": done})
     if isinstance(fn, FunctionType):
         wrapper.__defaults__ = fn.__defaults__
         wrapper.__kwdefaults__ = fn.__kwdefaults__
@@ -81,6 +93,7 @@ def _compiled(is_async: bool, parameters: str, arguments: str, positional: str, 
     source = FIRST_ATTEMPT.format(
         async_="async " if is_async else "",
         await_="await " if is_async else "",
+        check="" if is_async else CHECK,
         parameters=parameters,
         arguments=arguments,
         positional=positional,

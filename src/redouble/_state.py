@@ -19,9 +19,6 @@ from redouble.errors import Reason
 
 __all__ = ["State", "Tell"]
 
-# How many attempts a report remembers: a policy may go on for days.
-MOST_RECORDS = 1000
-
 STOPPED = Reason.stopped
 
 
@@ -62,14 +59,17 @@ class State:
         self.reading = reading
         self.cancelling = cancelling
         self.tell = tell
-        self.started = self.attempt_started = self.now = self.earliest = started
+        self.started: float = started
+        self.attempt_started: float = started
+        self.now: float = started
+        self.earliest: float = started
         self.until = started + policy.limit
         self.attempt: int = attempt
         self.took: float = 0.0
         self.work: float = 0.0
         self.delays: Iterator[float] | None = None
         self.by_kind: dict[Kind | None, Iterator[float]] | None = None
-        self.records: list[tuple[Any, ...]] = []
+        self.records: list[Any] = []  # what each attempt did, each followed by the delay after it
         self.verdict: Verdict = RETRY
         self.last: Exception | None = None
         self.value: object = None
@@ -86,21 +86,14 @@ class State:
     def succeed(self, error: Exception | None) -> float | None:
         """End well: with a result, or with an exception that was accepted."""
         self.ok = True
-        self.note(error, None)
         if self.policy.budget is not None:
             self.policy.budget.credit(self.granted, self.now)
         if self.tell is not None:
             self.tell(self, "success", error, None)
         return None
 
-    def give_up(self, reason: Reason, error: Exception | None) -> float | None:
-        """Give up after an attempt."""
-        self.note(error, None)
-        self.over(reason, error)
-        return None
-
-    def over(self, reason: Reason, error: Exception | None) -> None:
-        """End badly: say so on the error, and hand back what was not used."""
+    def over(self, reason: Reason, error: Exception | None) -> float | None:
+        """End badly: say so on the error, hand back what was not used, and answer None: no delay."""
         self.reason = reason
         self.last = None  # it may be this very error, which is about to carry this run
         self.close()
@@ -109,6 +102,7 @@ class State:
             annotate(error, self, None if first_stop else PREFIX + summary_of(self))
         if self.tell is not None:
             self.tell(self, "give_up", error, None)
+        return None
 
     def close(self) -> None:
         """Hand back a grant whose retry never started, however the call ended."""
@@ -131,19 +125,6 @@ class State:
         if self.reading is not None and (now := self.reading()) > self.now:
             self.now, self.stalled = now, 0
         return self.now
-
-    def note(self, error: Exception | None, delay: float | None) -> None:
-        """Keep what the attempt's error said, and not the error: it may hold a connection, or this run."""
-        kind = text = None
-        if error is not None:
-            kind = type(error)
-            try:
-                text = str(error)
-            except Exception:
-                text = "<no text: __str__ failed>"
-        self.records.append((self.verdict, kind, text, self.attempt_started, self.took, delay))
-        if self.attempt > MOST_RECORDS:
-            del self.records[0]
 
     def kind(self, error: Exception | None) -> Kind:
         """Tell the kind of failure: the verdict's, or what the error's type says."""

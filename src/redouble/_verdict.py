@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from math import isfinite
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from redouble._check import Duration
 
@@ -32,7 +32,7 @@ class Kind(StrEnum):
     unknown = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verdict:
     """What to do about an ended attempt.
 
@@ -83,17 +83,16 @@ class Verdict:
 Answer: TypeAlias = bool | float | timedelta | Verdict | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """How an attempt ended: what an object with ``judge(ended)`` is shown."""
 
     attempt: int
-    error: Exception | None = None
-    value: object = field(default=None, repr=False)
-    elapsed: float = 0.0
-    attempt_elapsed: float = 0.0
-    work_elapsed: float = 0.0
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    error: Exception | None
+    value: object
+    elapsed: float
+    attempt_elapsed: float
+    work_elapsed: float
+    labels: Mapping[str, str]
 
 
 class Judge(Protocol):

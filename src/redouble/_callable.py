@@ -1,0 +1,67 @@
+"""What can be called: of which colour it is, what it is named, and what must be refused.
+
+Knows functions, methods, partials and callable objects; knows nothing of retrying.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TypeVar
+
+__all__ = ["done", "is_async", "refuse", "spelled"]
+
+T = TypeVar("T")
+
+
+def is_async(fn: object) -> bool:
+    """Tell whether calling ``fn`` gives a coroutine, looking through partials and callable objects."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return (
+        inspect.iscoroutinefunction(fn)
+        or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004  not "is it callable"
+        or hasattr(fn, "_is_coroutine")  # how asyncio marked them before 3.12; AsyncMock still does
+    )
+
+
+def refuse(fn: object, verb: str) -> None:
+    """Say no to what cannot be retried, and what to do instead."""
+    inner: object = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if inspect.iscoroutine(inner):
+        inner.close()
+        raise TypeError(
+            f"cannot {verb} a coroutine, which can run only once: pass the function and its arguments"
+        )
+    if not callable(inner):
+        raise TypeError(f"cannot {verb} {inner!r}: it is not callable")
+    if isinstance(inner, type) and verb == "decorate":
+        raise TypeError(
+            f"cannot decorate the class {inner.__name__}: decorate a method, or a function that makes one"
+        )
+    for candidate in (inner, getattr(type(inner), "__call__", None)):  # noqa: B004  not "is it callable"
+        if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
+            raise TypeError(
+                f"cannot {verb} the generator function {spelled(inner)}: calling it runs none of its body, "
+                "so there would be nothing to retry. Return a list, or retry the call that fetches each item"
+            )
+
+
+def done(fn: object, result: T) -> T:
+    """Return the result of a plain function, unless it is a coroutine, in which nothing has happened yet."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(
+            f"{spelled(fn)} returned a coroutine, so nothing in it was retried: "
+            "decorate or pass the coroutine function itself, as in policy.call(fetch, url)"
+        )
+    return result
+
+
+def spelled(fn: object) -> str:
+    """Return a function's name for people: its own, or what it stands for."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(fn, "__qualname__", None) or type(fn).__qualname__
