@@ -7,7 +7,7 @@ applies its table of renames, and asserts that nothing else differs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from redouble._ambient import ambient
 from redouble._ending import error_of, outcome_of
@@ -17,9 +17,11 @@ from redouble._report import Outcome
 from redouble._run import Run
 from redouble._time import cancelling
 
-__all__ = ["adrive", "aoutcome", "begin", "drive", "outcome"]
+__all__ = ["acall", "adrive", "aoutcome", "begin", "call", "drive", "outcome"]
 
 T = TypeVar("T")
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = dict[str, Any]
 
 
 def begin(policy: Options, name: str, started: float, *, aio: bool, attempt: int = 0) -> Run:
@@ -33,9 +35,19 @@ def begin(policy: Options, name: str, started: float, *, aio: bool, attempt: int
 # ------------------------------------------------------------------------------- calls
 
 
-def drive(
-    run: Run, delay: float | None, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> T:
+def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
+    """Make attempts, with a run from the start."""
+    run = begin(policy, name, policy.time.now(), aio=False)
+    return drive(run, None, fn, args, kwargs)
+
+
+async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
+    """Make attempts, with a run from the start."""
+    run = begin(policy, name, policy.time.anow(), aio=True)
+    return await adrive(run, None, fn, args, kwargs)
+
+
+def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts until one succeeds or the run says no; ``delay`` is what to wait for the first."""
     policy = run.policy
     clock, now = policy.time, policy.time.now
@@ -69,11 +81,7 @@ def drive(
 
 
 async def adrive(
-    run: Run,
-    delay: float | None,
-    fn: Callable[..., Awaitable[T]],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    run: Run, delay: float | None, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs
 ) -> T:
     """Make attempts until one succeeds or the run says no; ``delay`` is what to wait for the first."""
     policy = run.policy
@@ -110,25 +118,27 @@ async def adrive(
 # ---------------------------------------------------------------------------- outcomes
 
 
-def outcome(run: Run, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome[T]:
+def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> Outcome[T]:
     """Make attempts, and tell how it ended instead of raising."""
+    run = begin(policy, name, policy.time.now(), aio=False)
     try:
         value = drive(run, None, fn, args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
-        run.returned(value, run.policy.time.now())
+        run.returned(value, policy.time.now())
     return outcome_of(run, value, None)
 
 
 async def aoutcome(
-    run: Run, fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs
 ) -> Outcome[T]:
     """Make attempts, and tell how it ended instead of raising."""
+    run = begin(policy, name, policy.time.anow(), aio=True)
     try:
         value = await adrive(run, None, fn, args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
-        run.returned(value, run.policy.time.anow())
+        run.returned(value, policy.time.anow())
     return outcome_of(run, value, None)

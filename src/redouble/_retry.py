@@ -15,7 +15,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 from redouble._ambient import ambient
 from redouble._block import AsyncAttempts, attempts
 from redouble._callable import done, is_async, refuse, spelled
-from redouble._drive import adrive, aoutcome, begin, drive, outcome
+from redouble._drive import acall, adrive, aoutcome, call, drive, outcome
 from redouble._events import teller
 from redouble._layer import Layer, Pipeline, decoration
 from redouble._options import Options
@@ -62,38 +62,30 @@ class Retry(Options, Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
-        name, now = self.name or spelled(fn), self.time.now
-
-        def general(args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-            return done(fn, drive(begin(self, name, now(), aio=False), None, fn, args, kwargs))
+        name = self.name or spelled(fn)
 
         def retrying(*args: P.args, **kwargs: P.kwargs) -> T:
-            return general(args, kwargs)
+            return done(fn, call(self, name, fn, args, kwargs))
 
-        return self._straight(fn, name, general, aio=False) if self.plain else retrying
+        return self._straight(fn, name, aio=False) if self.plain else retrying
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` retried, for a coroutine function."""
-        name, now = self.name or spelled(fn), self.time.anow
-
-        def general(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, T]:
-            return adrive(begin(self, name, now(), aio=True), None, fn, args, kwargs)
+        name = self.name or spelled(fn)
 
         async def retrying(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await general(args, kwargs)
+            return await acall(self, name, fn, args, kwargs)
 
-        return self._straight(fn, name, general, aio=True) if self.plain else retrying
+        return self._straight(fn, name, aio=True) if self.plain else retrying
 
-    def _straight(
-        self, fn: Callable[..., Any], name: str, general: Callable[..., Any], *, aio: bool
-    ) -> Callable[..., Any]:
+    def _straight(self, fn: Callable[..., Any], name: str, *, aio: bool) -> Callable[..., Any]:
         """Make the first attempt without a run: nothing is built while all goes well."""
         now = self.time.anow if aio else self.time.now
         return first_attempt(
             fn,
             is_async=aio,
             ambient=ambient,
-            general=general,
+            call=acall if aio else call,
             now=now,
             Run=Run,
             policy=self,
@@ -108,12 +100,8 @@ class Retry(Options, Layer):
         refuse(fn, "call")
         name = self.name or spelled(fn)
         if is_async(fn):
-            started = adrive(
-                begin(self, name, self.time.anow(), aio=True), None, cast("Any", fn), args, kwargs
-            )
-            return cast("T", started)
-        run = begin(self, name, self.time.now(), aio=False)
-        return done(fn, drive(run, None, fn, args, kwargs))
+            return cast("T", acall(self, name, cast("Any", fn), args, kwargs))
+        return done(fn, call(self, name, fn, args, kwargs))
 
     @overload
     def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
@@ -126,9 +114,8 @@ class Retry(Options, Layer):
         refuse(fn, "run")
         name = self.name or spelled(fn)
         if is_async(fn):
-            return aoutcome(begin(self, name, self.time.anow(), aio=True), fn, args, kwargs)
-        run = begin(self, name, self.time.now(), aio=False)
-        return outcome(run, partial(_checked, fn), args, kwargs)
+            return aoutcome(self, name, fn, args, kwargs)
+        return outcome(self, name, partial(_checked, fn), args, kwargs)
 
     def __aiter__(self) -> AsyncAttempts:
         return AsyncAttempts(self)

@@ -23,7 +23,9 @@ __all__ = ["first_attempt"]
 FIRST_ATTEMPT = """\
 {async_}def retrying({parameters}):
     if redouble_ambient.active:
-        return {await_}redouble_general(({positional}), {{{keywords}}})
+        return {await_}redouble_call(
+            redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
+        )
     redouble_started = redouble_now()
     try:
         redouble_result = {await_}redouble_fn({arguments})
