@@ -11,5 +11,8 @@ __all__ = ["cancelling", "now", "sleep"]
 
 def cancelling() -> bool:
     """Say whether somebody asked for this task to be cancelled, even if the request was swallowed."""
-    task = current_task()
+    try:
+        task = current_task()
+    except RuntimeError:  # the coroutine is driven by hand, without a loop
+        return False
     return task is not None and task.cancelling() > 0

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, NoReturn, Self
 
 from redouble._ambient import ambient
 from redouble._drive import begin
 from redouble._ending import error_of
+from redouble._log import log
 from redouble._options import Options
 from redouble._run import Run
 from redouble._time import in_event_loop
@@ -33,6 +34,7 @@ class Attempt:
     _aio: ClassVar = False
     _state: int = READY
     _delay: float | None = None
+    _warned: bool = False
     _run: Run | None = None
     _policy: Options
     _started: float
@@ -92,7 +94,7 @@ class Attempt:
             self._run.close()
 
     def __repr__(self) -> str:
-        return f"<Attempt {self.number} of {self._policy.attempts or 'any number'}>"
+        return f"<Attempt {self.number}>"
 
 
 class AsyncAttempt(Attempt):
@@ -103,7 +105,7 @@ class AsyncAttempt(Attempt):
     def _now(self) -> float:
         return self._policy.time.anow()
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> NoReturn:
         raise TypeError("write `with attempt:` also in an `async for` loop: leaving an attempt never waits")
 
     async def __aexit__(self, *_: object) -> None:
@@ -201,9 +203,9 @@ def _refuse(policy: Options, loop: str) -> None:
 
 
 def _warn_of_stalling(attempt: Attempt) -> None:
-    if attempt._delay and attempt.number == 1 and in_event_loop():
-        import logging  # noqa: PLC0415  nobody pays for it while all goes well
-
-        logging.getLogger("redouble").warning(
-            "a blocking `for` loop is about to sleep inside an event loop and stall it: write `async for`"
-        )
+    if attempt._delay and not attempt._warned:
+        attempt._warned = True
+        if in_event_loop():
+            log(
+                "a blocking `for` loop is about to sleep inside an event loop and stall it: write `async for`"
+            )

@@ -18,11 +18,8 @@ def is_async(fn: object) -> bool:
     """Tell whether calling ``fn`` gives a coroutine, looking through partials and callable objects."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    return (
-        inspect.iscoroutinefunction(fn)
-        or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004  not "is it callable"
-        or hasattr(fn, "_is_coroutine")  # how asyncio marked them before 3.12; AsyncMock still does
-    )
+    # Asked of the type: an object that answers to every attribute is no coroutine function for that.
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
 
 
 def refuse(fn: object, verb: str) -> None:
@@ -36,10 +33,11 @@ def refuse(fn: object, verb: str) -> None:
             f"cannot {verb} a coroutine, which can run only once: pass the function and its arguments"
         )
     if not callable(inner):
-        raise TypeError(f"cannot {verb} {inner!r}: it is not callable")
-    if isinstance(inner, type) and verb == "decorate":
+        below = ": decorate the function below it" if hasattr(inner, "__get__") else ""
+        raise TypeError(f"cannot {verb} {inner!r}: it is not callable{below}")
+    if isinstance(fn, type) and verb == "decorate":
         raise TypeError(
-            f"cannot decorate the class {inner.__name__}: decorate a method, or a function that makes one"
+            f"cannot decorate the class {fn.__name__}: decorate a method, or a function that makes one"
         )
     for candidate in (inner, getattr(type(inner), "__call__", None)):  # noqa: B004  not "is it callable"
         if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
@@ -50,12 +48,13 @@ def refuse(fn: object, verb: str) -> None:
 
 
 def done(fn: object, result: T) -> T:
-    """Return the result of a plain function, unless it is a coroutine, in which nothing has happened yet."""
-    if inspect.iscoroutine(result):
-        result.close()
+    """Return the result of a plain function, unless nothing has happened yet because it must be awaited."""
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
         raise TypeError(
-            f"{spelled(fn)} returned a coroutine, so nothing in it was retried: "
-            "decorate or pass the coroutine function itself, as in policy.call(fetch, url)"
+            f"{spelled(fn)} returned something to await, so nothing in it was retried: "
+            "decorate or pass a coroutine function, as in policy.call(fetch, url)"
         )
     return result
 

@@ -16,12 +16,15 @@ from redouble.errors import Reason
 if TYPE_CHECKING:
     from redouble._state import State
 
-__all__ = ["error_of", "itself", "outcome_of", "report_of", "summary_of"]
+__all__ = ["MOST_RECORDS", "error_of", "itself", "outcome_of", "report_of", "summary_of"]
 
 T = TypeVar("T")
 
 # What a run keeps of an attempt: the verdict, the error's type and text, when it started, how long it took.
 Entry: TypeAlias = tuple[Verdict, type[Exception] | None, str | None, float, float]
+
+# How many attempts a report remembers: a policy may go on for days.
+MOST_RECORDS = 1000
 
 STOPPED = Reason.stopped
 
@@ -71,7 +74,8 @@ def report_of(run: State) -> Report:
         limit = "work"
     ended = run.records[::2]
     delays = [*run.records[1::2], None]
-    first = run.attempt - len(ended) + 1  # of a long call only the end is remembered
+    # Of a very long call only the end is remembered.
+    first = 1 if run.attempt <= MOST_RECORDS else run.attempt - len(ended) + 1
     return Report(
         reason=run.reason,
         attempts=run.attempt,

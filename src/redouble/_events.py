@@ -6,13 +6,15 @@ Observers are plain functions of one event. One that fails is logged, once, and 
 
 from __future__ import annotations
 
-import inspect
+import functools
 from collections.abc import Callable, Mapping
 from threading import Lock
-from types import TracebackType
+from types import FunctionType, MethodType, TracebackType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from redouble._ambient import ambient
+from redouble._check import hook
+from redouble._log import log
 from redouble._verdict import Kind, Verdict
 from redouble.errors import Reason
 
@@ -48,6 +50,9 @@ class Event(NamedTuple):
             f"{k}={v!r}" for k, v in self._asdict().items() if v is not None and k not in ("value", "labels")
         ]
         return f"Event({', '.join(said)})"
+
+    def __reduce__(self) -> tuple[type[Event], tuple[object, ...]]:
+        return (Event, (*self[:-1], dict(self.labels)))  # a view of the policy's labels cannot be pickled
 
 
 Observer = Callable[[Event], object]
@@ -93,19 +98,15 @@ class Observation:
 
 
 _observers: tuple[Observer, ...] = ()
-_complained: set[tuple[str, str]] = set()
+_complained: set[tuple[str, str, str, int]] = set()
+MOST_COMPLAINTS = 1000
 _lock = Lock()
 
 
 def observe(observer: Observer, /) -> Observation:
     """Tell ``observer`` of every event of every policy in this process, from now on."""
     global _observers  # noqa: PLW0603  a tuple replaced whole: readers need no lock
-    if not callable(observer):
-        raise TypeError(f"observe({observer!r}): write a function of one event")
-    if inspect.iscoroutinefunction(observer):
-        raise TypeError(
-            f"observe({observer!r}): a coroutine function would never run; observers are plain functions"
-        )
+    hook(observer, "observer")
     with _lock:
         _observers = (*_observers, observer)
     ambient.hold(1)
@@ -146,13 +147,20 @@ def _safely(observer: Observer, event: Event) -> None:
     try:
         observer(event)
     except Exception:
-        place = (event.what, getattr(observer, "__qualname__", None) or repr(observer))
+        place = (event.what, *_place(observer))
         with _lock:
-            known = place in _complained
-            _complained.add(place)
-        if not known:
-            import logging  # noqa: PLC0415  nobody pays for it while all goes well
+            new = place not in _complained and len(_complained) < MOST_COMPLAINTS
+            if new:
+                _complained.add(place)
+        if new:
+            told = "observer %s failed on %s; it goes on being called, and this is logged once"
+            log(told, place[2], place[0], trouble=True)
 
-            logging.getLogger("redouble").exception(
-                "observer %s failed on %s and will be called again; this is logged once", place[1], place[0]
-            )
+
+def _place(observer: object) -> tuple[str, str, int]:
+    """Say which code an observer is, without its arguments or its repr."""
+    while isinstance(observer, functools.partial):
+        observer = observer.func
+    if isinstance(observer, FunctionType | MethodType):
+        return observer.__module__, observer.__qualname__, observer.__code__.co_firstlineno
+    return type(observer).__module__, type(observer).__qualname__, 0

@@ -11,8 +11,8 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast
-from weakref import WeakKeyDictionary
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary, ref
 
 from redouble._callable import is_async, refuse, spelled
 from redouble._time import SYSTEM, Clock
@@ -23,8 +23,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Kept beside the functions and not on them: what you decorate gains no attribute but __wrapped__.
-_decorated: WeakKeyDictionary[Callable[..., Any], tuple[Layer, Callable[..., Any]]] = WeakKeyDictionary()
+Entry: TypeAlias = "tuple[ref[Layer], tuple[ref[Layer], ...]]"
+
+# Kept beside the functions and not on them: what you decorate gains no attribute but __wrapped__. The
+# layers are referred to weakly (each wrapper keeps its own layer alive): a layer or a function that
+# can reach the wrapper would otherwise keep it, and so itself, in here for ever.
+_decorated: WeakKeyDictionary[Callable[..., Any], Entry] = WeakKeyDictionary()
 
 
 class Layer:
@@ -51,8 +55,10 @@ class Layer:
             return cast("F", type(method)(self(method.__func__)))
         refuse(target, "decorate")
         wrapped: Any = self.around_async(target) if is_async(target) else self.around(target)
-        functools.update_wrapper(wrapped, target)
-        _decorated[wrapped] = (self, target)
+        if wrapped is not target:
+            functools.update_wrapper(wrapped, target)
+            parts = self.layers if isinstance(self, Pipeline) else (self,)
+            _decorated[wrapped] = (ref(self), tuple(ref(part) for part in parts))
         return cast("F", wrapped)
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -83,14 +89,15 @@ class Pipeline(Layer):
         )
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        wrapped = fn
         for layer in reversed(self.layers):
-            fn = layer.around(fn)
-        return fn
+            wrapped = _dressed(layer.around(wrapped), fn)
+        return wrapped
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         wrapped = cast("Callable[P, Coroutine[Any, Any, T]]", fn)
         for layer in reversed(self.layers):
-            wrapped = layer.around_async(wrapped)
+            wrapped = _dressed(layer.around_async(wrapped), fn)
         return wrapped
 
     def __eq__(self, other: object) -> bool:
@@ -138,14 +145,18 @@ class Gate(Layer):
     def __enter__(self) -> None:
         passage = Passage(self)
         passage.__enter__()
-        _passages.set((passage, _passages.get()))
+        _passages.set((passage, *_passages.get()))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        passage, outer = _passages.get()
-        _passages.set(outer)
-        passage.__exit__(kind, error, tb)
+        passages = _passages.get()
+        for index, passage in enumerate(passages):
+            if passage.gate is self:  # not always the innermost: generators may be left in any order
+                _passages.set(passages[:index] + passages[index + 1 :])
+                passage.__exit__(kind, error, tb)
+                return
+        raise RuntimeError("a gate was left in another context than it was entered in: decorate instead")
 
 
 class Passage:
@@ -166,20 +177,32 @@ class Passage:
         self.gate.ended(self.ticket, error, self.gate.clock.now())
 
 
-# The passages of this task or thread, innermost first, as a linked list: entering a gate in one task
-# is invisible to all others, and gates are left in the order opposite to entering.
-_passages: ContextVar[Any] = ContextVar("redouble_passages", default=None)
+# The passages of this task or thread, innermost first: entering a gate in one is invisible to all others.
+_passages: ContextVar[tuple[Passage, ...]] = ContextVar("redouble_passages", default=())
 
 
-def policy_of(fn: Callable[..., Any], /) -> Layer | None:
+def _dressed(wrapped: F, fn: Callable[..., Any]) -> F:
+    """Give a wrapper the name of what it wraps, so that the next layer can tell it."""
+    if wrapped is not fn:
+        functools.update_wrapper(wrapped, fn)
+    return wrapped
+
+
+def policy_of(fn: object, /) -> Layer | None:
     """Return the layer that decorates ``fn`` (the outermost one), or None."""
-    entry = _decorated.get(getattr(fn, "__func__", fn))
-    return None if entry is None else entry[0]
-
-
-def decoration(fn: Callable[..., Any], /) -> tuple[Layer, Callable[..., Any]]:
-    """Return the outermost layer of ``fn`` and what it decorates."""
-    entry = _decorated.get(getattr(fn, "__func__", fn))
+    try:
+        entry = _decorated.get(cast("Any", getattr(fn, "__func__", fn)))
+    except TypeError:  # it cannot be a key, so it is not there
+        return None
     if entry is None:
+        return None
+    parts = tuple(part for reference in entry[1] if (part := reference()) is not None)
+    return entry[0]() or Pipeline(*parts)
+
+
+def decoration(fn: Any, /) -> tuple[Layer, Callable[..., Any]]:
+    """Return the outermost layer of ``fn`` and what it decorates."""
+    layer = policy_of(fn)
+    if layer is None:
         raise TypeError(f"{spelled(fn)} is not decorated by a policy")
-    return entry
+    return layer, getattr(fn, "__func__", fn).__wrapped__

@@ -7,15 +7,17 @@ is not followed: an error raised while some older, given-up error is being handl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, cast
 from weakref import WeakSet
 
+from redouble._log import log
 from redouble._options import Options
-from redouble._report import Report, Stamp, stamp_of
+from redouble._report import STAMP, Report, Stamp, stamp_of
+from redouble._time import one_time
 from redouble.errors import Reason
 
-__all__ = ["nested"]
+__all__ = ["marked", "nested"]
 
 _warned: WeakSet[Options] = WeakSet()
 
@@ -24,27 +26,47 @@ class Current(Protocol):
     """What has to be known of the run that asks."""
 
     policy: Options
+    started: float
     attempt_started: float
     cancelling: Callable[[], bool] | None
-    now: float
+
+
+def marked(error: BaseException) -> bool:
+    """Say at little cost whether it is worth looking for a stamp."""
+    try:
+        return STAMP in error.__dict__ or error.__cause__ is not None or isinstance(error, BaseExceptionGroup)
+    except Exception:  # it does not let itself be looked at
+        return False
 
 
 def nested(error: BaseException, run: Current) -> Reason | None:
     """Return why to stop if an inner policy gave up on this error during this attempt."""
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        stamp = stamp_of(cause)
-        if stamp is not None and _during(stamp, run):
-            # An exhausted budget speaks for everybody: retrying further out would defeat it.
-            if stamp.reason is Reason.budget or run.policy.nested == "stop":
-                return Reason.nested
-            if run.policy.nested == "warn":
-                _warn(run.policy, stamp)
-            return None
-        cause = cause.__cause__
+    stamps = [stamp for stamp in _stamps(error) if _during(stamp, run)]
+    if not stamps:
+        return None
+    # An exhausted budget speaks for everybody: retrying further out would defeat it.
+    if run.policy.nested == "stop" or any(stamp.reason is Reason.budget for stamp in stamps):
+        return Reason.nested
+    if run.policy.nested == "warn":
+        _warn(run.policy, stamps[0])
     return None
+
+
+def _stamps(error: BaseException) -> Iterator[Stamp | Report]:
+    """Find the stamps on an error, on its causes, and on the members of groups."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        found = waiting.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        stamp = stamp_of(found)
+        if stamp is not None:
+            yield stamp
+        waiting.append(found.__cause__)
+        if isinstance(found, BaseExceptionGroup):
+            waiting.extend(cast("BaseExceptionGroup[BaseException]", found).exceptions)
 
 
 def _during(stamp: Stamp | Report, run: Current) -> bool:
@@ -52,19 +74,17 @@ def _during(stamp: Stamp | Report, run: Current) -> bool:
     if isinstance(stamp, Report):  # it came from another process, so from no call of ours
         return True
     inner = cast("Current", stamp)
-    same_time = inner.policy.clock is run.policy.clock and (inner.cancelling is None) == (
-        run.cancelling is None
-    )
-    return not same_time or inner.now >= run.attempt_started
+    one_colour = (inner.cancelling is None) == (run.cancelling is None)
+    if inner.policy.clock is not run.policy.clock or not (one_colour or one_time()):
+        return True  # their times cannot be compared
+    return inner.started >= run.attempt_started
 
 
 def _warn(policy: Options, stamp: Stamp | Report) -> None:
     if policy in _warned:
         return
     _warned.add(policy)
-    import logging  # noqa: PLC0415  nobody pays for it while all goes well
-
-    logging.getLogger("redouble").warning(
+    log(
         "%r retries an error on which an inner policy (%s) already gave up: attempts multiply. "
         "Retry in one place, or say nested='stop' or nested='allow'",
         policy,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from math import inf
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 from redouble._backoff import Backoff, fresh
 from redouble._budget import Budget
@@ -23,7 +23,7 @@ from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until, onl
 
 __all__ = ["Delays", "Hints", "Options"]
 
-Delays: TypeAlias = Backoff | Iterable[float]
+Delays: TypeAlias = Backoff | Iterable[Duration]
 Observer: TypeAlias = Callable[[Event], object]
 
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
@@ -69,7 +69,7 @@ class Options:
     on: On = transient
     until: Until | None = None
     attempts: int | None = 4
-    backoff: Delays | Mapping[Kind | None, Delays] = DEFAULT_BACKOFF
+    backoff: Delays | Mapping[Kind, Delays] | Mapping[Kind | None, Delays] = DEFAULT_BACKOFF
     give_up_after: Duration | None = 30.0
     timeout: Duration | None = None
     work_timeout: Duration | None = None
@@ -166,6 +166,13 @@ class Options:
         ]
         return f"{type(self).__name__}({', '.join(said)})"
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        changed = {f.name: getattr(self, f.name) for f in fields(self) if f.init and self._differs(f)}
+        return (_remade, (type(self), {name: _picklable(value) for name, value in changed.items()}))
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # a value that never changes; its budget is shared by identity
+
     def _differs(self, option: Field[Any]) -> bool:
         default = option.default if option.default_factory is MISSING else option.default_factory()
         return bool(getattr(self, option.name) != default)
@@ -175,12 +182,18 @@ class Options:
 Options.__init__.__qualname__ = "Retry.__init__"
 
 
+def _remade(kind: Callable[..., Any], options: dict[str, Any]) -> Any:
+    return kind(**options)
+
+
+def _picklable(value: object) -> object:
+    return dict(cast("Mapping[object, object]", value)) if isinstance(value, MappingProxyType) else value
+
+
 def _spelled(value: object) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(_spelled(item) for item in cast("tuple[object, ...]", value)) + "]"
-    if isinstance(value, MappingProxyType):
-        return repr(dict(cast("Mapping[object, object]", value)))
-    return getattr(value, "__qualname__", None) or repr(value)
+    return getattr(value, "__qualname__", None) or repr(_picklable(value))
 
 
 def _labels(labels: object) -> Mapping[str, str]:

@@ -82,7 +82,10 @@ class Outcome(Generic[T_co]):
     def unwrap(self) -> T_co:
         """Return the value, or raise the error."""
         if self.error is not None:
-            raise self.error
+            try:
+                raise self.error
+            finally:
+                del self  # or the error and this frame would keep each other alive
         return cast("T_co", self.value)  # no error, so it is the value, None included
 
 
@@ -96,7 +99,10 @@ def report(exc: object, /) -> Report | None:
 
 def stamp_of(exc: object) -> Stamp | Report | None:
     """Return what a policy left on this very exception."""
-    return getattr(exc, "__dict__", {}).get(STAMP)
+    try:
+        return cast("Stamp | Report | None", vars(exc).get(STAMP))
+    except Exception:  # it has no attributes, or does not show them
+        return None
 
 
 def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> None:
@@ -105,13 +111,16 @@ def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> None:
     Written into ``__dict__``: an exception may forbid ``setattr`` (a frozen dataclass does), and its
     ``__notes__`` may be anything. Nothing here may cost the caller his exception.
     """
-    own: dict[str, Any] = exc.__dict__
-    own[STAMP] = stamp
-    if note is None:
-        return
-    notes = own.get("__notes__")
-    if notes is None:
-        own["__notes__"] = [note]
-    elif isinstance(notes, list):
-        kept = [other for other in cast("list[object]", notes) if not str(other).startswith(PREFIX)]
-        own["__notes__"] = [*kept, note]
+    try:
+        own: dict[str, Any] = exc.__dict__
+        own[STAMP] = stamp
+        notes: object = own.get("__notes__")
+        if note is not None and (notes is None or isinstance(notes, list)):
+            kept = [n for n in cast("list[object]", notes or ()) if not _ours(n)]
+            own["__notes__"] = [*kept, note]
+    except Exception:  # noqa: S110  there is nothing to be done about such an exception
+        pass
+
+
+def _ours(note: object) -> bool:
+    return isinstance(note, str) and note.startswith(PREFIX)

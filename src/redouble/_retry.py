@@ -7,8 +7,8 @@ engine's business and waiting the drivers'; this file only chooses which driver.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
-from functools import partial
+from dataclasses import FrozenInstanceError, replace
+from inspect import iscoroutine
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -115,16 +115,20 @@ class Retry(Options, Layer):
         name = self.name or spelled(fn)
         if is_async(fn):
             return aoutcome(self, name, fn, args, kwargs)
-        return outcome(self, name, partial(_checked, fn), args, kwargs)
+        return _done(fn, outcome(self, name, fn, args, kwargs))
 
     def __aiter__(self) -> AsyncAttempts:
         return AsyncAttempts(self)
 
     __iter__ = attempts
 
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"a policy never changes: write dataclasses.replace(policy, {name}=...)")
 
-def _checked(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return done(fn, fn(*args, **kwargs))
+
+def _done(fn: object, ended: Outcome[T]) -> Outcome[T]:
+    done(fn, ended.value)
+    return ended
 
 
 class _Decorate(Generic[P]):
@@ -142,12 +146,10 @@ class _Decorate(Generic[P]):
         if not args:
             return self._make(*args, **options)
         fn: object = args[0]
-        if (
-            options
-            or len(args) > 1
-            or not callable(fn)
-            or (isinstance(fn, type) and issubclass(fn, BaseException))
-        ):
+        an_option = not hasattr(fn, "__get__") and not callable(fn)  # 3, (OSError,), "5s", ...
+        is_coroutine = iscoroutine(cast("Any", fn))
+        an_error = isinstance(fn, type) and issubclass(fn, BaseException)
+        if options or len(args) > 1 or (an_option and not is_coroutine) or an_error:
             raise TypeError("write @retry, or @retry(on=..., attempts=...): options are keywords")
         return self._default(cast("Callable[..., object]", fn))
 

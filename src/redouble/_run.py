@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from redouble._backoff import Backoff
-from redouble._ending import error_of
-from redouble._nested import nested
-from redouble._report import STAMP
+from redouble._ending import MOST_RECORDS, error_of
+from redouble._nested import marked, nested
 from redouble._state import State
 from redouble._verdict import ACCEPT, RETRY, STOP, accepted, judge
 from redouble.errors import AttemptTimeout, Reason
@@ -26,8 +25,10 @@ __all__ = ["Run"]
 # stands still for this many attempts.
 MOST_STALLED = 100_000
 
-# How many attempts a report remembers: a policy may go on for days.
-MOST_RECORDS = 1000
+INFINITY = float("inf")
+
+# Of the base class: an exception of the caller's may have its own idea of it.
+forget_frames = BaseException.with_traceback
 
 # Reading a member off its enum costs a call of its own on Python 3.11.
 STOPPED, ATTEMPTS, BUDGET = Reason.stopped, Reason.attempts, Reason.budget
@@ -46,7 +47,7 @@ class Run(State):
         """Begin an attempt, or return what to raise because there is no time for it."""
         if self.earliest > self.now:
             self.now = self.earliest  # a sleep that returns early gains nobody time
-        if now > self.now:
+        if self.now < now < INFINITY:
             self.now = now
         if self.tell is not None and self.now < self.until and self.work < self.policy.work_limit:
             self.tell(self, "before_attempt", None, None)
@@ -63,13 +64,16 @@ class Run(State):
         """Give up between attempts: return the last error, or one of our own where there is none."""
         last, self.last = self.last, None
         self.over(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
-        return error_of(self, last) if last is None or self.policy.wrap else last
+        # A StopIteration may not leave a generator, nor its async kin an async loop: nobody would see it.
+        if last is None or self.policy.wrap or isinstance(last, StopIteration | StopAsyncIteration):
+            return error_of(self, last)
+        return last
 
     # --------------------------------------------- steps 4 and 5: an attempt has ended
 
     def failed(self, error: Exception, now: float) -> float | None:
         """Take in that the attempt raised; answer with seconds to wait, or None to give up."""
-        if now > self.now:
+        if self.now < now < INFINITY:
             self.now, self.stalled = now, 0
         self.took = took = self.now - self.attempt_started
         self.work += took
@@ -82,6 +86,7 @@ class Run(State):
         if verdict is None:
             verdict = RETRY if isinstance(error, AttemptTimeout) else STOP
         self.verdict = verdict
+        self.value = None
         # What the error said is kept, and not the error: it may hold a connection, or this very run.
         try:
             text = str(error)
@@ -92,7 +97,7 @@ class Run(State):
 
     def returned(self, value: object, now: float) -> float | None:
         """Take in that the attempt returned; None with ``ok`` means the value is accepted."""
-        if now > self.now:
+        if self.now < now < INFINITY:
             self.now, self.stalled = now, 0
         self.took = took = self.now - self.attempt_started
         self.work += took
@@ -131,7 +136,7 @@ class Run(State):
             reason = WORK_TIMEOUT
         elif self.cancelling is not None and self.cancelling():
             reason = STOPPED
-        elif error is not None and (STAMP in error.__dict__ or error.__cause__ is not None):
+        elif error is not None and marked(error):
             reason = nested(error, self)
         if reason is not None:
             return self.over(reason, error)
@@ -145,7 +150,7 @@ class Run(State):
                 return self.over(HINT_TOO_LONG, error)
             delay = self.hinted(delay, verdict.after)
         # 8. does it fit?
-        if now + delay >= until:
+        if not now + delay < until:  # so put, NaN does not fit either
             return self.over(TIMEOUT, error)
         # 9. spend: before sleeping, for a refused retry must not cost the caller a wait
         if budget is not None:
@@ -166,12 +171,12 @@ class Run(State):
         if self.attempt > MOST_RECORDS:
             del self.records[:2]
         self.last = error
-        if delay:
+        if now + delay > now:
             self.earliest, self.stalled = now + delay, 0
         else:
             self.stalled += 1
         if error is not None:
-            error.with_traceback(None)  # its frames would live on for as long as we sleep
+            forget_frames(error, None)  # they would live on for as long as we sleep
         return delay
 
     def drawing(self, error: Exception | None) -> Iterator[float]:
@@ -192,5 +197,7 @@ class Run(State):
             # The spread is cut to fit: a hint that fits is not lost to our own politeness.
             room = max(0.0, min(hints.spread * hint, self.until - self.now - hint))
             asked += self.policy.random.random() * room
+            if not self.now + asked < self.until:
+                asked = hint
         asked = min(asked, delay + hints.most_over)
         return asked if hints.mode == "instead" else max(delay, asked)

@@ -20,6 +20,8 @@ from redouble._callable import done
 
 __all__ = ["first_attempt"]
 
+PREFIX = "redouble_"  # keeps the names of the lines below apart from the parameters of what is wrapped
+
 FIRST_ATTEMPT = """\
 {async_}def retrying({parameters}):
     if redouble_ambient.active:
@@ -52,11 +54,10 @@ CHECK = """\
 def first_attempt(fn: Callable[..., Any], *, is_async: bool, **names: Any) -> Callable[..., Any]:
     """Return a function that makes the first attempt of ``fn`` and leaves the rest to ``drive``.
 
-    ``names`` are what the lines above need, without their prefix, which keeps them apart from the
-    parameters of ``fn``.
+    ``names`` are what the lines above need, without their prefix.
     """
     code = _compiled(is_async, *_signature(fn))
-    scope = {f"redouble_{name}": value for name, value in names.items()}
+    scope = {PREFIX + name: value for name, value in names.items()}
     types = {"redouble_Exception": Exception, "redouble_Coroutine": CoroutineType, "redouble_type": type}
     wrapper = FunctionType(code, {**scope, **types, "redouble_fn": fn, "redouble_done": done})
     if isinstance(fn, FunctionType):
@@ -74,7 +75,7 @@ def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:
     count, only = code.co_argcount, code.co_kwonlyargcount
     positional, keyword = names[:count], names[count : count + only]
     rest = names[count + only :]
-    if not all(name.isidentifier() and not iskeyword(name) for name in positional + keyword):
+    if not all(name.isidentifier() and not iskeyword(name) and not name.startswith(PREFIX) for name in names):
         return "*args, **kwargs", "*args, **kwargs", "*args,", "**kwargs"
     stars = [f"*{rest.pop(0)}"] if code.co_flags & CO_VARARGS else []
     double = [f"**{rest.pop(0)}"] if code.co_flags & CO_VARKEYWORDS else []
@@ -92,17 +93,18 @@ def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:
 
 @lru_cache(maxsize=1024)
 def _compiled(is_async: bool, parameters: str, arguments: str, positional: str, keywords: str) -> CodeType:
+    words = {
+        "async_": "async " if is_async else "",
+        "await_": "await " if is_async else "",
+        "check": "" if is_async else CHECK,
+    }
     source = FIRST_ATTEMPT.format(
-        async_="async " if is_async else "",
-        await_="await " if is_async else "",
-        check="" if is_async else CHECK,
-        parameters=parameters,
-        arguments=arguments,
-        positional=positional,
-        keywords=keywords,
+        **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
     )
-    filename = f"<redouble {'async ' if is_async else ''}({parameters})>"
-    # So that a traceback through the wrapper shows its lines.
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    filename = f"<redouble {'async ' if is_async else ''}first attempt>"
+    # So that a traceback through the wrapper shows its lines; the same lines for every signature.
+    blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
+    shown = FIRST_ATTEMPT.format(**words, **blanks)
+    linecache.cache[filename] = (len(shown), None, shown.splitlines(keepends=True), filename)
     module = compile(source, filename, "exec")
     return next(const for const in module.co_consts if isinstance(const, CodeType))

@@ -20,6 +20,7 @@ from redouble.errors import Reason
 __all__ = ["State", "Tell"]
 
 STOPPED = Reason.stopped
+INFINITY = float("inf")
 
 
 class Tell(Protocol):
@@ -52,7 +53,7 @@ class State:
         attempt: int = 1,
     ) -> None:
         """Begin with attempt 1 already running; ``attempt=0`` for a driver that calls `start`."""
-        if started != started:  # noqa: PLR0124  NaN: a broken clock may cost retries, never an endless loop
+        if not -INFINITY < started < INFINITY:  # a broken clock may cost retries, never an endless loop
             started = 0.0
         self.policy = policy
         self.name = name
@@ -121,8 +122,8 @@ class State:
     # -------------------------------------------------------------------- the details
 
     def read(self) -> float:
-        """Learn how late it is. Time goes forwards only: for NaN, or a step back, it stands still."""
-        if self.reading is not None and (now := self.reading()) > self.now:
+        """Learn how late it is. Time goes forwards only: for NaN, infinity or a step back it stands still."""
+        if self.reading is not None and self.now < (now := self.reading()) < INFINITY:
             self.now, self.stalled = now, 0
         return self.now
 

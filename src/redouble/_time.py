@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
-__all__ = ["SYSTEM", "Borrowed", "Chance", "Clock", "backend", "cancelling", "in_event_loop"]
+__all__ = ["SYSTEM", "Borrowed", "Chance", "Clock", "backend", "cancelling", "in_event_loop", "one_time"]
 
 LONGEST_SLEEP = 1e9  # 31 years. time.sleep() raises OverflowError a little above 292.
 
@@ -55,7 +55,7 @@ class _System(Clock):
     now: Any = staticmethod(time.monotonic)
 
     def anow(self) -> float:
-        if "trio" in sys.modules:
+        if sys.modules.get("trio") is not None:
             return backend().now()
         return time.monotonic()
 
@@ -101,7 +101,7 @@ class Backend(Protocol):
 
 def backend() -> Backend:
     """Find the async library that runs the current task."""
-    if "trio" in sys.modules:
+    if sys.modules.get("trio") is not None:
         from redouble import _trio  # noqa: PLC0415  only once Trio is there
 
         if _trio.running():
@@ -116,10 +116,15 @@ def cancelling() -> bool:
     return backend().cancelling()
 
 
+def one_time() -> bool:
+    """Say whether blocking and async code here go by the same clock: not under Trio, which has its own."""
+    trio: Any = sys.modules.get("trio")
+    return trio is None or not trio.lowlevel.in_trio_task()
+
+
 def in_event_loop() -> bool:
     """Say whether this thread is inside a running event loop, which a blocking wait would stall."""
     events = sys.modules.get("asyncio.events")
     if events is not None and events._get_running_loop() is not None:
         return True
-    trio: Any = sys.modules.get("trio")
-    return trio is not None and trio.lowlevel.in_trio_task()
+    return not one_time()

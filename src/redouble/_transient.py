@@ -59,7 +59,12 @@ def transient(error: Exception) -> Verdict | None:
     if isinstance(error, ExceptionGroup):
         return _group(cast("ExceptionGroup[Exception]", error))
     if isinstance(error, Rejected):
-        return Verdict.retry(kind=Kind.throttled, after=error.retry_after, sent=False, reason="rejected")
+        after = error.retry_after
+        if (
+            after is not None and not after < 1e300
+        ):  # for ever, or NaN: a gate's mistake must not hide its refusal
+            after = 1e300 if after > 0 else None
+        return Verdict.retry(kind=THROTTLED, after=after, sent=False, reason="rejected")
     names = _names(error)
     if "sqlite3.OperationalError" in names:
         locked = str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
@@ -83,7 +88,7 @@ def _os_error(error: OSError) -> Verdict | None:
     if "urllib.error.URLError" in names and "urllib.error.HTTPError" not in names:
         reason = getattr(error, "reason", None)
         return transient(reason) if isinstance(reason, Exception) else None
-    return _by_name(names) or (None if error.errno is None else _ERRNOS.get(error.errno))
+    return _by_name(names) or (_ERRNOS.get(error.errno) if isinstance(error.errno, int) else None)
 
 
 def _by_name(names: tuple[str, ...]) -> Verdict | None:

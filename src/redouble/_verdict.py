@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from redouble._check import Duration
@@ -87,12 +88,16 @@ class Ended(NamedTuple):
     """How an attempt ended: what an object with ``judge(ended)`` is shown."""
 
     attempt: int
-    error: Exception | None
-    value: object
-    elapsed: float
-    attempt_elapsed: float
-    work_elapsed: float
-    labels: Mapping[str, str]
+    error: Exception | None = None
+    value: object = None
+    elapsed: float = 0.0
+    attempt_elapsed: float = 0.0
+    work_elapsed: float = 0.0
+    labels: Mapping[str, str] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        # Without the value: it is the caller's data, and what judges see ends up in logs.
+        return f"Ended(attempt={self.attempt}, error={self.error!r}, elapsed={self.elapsed})"
 
 
 class Judge(Protocol):
@@ -148,7 +153,11 @@ def judge(rules: Rules, error: Exception, shown: Callable[[Exception], Ended]) -
 def accepted(until: Until, ended: Ended) -> Verdict:
     """Ask the rule for results: truthy accepts, falsy retries, a Verdict decides."""
     rule: Any = until
-    answer: object = rule.judge(ended) if hasattr(rule, "judge") else rule(ended.value)
+    answer: object = rule.judge(ended) if _judges(rule) else rule(ended.value)
+    if inspect.isawaitable(answer):
+        raise TypeError(
+            f"until={_name(until)} answered {answer!r}: rules are plain functions, also in async code"
+        )
     if isinstance(answer, Verdict):
         return answer
     return ACCEPT if answer else RETRY
@@ -198,13 +207,17 @@ def check_until(until: object) -> None:
 
 def _plain(rule: object, option: str, wanted: str) -> Any:
     """Return the function to ask: the rule itself, or its ``judge``."""
-    method = getattr(rule, "judge", None)
-    chosen = method if callable(method) else rule
+    chosen: Any = cast("Judge", rule).judge if _judges(rule) else rule
     if not callable(chosen):
         raise TypeError(f"{option}={rule!r}: write {wanted}")
-    if inspect.iscoroutinefunction(chosen):
+    if inspect.iscoroutinefunction(chosen) or inspect.iscoroutinefunction(type(chosen).__call__):
         raise TypeError(f"{option}={_name(rule)} is a coroutine function: rules are plain functions")
     return chosen
+
+
+def _judges(rule: object) -> bool:
+    # Asked of the type: an object that answers to every attribute is no judge for that.
+    return callable(getattr(type(rule), "judge", None))
 
 
 def _name(rule: object) -> str:

@@ -172,5 +172,8 @@ def _picklable(value: object) -> object:
     try:
         pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes: some errors fail only on the way back
     except Exception:
-        return repr(value)
+        try:
+            return repr(value)
+        except Exception:
+            return f"<{type(value).__qualname__}>"
     return value

@@ -1,0 +1,20 @@
+"""The logger `redouble`: what the library says by itself, which is little.
+
+`logging` is imported only when there is something to say. A filter or handler that fails is no reason
+to fail a call.
+"""
+
+from __future__ import annotations
+
+__all__ = ["log"]
+
+
+def log(message: str, *args: object, trouble: bool = False) -> None:
+    """Log a warning; with ``trouble``, an error with the traceback of what is being handled."""
+    try:
+        import logging  # noqa: PLC0415  nobody pays for it while all goes well
+
+        logger = logging.getLogger("redouble")
+        logger.log(logging.ERROR if trouble else logging.WARNING, message, *args, exc_info=trouble)
+    except Exception:  # noqa: S110  there is nowhere left to say it
+        pass
