@@ -42,12 +42,11 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
 
 def summary_of(run: State) -> str:
     """Say it in a line: for notes and messages."""
-    attempts = "1 attempt" if run.attempt == 1 else f"{run.attempt} attempts"
     words = OUTCOMES[run.reason or STOPPED][0]
     if run.verdict.after is not None and run.reason in (Reason.timeout, Reason.hint_too_long):
         words = f"asked to wait {run.verdict.after:g} s"
-    tenths = int((run.now - run.started) * 10 + 0.5)  # formatting a float costs more than all the rest
-    return f"after {attempts} in {tenths // 10}.{tenths % 10} s ({words})"
+    plural = "" if run.attempt == 1 else "s"
+    return f"after {run.attempt} attempt{plural} in {run.now - run.started:.1f} s ({words})"
 
 
 def error_of(run: State, last: Exception | None) -> errors.RetryError:

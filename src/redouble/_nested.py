@@ -13,11 +13,11 @@ from weakref import WeakSet
 
 from redouble._log import log
 from redouble._options import Options
-from redouble._report import STAMP, Report, Stamp, stamp_of
+from redouble._report import Report, Stamp, stamp_of
 from redouble._time import one_time
 from redouble.errors import Reason
 
-__all__ = ["marked", "nested"]
+__all__ = ["nested"]
 
 _warned: WeakSet[Options] = WeakSet()
 
@@ -29,14 +29,6 @@ class Current(Protocol):
     started: float
     attempt_started: float
     cancelling: Callable[[], bool] | None
-
-
-def marked(error: BaseException) -> bool:
-    """Say at little cost whether it is worth looking for a stamp."""
-    try:
-        return STAMP in error.__dict__ or error.__cause__ is not None or isinstance(error, BaseExceptionGroup)
-    except Exception:  # it does not let itself be looked at
-        return False
 
 
 def nested(error: BaseException, run: Current) -> Reason | None:

@@ -114,10 +114,13 @@ def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> None:
     try:
         own: dict[str, Any] = exc.__dict__
         own[STAMP] = stamp
+        if note is None:
+            return
         notes: object = own.get("__notes__")
-        if note is not None and (notes is None or isinstance(notes, list)):
-            kept = [n for n in cast("list[object]", notes or ()) if not _ours(n)]
-            own["__notes__"] = [*kept, note]
+        if notes is None:
+            own["__notes__"] = [note]
+        elif isinstance(notes, list):
+            own["__notes__"] = [*(n for n in cast("list[object]", notes) if not _ours(n)), note]
     except Exception:  # noqa: S110  there is nothing to be done about such an exception
         pass
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 from redouble._backoff import Backoff
 from redouble._ending import MOST_RECORDS, error_of
-from redouble._nested import marked, nested
+from redouble._nested import nested
+from redouble._report import STAMP
 from redouble._state import State
 from redouble._verdict import ACCEPT, RETRY, STOP, accepted, judge
 from redouble.errors import AttemptTimeout, Reason
@@ -26,6 +27,7 @@ __all__ = ["Run"]
 MOST_STALLED = 100_000
 
 INFINITY = float("inf")
+GROUP: type[Exception] = ExceptionGroup
 
 # Of the base class: an exception of the caller's may have its own idea of it.
 forget_frames = BaseException.with_traceback
@@ -136,8 +138,13 @@ class Run(State):
             reason = WORK_TIMEOUT
         elif self.cancelling is not None and self.cancelling():
             reason = STOPPED
-        elif error is not None and marked(error):
-            reason = nested(error, self)
+        elif error is not None:
+            try:
+                marked = STAMP in error.__dict__ or error.__cause__ is not None or isinstance(error, GROUP)
+            except Exception:
+                marked = False  # it does not let itself be looked at
+            if marked:
+                reason = nested(error, self)
         if reason is not None:
             return self.over(reason, error)
 

@@ -97,7 +97,8 @@ class State:
         """End badly: say so on the error, hand back what was not used, and answer None: no delay."""
         self.reason = reason
         self.last = None  # it may be this very error, which is about to carry this run
-        self.close()
+        if self.pending is not None:
+            self.close()
         if error is not None:
             first_stop = self.attempt == 1 and reason is STOPPED
             annotate(error, self, None if first_stop else PREFIX + summary_of(self))
