@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import random as chance
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, cast
 
 from redouble._check import Duration, number, seconds, whole
@@ -19,6 +19,7 @@ from redouble._time import Chance
 __all__ = ["Backoff", "fresh"]
 
 LARGEST: Final = sys.float_info.max
+MOST: Final = 2**53  # more delays than anybody waits for, and still a whole number as a float
 
 Step: TypeAlias = tuple[str, tuple[float, float]]
 Draw: TypeAlias = Callable[[], float]
@@ -117,7 +118,7 @@ class Backoff:
 
     def take(self, n: int) -> Backoff:
         """End after ``n`` delays, and retrying with them."""
-        return self._then("take", whole(n, "take", 0, "a whole number of delays, 0 or more"))
+        return self._then("take", min(whole(n, "take", 0, "a whole number of delays, 0 or more"), MOST))
 
     # --------------------------------------------------------------- iterating
 
@@ -185,7 +186,7 @@ def _spelled(name: str, args: tuple[float, float]) -> str:
         "random": 2,
         "decorrelated": 2,
     }
-    return ", ".join(f"{arg:g}" for arg in args[: count.get(name, 1)])
+    return ", ".join(repr(arg).removesuffix(".0") for arg in args[: count.get(name, 1)])
 
 
 def _walk(series: Step, stages: tuple[Step, ...], draw: Draw) -> Iterator[float]:
@@ -230,7 +231,7 @@ def fresh(delays: object, option: str) -> Iterable[float]:
     """Accept an iterable of seconds that can be iterated again; refuse everything else by name."""
     if isinstance(delays, Backoff):
         return delays
-    if isinstance(delays, str | bytes) or not isinstance(delays, Iterable):
+    if isinstance(delays, str | bytes | bytearray | Mapping) or not isinstance(delays, Iterable):
         raise TypeError(
             f"{option}={delays!r} is not an iterable of seconds: write Backoff.constant(1), "
             "Backoff.exponential(0.2) or a list such as [0.1, 0.5, 2]"

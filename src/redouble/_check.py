@@ -14,6 +14,12 @@ __all__ = ["Duration", "hook", "instance", "methods", "number", "seconds", "whol
 
 Duration: TypeAlias = float | timedelta
 
+NOT_PLAIN = (
+    (inspect.iscoroutinefunction, "a coroutine function"),
+    (inspect.isgeneratorfunction, "a generator function"),
+    (inspect.isasyncgenfunction, "an async generator function"),
+)
+
 
 def seconds(value: object, option: str) -> float:
     """Turn a duration into seconds."""
@@ -36,7 +42,7 @@ def number(value: object, option: str, low: float, high: float, wanted: str) -> 
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{option}={value!r}: write {wanted}")
     if not low <= value <= high:
-        raise ValueError(f"{option}={value!r}: write {wanted}")
+        raise ValueError(f"{option}={_shown(value)}: write {wanted}")
     return float(value)
 
 
@@ -45,8 +51,15 @@ def whole(value: object, option: str, least: int, wanted: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{option}={value!r}: write {wanted}")
     if value < least:
-        raise ValueError(f"{option}={value!r}: write {wanted}")
+        raise ValueError(f"{option}={_shown(value)}: write {wanted}")
     return value
+
+
+def _shown(value: float) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python does not spell integers of thousands of digits
+        return "a huge integer"
 
 
 def instance(value: object, option: str, kind: Any, wanted: str) -> None:
@@ -69,11 +82,13 @@ def hook(value: object, option: str) -> None:
     if not callable(value):
         raise TypeError(f"{option}={value!r}: write a function of one event")
     name = getattr(value, "__qualname__", repr(value))
-    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__):
-        raise TypeError(
-            f"{option}={name} is a coroutine function and would never run: "
-            "observers are plain functions, also in async code"
-        )
+    for candidate in (value, type(value).__call__):
+        for test, what in NOT_PLAIN:
+            if test(candidate):
+                raise TypeError(
+                    f"{option}={name} is {what} and would never run: "
+                    "observers are plain functions, also in async code"
+                )
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):

@@ -43,10 +43,15 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
 def summary_of(run: State) -> str:
     """Say it in a line: for notes and messages."""
     words = OUTCOMES[run.reason or STOPPED][0]
-    if run.verdict.after is not None and run.reason in (Reason.timeout, Reason.hint_too_long):
+    if run.verdict.after is not None and _asked_too_much(run, run.verdict.after):
         words = f"asked to wait {run.verdict.after:g} s"
     plural = "" if run.attempt == 1 else "s"
     return f"after {run.attempt} attempt{plural} in {run.now - run.started:.1f} s ({words})"
+
+
+def _asked_too_much(run: State, hint: float) -> bool:
+    too_late = run.reason is Reason.timeout and not run.now + hint < run.until
+    return run.reason is Reason.hint_too_long or (too_late and run.policy.hints.mode != "ignore")
 
 
 def error_of(run: State, last: Exception | None) -> errors.RetryError:

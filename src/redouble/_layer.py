@@ -23,12 +23,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Entry: TypeAlias = "tuple[ref[Layer], tuple[ref[Layer], ...]]"
+Reference: TypeAlias = "Callable[[], Layer | None]"
 
 # Kept beside the functions and not on them: what you decorate gains no attribute but __wrapped__. The
-# layers are referred to weakly (each wrapper keeps its own layer alive): a layer or a function that
-# can reach the wrapper would otherwise keep it, and so itself, in here for ever.
-_decorated: WeakKeyDictionary[Callable[..., Any], Entry] = WeakKeyDictionary()
+# layers are referred to weakly where their wrappers hold them, as ours do: a layer that can reach the
+# wrapper (its observer is a method of the object that has the wrapper) would otherwise live for ever.
+_decorated: WeakKeyDictionary[Callable[..., Any], tuple[Reference, list[Reference]]] = WeakKeyDictionary()
 
 
 class Layer:
@@ -36,6 +36,8 @@ class Layer:
 
     ``layer(fn)`` decorates, ``layer.call(fn, *args)`` calls once, ``outer | inner`` makes a pipeline.
     """
+
+    _held = False  # do the wrappers hold the layer?
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped, for a plain function."""
@@ -58,7 +60,7 @@ class Layer:
         if wrapped is not target:
             functools.update_wrapper(wrapped, target)
             parts = self.layers if isinstance(self, Pipeline) else (self,)
-            _decorated[wrapped] = (ref(self), tuple(ref(part) for part in parts))
+            _decorated[wrapped] = (_reference(self), [_reference(part) for part in parts])
         return cast("F", wrapped)
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -77,7 +79,7 @@ class Layer:
 class Pipeline(Layer):
     """Layers in order, outermost first; pipelines inside it are flattened."""
 
-    __slots__ = ("layers",)
+    _held = True
 
     def __init__(self, *layers: Layer) -> None:
         for layer in layers:
@@ -113,10 +115,12 @@ class Pipeline(Layer):
 class Gate(Layer):
     """A layer that lets a call in or raises `Rejected`, and learns how it ended.
 
-    Write ``admit`` and ``ended``; both are quick, take the time, and never wait. A gate can also be
-    used by ``with gate:``, in blocking and in async code.
+    Write ``admit`` and ``ended``; both are quick, take the time, and never wait. The time is that of
+    ``clock.now()`` in every colour, for one gate may serve threads and event loops at once. A gate can
+    also be used by ``with gate:``, in blocking and in async code.
     """
 
+    _held = True
     clock: Clock = SYSTEM
 
     def admit(self, now: float, /) -> Any:
@@ -186,6 +190,10 @@ def _dressed(wrapped: F, fn: Callable[..., Any]) -> F:
     if wrapped is not fn:
         functools.update_wrapper(wrapped, fn)
     return wrapped
+
+
+def _reference(layer: Layer) -> Reference:
+    return ref(layer) if layer._held else lambda: layer
 
 
 def policy_of(fn: object, /) -> Layer | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from redouble._verdict import Kind
@@ -48,7 +47,7 @@ class Report(NamedTuple):
     limit: str | None = None
     workers_left: int = 0
     name: str = ""
-    labels: Mapping[str, str] = MappingProxyType({})
+    labels: Mapping[str, str] = {}
     history: tuple[AttemptRecord, ...] = ()
 
 

@@ -60,6 +60,8 @@ class Retry(Options, Layer):
     clock, random: time and chance, for tests.
     """
 
+    _held = True
+
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
         name = self.name or spelled(fn)

@@ -78,6 +78,9 @@ class Borrowed(Clock):
     def sleep(self, seconds: float) -> None:
         self._clock.sleep(seconds)
 
+    def anow(self) -> float:
+        return getattr(self._clock, "anow", self._clock.now)()
+
     def asleep(self, seconds: float) -> Awaitable[None]:
         own = getattr(self._clock, "asleep", None)
         return backend().sleep(seconds) if own is None else own(seconds)

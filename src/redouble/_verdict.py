@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from math import isfinite
-from types import MappingProxyType
+from types import GenericAlias, MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from redouble._check import Duration
@@ -52,6 +52,8 @@ class Verdict:
         if self.action not in ("retry", "stop", "accept"):
             raise ValueError(f"action={self.action!r}: write 'retry', 'stop' or 'accept'")
         if self.kind is not None:
+            if self.kind not in list(Kind):
+                raise ValueError(f"kind={self.kind!r}: write a Kind ({', '.join(Kind)})")
             object.__setattr__(self, "kind", Kind(self.kind))
         if self.after is not None:
             object.__setattr__(self, "after", _hint(self.after))
@@ -165,10 +167,7 @@ def accepted(until: Until, ended: Ended) -> Verdict:
 
 def as_rules(on: object) -> Rules:
     """Turn the option ``on`` into rules, or say what is wrong with it."""
-    rules = tuple(_steps(on))
-    if not rules:
-        raise ValueError(f"on={on!r} is empty, so nothing would ever be retried: write attempts=1 for that")
-    return rules
+    return tuple(_steps(on))
 
 
 def only_types(rules: Rules) -> tuple[type[Exception], ...] | None:
@@ -180,8 +179,16 @@ def only_types(rules: Rules) -> tuple[type[Exception], ...] | None:
 
 def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]]:
     if isinstance(on, list | tuple):
+        if not on:
+            raise ValueError(
+                f"on={on!r} is empty, so nothing would ever be retried: write attempts=1 for that"
+            )
         for item in cast("Sequence[object]", on):
             yield from _steps(item)
+    elif isinstance(on, GenericAlias):
+        raise TypeError(
+            f"on={on!r}: an error does not know its parameters, so write {on.__origin__.__name__}"
+        )
     elif isinstance(on, type):
         if not issubclass(on, BaseException):
             raise TypeError(f"on={on!r} is not an exception type: write a subclass of Exception")

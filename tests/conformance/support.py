@@ -13,8 +13,8 @@ from redouble import SYSTEM, Backoff, Clock, Grant, Kind, Verdict
 class Virtual(Clock):
     """A clock that moves only when told to, and remembers every wait."""
 
-    def __init__(self) -> None:
-        self.time = 0.0
+    def __init__(self, time: float = 0.0) -> None:
+        self.time = time
         self.waits: list[float] = []
 
     def now(self) -> float:

@@ -1,0 +1,115 @@
+"""The `drive` fixture: one row of a table, in every colour and in every shape a call can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from redouble import Hints, Retry, report
+from redouble.types import Event
+from shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
+from support import COLOURS, Call, Ledger, Operation, Script, Virtual, in_colour, steps
+
+HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
+
+
+@dataclass
+class Drive:
+    """Makes a call as a script says, in every shape, sees that all of them agree, and tells how it went."""
+
+    colour: str
+
+    def __call__(self, script: Script, *, silent: bool = True, **options: Any) -> Call:
+        """Run ``script``; options are those of `Retry`, where ``budget`` and ``clock`` make one each.
+
+        Each shape is run with observers, and, if they change nothing (``silent``), without.
+        """
+        every: dict[str, Call] = {}
+        hearing = (False, True) if silent else (True,)
+
+        def blocking() -> None:
+            for shape, make in SHAPES.items():
+                for heard in hearing:
+                    one = _One(script, options, heard)
+                    if shape != "loop" or one.policy.until is None:
+                        every[f"{shape}, heard={heard}"] = one.seen(make)
+
+        async def waiting() -> None:
+            for shape, make in ASYNC_SHAPES.items():
+                for heard in hearing:
+                    one = _One(script, options, heard)
+                    if shape != "loop" or one.policy.until is None:
+                        every[f"{shape}, heard={heard}"] = await one.aseen(make)
+
+        in_colour(self.colour, blocking, waiting)
+        first = every["call, heard=True"]
+        for shape, call in every.items():
+            assert call == first, shape
+        return first
+
+
+class _One:
+    """One call."""
+
+    def __init__(self, script: Script, options: dict[str, Any], heard: bool) -> None:
+        said: dict[str, Any] = {"on": Exception, "backoff": [0] * 99, "hints": Hints(spread=0)} | options
+        self.clock: Virtual = said.pop("clock", Virtual)()
+        self.budget: Ledger | None = said.pop("budget", lambda: None)()
+        self.operation = Operation(steps(script), self.clock)
+        self.told: list[str] = []
+        self.heard = heard
+        for hook in HOOKS if heard else ():
+            said[hook] = self._recorder(said.get(hook))
+        self.policy = Retry(**said, clock=self.clock, budget=self.budget)
+
+    def _recorder(self, extra: Callable[[Event, Virtual], None] | None) -> Callable[[Event], None]:
+        def observer(event: Event) -> None:
+            self.told.append(f"{event.what}:{event.attempt}")
+            if extra is not None:
+                extra(event, self.clock)
+
+        return observer
+
+    def seen(self, shape: Shape) -> Call:
+        try:
+            return self._call(value=shape(self.policy, self.operation))
+        except BaseException as error:
+            return self._call(error=error)
+
+    async def aseen(self, shape: AsyncShape) -> Call:
+        try:
+            return self._call(value=await shape(self.policy, self._coloured))
+        except BaseException as error:
+            return self._call(error=error)
+
+    async def _coloured(self) -> object:
+        return self.operation()
+
+    def _call(self, value: object = None, error: BaseException | None = None) -> Call:
+        said = None if error is None else report(error)
+        assert self.budget is None or self.budget.times == sorted(self.budget.times)
+        return Call(
+            value=value,
+            raises=None if error is None else type(error),
+            reason=None if said is None else said.reason,
+            attempts=self.operation.calls,
+            sleeps=[wait for wait in self.clock.waits if wait],
+            limit=None if said is None else said.limit,
+            ledger=None if self.budget is None else ", ".join(self.budget.lines),
+            told=" ".join(self.told) if self.heard else None,
+        )
+
+
+@pytest.fixture(params=COLOURS)
+def colour(request: pytest.FixtureRequest) -> str:
+    """Every colour a call can have."""
+    return str(request.param)
+
+
+@pytest.fixture
+def drive(colour: str) -> Drive:
+    """Run a row of a table in this colour."""
+    return Drive(colour)

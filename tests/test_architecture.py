@@ -1,0 +1,194 @@
+"""The architecture: who may import whom, what nobody may catch, and what `import redouble` costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import redouble
+
+SOURCE = Path(redouble.__file__).parent
+PACKAGE = "redouble"
+
+# Bottom first. A module may import its own floor and those below, never one above; a new module has to
+# be given its place here.
+FLOORS: dict[str, set[str]] = {
+    "time and errors": {"errors", "_asyncio", "_trio", "_time", "_check", "_log", "_ambient"},
+    "parts": {"_backoff", "_verdict", "_transient", "_budget", "_events", "_report", "_options"},
+    "engine": {"_nested", "_ending", "_state", "_run"},
+    "layer": {"_callable", "_layer"},
+    "layers": {"_shape", "_drive", "_block", "_retry"},
+    "surface": {"types", "__init__"},
+}
+ORDER = list(FLOORS)
+
+# These look up, and only for the eyes of a type checker.
+FOR_TYPES_ONLY = {("errors", "_report"), ("_ending", "_state")}
+
+OF_TIME = {"time", "asyncio", "trio"}
+MAY_IMPORT_TIME = {"_time", "_asyncio", "_trio"}
+
+MODULES = sorted(path.relative_to(SOURCE).with_suffix("").as_posix() for path in SOURCE.rglob("*.py"))
+PUBLIC = [m for m in MODULES if not any(part.startswith("_") for part in m.split("/"))]
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse((SOURCE / f"{module}.py").read_text("utf-8"))
+
+
+def imports(module: str) -> Iterator[tuple[str, bool]]:
+    """Everything a module imports, wherever it does so, and whether that is for types only."""
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, id(node) in for_types
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module}: write imports in full"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", id(node) in for_types
+
+
+def own_imports(module: str, *, for_types: bool) -> set[str]:
+    """Our own modules among them; a name from the package itself counts as `__init__`."""
+    found: set[str] = set()
+    for name, only_types in imports(module):
+        package, *path = name.split(".")
+        if package == PACKAGE and only_types is for_types:
+            known = [candidate for candidate in ("/".join(path), "/".join(path[:-1])) if candidate in MODULES]
+            found.add(known[0] if known else "__init__")
+    return found
+
+
+def floor(module: str) -> int:
+    return next((ORDER.index(name) for name, modules in FLOORS.items() if module in modules), -1)
+
+
+def test_every_module_has_its_place() -> None:
+    placed = [module for modules in FLOORS.values() for module in modules]
+    assert sorted(placed) == MODULES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down_only(module: str) -> None:
+    up = {
+        f"{module} -> {other}"
+        for other in own_imports(module, for_types=False)
+        if floor(other) > floor(module)
+    }
+    assert not up
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    graph = {module: own_imports(module, for_types=False) for module in MODULES}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+    assert sorted(order) == MODULES
+
+
+def test_imports_for_types_only_are_listed() -> None:
+    found = {(module, other) for module in MODULES for other in own_imports(module, for_types=True)}
+    assert found == FOR_TYPES_ONLY
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_time_enters_in_one_place_only(module: str) -> None:
+    found = {name.split(".")[0] for name, _ in imports(module)} & OF_TIME
+    assert not found or module in MAY_IMPORT_TIME
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_the_standard_library_is_imported(module: str) -> None:
+    found = {name.split(".")[0] for name, _ in imports(module)} - sys.stdlib_module_names
+    assert found <= ({PACKAGE, "trio"} if module == "_trio" else {PACKAGE})
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_broader_than_exception_is_caught(module: str) -> None:
+    broad = [
+        f"{module}:{node.lineno}"
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or "BaseException" in ast.unparse(node.type))
+    ]
+    broad += [
+        f"{module}:{node.lineno}"
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("suppress")
+        and "BaseException" in ast.unparse(node)
+    ]
+    assert not broad
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_files_are_short_and_say_what_they_are_for(module: str) -> None:
+    assert len((SOURCE / f"{module}.py").read_text("utf-8").splitlines()) <= 250
+    assert ast.get_docstring(tree(module))
+
+
+def test_the_types_are_shipped() -> None:
+    assert (SOURCE / "py.typed").is_file()
+
+
+# ----------------------------------------------------------------- a fresh interpreter
+
+
+def fresh(code: str) -> list[str]:
+    """Run code in an interpreter of its own and return the lines it printed."""
+    command = [sys.executable, "-I", "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own code
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_importing_it_loads_little() -> None:
+    loaded = fresh(
+        "import sys; old = set(sys.modules); import redouble; print(*set(sys.modules) - old, sep='\\n')"
+    )
+    names = {name.split(".")[0] for name in loaded}
+    assert PACKAGE in names
+    assert names <= {PACKAGE, *sys.stdlib_module_names}
+    everything = fresh("import sys, redouble; print(*sys.modules, sep='\\n')")
+    assert not {"asyncio", "trio", "logging", "socket", "ssl"} & set(everything)
+
+
+@pytest.mark.parametrize("module", ["", *PUBLIC])
+def test_public_modules_can_be_imported_alone(module: str) -> None:
+    name = ".".join([PACKAGE, *module.split("/")]).rstrip(".")
+    assert fresh(f"import {name}; print({name}.__name__)") == [name]
+
+
+def test_a_retried_call_loads_no_event_loop() -> None:
+    """Retrying in blocking code, to the bitter end, needs neither asyncio nor logging."""
+    code = """
+import sys, redouble
+policy = redouble.Retry(on=OSError, attempts=3, backoff=[0, 0])
+def fail(): raise OSError("down")
+assert policy.run(fail).report.attempts == 3
+try:
+    policy(fail)()
+except OSError as error:
+    assert redouble.report(error).attempts == 3
+for attempt in policy:
+    with attempt:
+        if attempt.number < 2: fail()
+print(*{"asyncio", "trio", "logging", "socket", "ssl", "time"} & set(sys.modules))
+"""
+    assert fresh(code) == ["time"]

@@ -1,0 +1,85 @@
+"""What cannot be retried is refused, when decorating or calling, with what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from redouble import Retry
+from support import Boom
+
+policy = Retry(on=Boom)
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def agenerator() -> AsyncIterator[int]:
+    yield 1
+
+
+class Generator:
+    def __call__(self) -> Iterator[int]:
+        yield 1
+
+    async def items(self) -> AsyncIterator[int]:
+        yield 1
+
+
+async def fetch() -> int:
+    return 1
+
+
+def forgetful() -> Coroutine[Any, Any, int]:
+    return fetch()
+
+
+GENERATORS = [generator, agenerator, Generator(), Generator().items, partial(generator), partial(agenerator)]
+VERBS: dict[str, Callable[[Any], object]] = {"decorate": policy, "call": policy.call, "run": policy.run}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("fn", GENERATORS)
+def test_generators(verb: str, fn: Any) -> None:
+    with pytest.raises(TypeError, match=f"cannot {verb} the generator function .*nothing to retry"):
+        VERBS[verb](fn)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_coroutine(verb: str) -> None:
+    """It is closed, so that nobody is told it was never awaited."""
+    with pytest.raises(TypeError, match=f"cannot {verb} a coroutine, which can run only once"):
+        VERBS[verb](fetch())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("thing", [3, None, "fetch", [fetch]])
+def test_what_cannot_be_called(verb: str, thing: object) -> None:
+    with pytest.raises(TypeError, match=f"cannot {verb} .* it is not callable"):
+        VERBS[verb](thing)
+
+
+def test_a_class() -> None:
+    """To call one is fine, to decorate one is a mistake."""
+    with pytest.raises(TypeError, match="cannot decorate the class Generator: decorate a method"):
+        policy(Generator)
+    assert isinstance(policy.call(Generator), Generator)
+    assert policy.run(int, "3").value == 3
+
+
+@pytest.mark.parametrize("extra", [{}, {"timeout": 9}])
+def test_a_function_that_returns_a_coroutine(extra: dict[str, Any]) -> None:
+    """Nothing in it was retried, and nothing in it is run."""
+    said = "forgetful returned .*, so nothing in it was retried: "
+    strict = Retry(on=Boom, **extra)
+    fn: Any = forgetful
+    with pytest.raises(TypeError, match=said):
+        strict(fn)()
+    with pytest.raises(TypeError, match=said):
+        strict.call(fn)
+    with pytest.raises(TypeError, match=said):
+        strict.run(fn)

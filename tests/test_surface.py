@@ -1,0 +1,214 @@
+"""The public surface: what is there, what is not, and that it is described."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import cast
+
+import pytest
+
+import redouble
+from redouble import Retry, errors, types
+
+# fmt: off
+# The names of the design, as far as they are built.
+BUILT = {
+    "retry", "Retry", "Attempt", "AttemptRecord", "Outcome", "Report", "Backoff", "Hints", "Verdict",
+    "Kind", "Reason", "Clock", "SYSTEM", "Layer", "Gate", "Pipeline", "Grant", "transient", "observe",
+    "report", "policy_of", "variant", "errors",
+}
+
+# These come with the issues that build them; a name moves up when it is there.
+LATER = {
+    "deadline", "remaining", "cancelled", "bind", "stats", "policies", "Timeout", "Worker",
+    "RetryBudget", "TokenBucket", "Bulkhead", "CircuitBreaker", "RateLimit", "AdaptiveRate",
+    "AdaptiveConcurrency", "Throttle", "Hedge", "Fallback", "Chaos", "Keyed",
+}
+# fmt: on
+
+SOURCE = Path(redouble.__file__).parent
+MODULES = [
+    ".".join(["redouble", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+    for path in sorted(SOURCE.rglob("*.py"))
+]
+CLASSES = [name for name in redouble.__all__ if inspect.isclass(getattr(redouble, name))]
+
+
+def in_order(name: str) -> tuple[int, str]:
+    """Order names as linters do: constants, then classes, then the rest."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+# ------------------------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_all_is_sorted_and_exists(module: str) -> None:
+    found = importlib.import_module(module)
+    names: list[str] = found.__all__
+    assert names == sorted(set(names), key=in_order)
+    assert [name for name in names if not hasattr(found, name)] == []
+
+
+def test_the_names_of_the_design() -> None:
+    assert set(redouble.__all__) == BUILT
+    assert [name for name in LATER if hasattr(redouble, name)] == []
+
+
+def test_nothing_else_leaks() -> None:
+    """In a fresh interpreter: importing a public submodule makes it an attribute too."""
+    code = "import redouble; print(*(name for name in dir(redouble) if name[0] != '_'))"
+    command = [sys.executable, "-I", "-c", code]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603  our own
+    assert set(printed.split()) == set(redouble.__all__)
+
+
+def test_a_star_import_gives_the_surface() -> None:
+    namespace: dict[str, object] = {}
+    exec("from redouble import *", namespace)  # noqa: S102  how else
+    assert namespace.keys() - {"__builtins__"} == set(redouble.__all__)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_public_classes_have_no_public_names_but_described_ones(name: str) -> None:
+    kind: type = getattr(redouble, name)
+    undescribed = [
+        attribute
+        for attribute, value in vars(kind).items()
+        if not attribute.startswith("_")
+        and callable(getattr(value, "__func__", value))
+        and not inspect.isclass(value)
+        and not inspect.getdoc(getattr(kind, attribute))
+    ]
+    assert undescribed == []
+
+
+# -------------------------------------------------------------------------- docstrings
+
+
+@pytest.mark.parametrize("name", redouble.__all__)
+def test_every_public_name_is_described(name: str) -> None:
+    thing = getattr(redouble, name)
+    own = (type, FunctionType, ModuleType)  # anything else is an instance, and its class describes it
+    described: object = thing if isinstance(thing, own) else cast("object", type(thing))
+    assert described.__doc__
+    first = described.__doc__.splitlines()[0]
+    assert first.endswith((".", "::")), f"{name}: the first line is a sentence"
+    assert not first.startswith(f"{name}("), f"{name}: dataclasses makes up a docstring, write one"
+
+
+@pytest.mark.parametrize("name", [n for n in types.__all__ if inspect.isclass(getattr(types, n))])
+def test_every_public_type_is_described(name: str) -> None:
+    assert getattr(types, name).__doc__
+
+
+def test_retry_describes_every_option_in_order() -> None:
+    """Paragraphs of the docstring begin with the options they are about, as `name:` or `name, name:`."""
+    entries = re.findall(r"^([a-z_]+(?:, [a-z_]+)*): ", inspect.getdoc(Retry) or "", re.MULTILINE)
+    described = [option for entry in entries for option in entry.split(", ")]
+    assert described == [field.name for field in fields(Retry) if field.init]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_in_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", abs)  # does nothing, at once
+    found = importlib.import_module(module)
+    output: list[str] = []
+    runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
+    for example in doctest.DocTestFinder(exclude_empty=True).find(found, module):
+        runner.run(example, out=output.append)
+    assert runner.failures == 0, "".join(output)
+
+
+def test_there_are_examples() -> None:
+    modules = (
+        importlib.import_module(module) for module in ("redouble", "redouble._backoff", "redouble._retry")
+    )
+    found = [
+        example for module in modules for example in doctest.DocTestFinder().find(module) if example.examples
+    ]
+    assert {example.name for example in found} >= {
+        "redouble",
+        "redouble._backoff.Backoff",
+        "redouble._retry.Retry",
+    }
+
+
+# ---------------------------------------------------------------------- the error tree
+
+LINE = re.compile(r"^    (?P<stem>(?:│   |    )*)(?P<branch>[├└]── )?(?P<name>[A-Z]\w+)(?P<words>.*)$")
+
+
+def drawing() -> list[tuple[int, str, str, str]]:
+    """Read the lines of the drawing: depth, branch, name, words."""
+    lines = [
+        LINE.match(line) for line in (errors.__doc__ or "").splitlines() if re.match("    [A-Z│├└ ]", line)
+    ]
+    assert lines
+    assert None not in lines, "a line of the drawing cannot be read"
+    return [
+        (len(line["stem"]) // 4 + bool(line["branch"]), line["branch"] or "", line["name"], line["words"])
+        for line in lines
+        if line
+    ]
+
+
+def drawn() -> dict[str, tuple[str | None, str]]:
+    """Tell the parent of every drawn class, and what is said of it."""
+    above: list[str] = []
+    found: dict[str, tuple[str | None, str]] = {}
+    for depth, _, name, words in drawing():
+        del above[depth:]
+        found[name] = (above[-1] if above else None, words)
+        above.append(name)
+    return found
+
+
+OWN = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if inspect.isclass(kind) and issubclass(kind, errors.RedoubleError)
+}
+
+
+def parent(kind: type[errors.RedoubleError]) -> str | None:
+    ours = [base.__name__ for base in kind.__bases__ if issubclass(base, errors.RedoubleError)]
+    return ours[0] if ours else None
+
+
+def test_the_tree_is_as_drawn() -> None:
+    assert {name: above for name, (above, _) in drawn().items()} == {
+        name: parent(kind) for name, kind in OWN.items()
+    }
+    assert set(errors.__all__) == {*OWN, "Reason"}
+
+
+def test_the_branches_are_drawn_well() -> None:
+    """The last child hangs on a corner, all others on a fork, and a line stands in the same place."""
+    lines = drawing()
+    for index, (depth, branch, name, _) in enumerate(lines):
+        following = next((d for d, *_ in lines[index + 1 :] if d <= depth), 0)
+        assert branch == ("" if depth == 0 else "├── " if following == depth else "└── "), name
+    assert all(after[0] <= before[0] + 1 for before, after in pairwise(lines))
+
+
+@pytest.mark.parametrize("name", sorted(OWN))
+def test_what_is_said_of_an_error_is_so(name: str) -> None:
+    """Foreign bases are announced by "also a", attributes by a leading dot."""
+    kind, words = OWN[name], drawn()[name][1]
+    announced = set(re.findall(r"also an? (\w+)", words))
+    foreign = {base.__name__ for base in kind.__bases__ if not issubclass(base, errors.RedoubleError)}
+    assert announced == foreign - {"Exception"}
+    assert kind.__doc__
+    instance = kind("message")
+    assert [dotted for dotted in re.findall(r"\.(\w+)", words) if not hasattr(instance, dotted)] == []
+    assert "message" in str(instance)

@@ -1,0 +1,247 @@
+"""`transient`: the standard library's errors, real ones, and what is said of each."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import errno
+import ftplib
+import http.client
+import imaplib
+import os
+import smtplib
+import socket
+import sqlite3
+import ssl
+import subprocess
+import sys
+import urllib.error
+from email.message import Message
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+
+from redouble import Kind, Retry, Verdict, errors, transient
+from redouble._transient import kind_of
+
+UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
+NETWORK = Verdict.retry(kind=Kind.network, reason="network")
+TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout")
+BUSY = Verdict.retry(kind=Kind.server, reason="busy")
+
+
+def os_error(name: str) -> OSError:
+    number = getattr(errno, name)
+    return OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("ENETDOWN ENETUNREACH EHOSTDOWN EHOSTUNREACH EADDRNOTAVAIL ECONNREFUSED", UNSENT),
+        ("ENETRESET ECONNRESET ECONNABORTED EPIPE ESHUTDOWN ENOBUFS ENOTCONN", NETWORK),
+        ("ETIMEDOUT", TIMEOUT),
+        ("EAGAIN EWOULDBLOCK EINTR EBUSY", BUSY),
+        ("ENOENT EACCES EPERM EEXIST EISDIR ENOTDIR ENOTEMPTY ENOSPC EROFS EMFILE EINVAL EBADF EDOM", None),
+    ],
+)
+def test_by_errno(names: str, expected: Verdict | None) -> None:
+    for name in names.split():
+        assert transient(os_error(name)) == expected, name
+
+
+def tls(kind: type[ssl.SSLError], reason: str | None = None) -> ssl.SSLError:
+    error = kind(1, "the peer said so")
+    if reason is not None:
+        error.reason = reason
+    return error
+
+
+def http_error(code: int) -> urllib.error.HTTPError:
+    return urllib.error.HTTPError("http://localhost", code, "so it is", Message(), None)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionError(), NETWORK),
+        (ConnectionResetError(), NETWORK),
+        (ConnectionAbortedError(), NETWORK),
+        (BrokenPipeError(), NETWORK),
+        (ConnectionRefusedError(), UNSENT),
+        (TimeoutError(), TIMEOUT),
+        (subprocess.TimeoutExpired("sleep", 3), TIMEOUT),
+        (errors.AttemptTimeout(), TIMEOUT),
+        (socket.gaierror(socket.EAI_AGAIN, "try again"), UNSENT),
+        (socket.gaierror(socket.EAI_NONAME, "no such host"), None),
+        (socket.gaierror(), None),
+        (socket.herror(2, "try again"), UNSENT),
+        (socket.herror(1, "no such host"), None),
+        (tls(ssl.SSLEOFError), NETWORK),
+        (tls(ssl.SSLZeroReturnError), NETWORK),
+        (tls(ssl.SSLSyscallError), NETWORK),
+        (tls(ssl.SSLError, "UNEXPECTED_EOF_WHILE_READING"), NETWORK),
+        (tls(ssl.SSLError, "WRONG_VERSION_NUMBER"), None),
+        (tls(ssl.SSLError), None),
+        (tls(ssl.SSLCertVerificationError), None),
+        (http.client.RemoteDisconnected("gone"), NETWORK),
+        (http.client.IncompleteRead(b"half"), NETWORK),
+        (http.client.InvalidURL(), None),
+        (asyncio.IncompleteReadError(b"half", 8), NETWORK),
+        (imaplib.IMAP4.abort(), NETWORK),
+        (imaplib.IMAP4.error(), None),
+        (smtplib.SMTPServerDisconnected(), NETWORK),
+        (ftplib.error_temp("450 busy"), BUSY),  # noqa: S321
+        (ftplib.error_perm("550 no"), None),  # noqa: S321
+        (urllib.error.URLError(ConnectionRefusedError()), UNSENT),
+        (urllib.error.URLError(socket.gaierror(socket.EAI_AGAIN, "again")), UNSENT),
+        (urllib.error.URLError(tls(ssl.SSLCertVerificationError)), None),
+        (urllib.error.URLError("unknown url type"), None),
+        (http_error(503), None),
+        (OSError(), None),
+        (OSError("only a text"), None),
+        (PermissionError(), None),
+        (FileNotFoundError(), None),
+        (IsADirectoryError(), None),
+        (ValueError(), None),
+        (KeyError("x"), None),
+        (EOFError(), None),
+        (RuntimeError(), None),
+        (Exception(), None),
+        (errors.RetryError(), None),
+        (errors.DeadlineExceeded(), TIMEOUT),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_by_type(error: Exception, expected: Verdict | None) -> None:
+    assert transient(error) == expected
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()
+
+
+class OwnReset(ConnectionResetError):
+    """A library's own error."""
+
+
+class OwnRead(http.client.IncompleteRead):
+    """Another's, not an OSError."""
+
+
+@pytest.mark.parametrize("error", [OwnReset(), OwnRead(b"")])
+def test_subclasses_are_what_their_parents_are(error: Exception) -> None:
+    assert transient(error) == NETWORK
+
+
+def test_a_database_that_is_locked(tmp_path: Path) -> None:
+    """Another connection's lock goes away by itself; a mistake in the SQL does not."""
+    path = tmp_path / "one.db"
+    holder, other = sqlite3.connect(path, timeout=0), sqlite3.connect(path, timeout=0)
+    try:
+        holder.execute("create table t (x)")
+        holder.execute("begin exclusive")
+        with pytest.raises(sqlite3.OperationalError, match="locked") as locked:
+            other.execute("insert into t values (1)")
+        holder.rollback()
+        with pytest.raises(sqlite3.OperationalError, match="syntax") as syntax:
+            other.execute("insret into t values (1)")
+    finally:
+        holder.close()
+        other.close()
+    assert transient(locked.value) == BUSY
+    assert transient(syntax.value) is None
+    assert transient(sqlite3.OperationalError("made by hand")) is None
+    assert transient(sqlite3.IntegrityError()) is None
+
+
+@pytest.mark.parametrize(
+    "kind", [errors.Rejected, errors.CircuitOpen, errors.BulkheadFull, errors.RateLimited]
+)
+def test_rejections_come_with_their_hint(kind: type[errors.Rejected]) -> None:
+    expected = Verdict.retry(kind=Kind.throttled, sent=False, reason="rejected")
+    assert transient(kind("closed")) == expected
+    hinted = transient(kind("closed", retry_after=2.5))
+    assert hinted == Verdict.retry(kind=Kind.throttled, after=2.5, sent=False, reason="rejected")
+    assert transient(kind("closed", retry_after=nan)) == expected
+    for_ever = transient(kind("closed", retry_after=inf))
+    assert for_ever is not None
+    assert for_ever.after == 1e300
+
+
+RESET, REFUSED, BAD = ConnectionResetError(), ConnectionRefusedError(), ValueError("bad")
+
+
+def rejected(seconds: float | None) -> errors.Rejected:
+    return errors.Rejected("closed", retry_after=seconds)
+
+
+def group(*members: Exception) -> ExceptionGroup[Exception]:
+    return ExceptionGroup("several", members)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "sent", "after"),
+    [
+        (group(RESET), Kind.network, None, None),
+        (group(RESET, REFUSED), Kind.network, None, None),
+        (group(REFUSED, REFUSED), Kind.network, False, None),
+        (group(RESET, TimeoutError()), Kind.unknown, None, None),
+        (group(RESET, group(REFUSED, group(RESET))), Kind.network, None, None),
+        (group(rejected(2), rejected(None), rejected(5)), Kind.throttled, False, 5),
+        (group(RESET, group(rejected(3), rejected(0))), Kind.unknown, None, 3),
+    ],
+)
+def test_a_group_of_nothing_else(
+    error: Exception, kind: Kind, sent: bool | None, after: float | None
+) -> None:
+    """It is retried; the longest hint is obeyed; unsent only if all of it is."""
+    assert transient(error) == Verdict.retry(kind=kind, after=after, sent=sent, reason="group")
+
+
+@pytest.mark.parametrize("error", [group(BAD), group(RESET, BAD), group(RESET, group(RESET, group(BAD)))])
+def test_one_bad_member_spoils_a_group(error: Exception) -> None:
+    assert transient(error) is None
+
+
+def test_it_is_the_default_and_stands_in_lists() -> None:
+    assert Retry().on is transient
+    calls: list[int] = []
+
+    def operation() -> str:
+        calls.append(1)
+        raise ConnectionResetError if len(calls) == 1 else KeyError if len(calls) == 2 else BAD
+
+    with pytest.raises(ValueError, match="bad"):
+        Retry(on=[transient, KeyError], backoff=[0, 0, 0]).call(operation)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (None, Kind.unknown),
+        (TimeoutError, Kind.timeout),
+        (errors.AttemptTimeout, Kind.timeout),
+        (ConnectionRefusedError, Kind.network),
+        (errors.BulkheadFull, Kind.throttled),
+        (ValueError, Kind.unknown),
+    ],
+)
+def test_the_kind_of_a_type_alone(error: type[Exception] | None, kind: Kind) -> None:
+    assert kind_of(error) is kind
+
+
+def test_a_timeout_has_many_names() -> None:
+    assert TimeoutError is asyncio.TimeoutError is concurrent.futures.TimeoutError is socket.timeout
+
+
+def test_it_imports_nothing() -> None:
+    script = (
+        "import sys, redouble\n"
+        "assert redouble.transient(OSError()) is None\n"
+        "assert redouble.transient(ValueError()) is None\n"
+        "assert redouble.transient(ConnectionError()) is not None\n"
+        "print(*sorted({'socket', 'ssl', 'http', 'sqlite3', 'asyncio', 'trio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.strip() == ""

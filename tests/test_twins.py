@@ -1,0 +1,225 @@
+"""Twins: what the sync and the async drivers do is written twice, and must be the same.
+
+Both are parsed. In the async one `async` and `await` are erased, the renames below are made, and the one
+difference that is meant is undone. Whatever then still differs is a mistake in one of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import difflib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import redouble
+
+SOURCE = Path(redouble.__file__).parent
+
+TWINS = [
+    ("_drive", "call", "acall"),
+    ("_drive", "drive", "adrive"),
+    ("_drive", "outcome", "aoutcome"),
+    ("_block", "wait", "await_"),
+    ("_layer", "Gate.around", "Gate.around_async"),
+]
+
+# What has another name in async code. The name of the other colour is no name there.
+FUNCTIONS = {"acall": "call", "adrive": "drive", "aoutcome": "outcome", "await_": "wait"}
+METHODS = {"anow": "now", "around_async": "around", "asleep": "sleep"}
+
+# What a coroutine function gives, and what is left of it without `await`.
+AWAITABLES = {"Awaitable", "Coroutine"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def without_async(node: ast.AST, kind: Callable[..., ast.AST]) -> ast.AST:
+    """Make the same statement of the plain kind."""
+    return kind(**vars(node))
+
+
+class Erase(ast.NodeTransformer):
+    """Turns an async driver into the blocking one it should be the twin of."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+        return self.visit(without_async(node, ast.FunctionDef))
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> Any:
+        return self.visit(without_async(node, ast.For))
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> Any:
+        return self.visit(without_async(node, ast.With))
+
+    def visit_Await(self, node: ast.Await) -> Any:
+        return self.visit(node.value)
+
+    def visit_If(self, node: ast.If) -> Any:
+        """Undo the declared difference: sync skips a zero delay, async makes it a checkpoint."""
+        match node:
+            case ast.If(
+                test=ast.Compare(left=delay, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]),
+                body=[ast.Expr(ast.Await(ast.Call(func=ast.Attribute(attr="asleep"), args=[slept])))],
+            ) if ast.dump(delay) == ast.dump(slept):
+                self.used.add("checkpoint")
+                node.test = delay
+            case _:
+                pass
+        return self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        """Awaitable[T] and Coroutine[Any, Any, T] are T."""
+        if isinstance(node.value, ast.Name) and node.value.id in AWAITABLES:
+            self.used.add(node.value.id)
+            inner = node.slice.elts[-1] if isinstance(node.slice, ast.Tuple) else node.slice
+            return self.visit(inner)
+        return self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> Any:
+        """Turn the flag by which a driver says of which colour it is."""
+        match node:
+            case ast.keyword(arg="aio", value=ast.Constant(value=bool(aio))):
+                self.used.add("aio")
+                node.value = ast.Constant(not aio)
+            case _:
+                pass
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        node.id = self.renamed(node.id, FUNCTIONS)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        node.attr = self.renamed(node.attr, METHODS)
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        names = FUNCTIONS | METHODS
+        node.name = self.renamed(node.name, names) if node.name in names else node.name
+        return self.generic_visit(node)
+
+    def renamed(self, name: str, names: dict[str, str]) -> str:
+        if name in names:
+            self.used.add(name)
+            return names[name]
+        return f"{name}_of_the_other_colour" if name in names.values() else name
+
+
+def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, Function]]:
+    """Every function of a module and of its classes, by qualified name."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, Function):
+            yield prefix + node.name, node
+        elif isinstance(node, ast.ClassDef):
+            yield from functions(node, f"{prefix}{node.name}.")
+
+
+def parsed(module: str) -> dict[str, Function]:
+    return dict(functions(ast.parse((SOURCE / f"{module}.py").read_text("utf-8"))))
+
+
+def difference(sync: Function, aio: Function, erase: Erase | None = None) -> str:
+    """Tell what is left between two twins, as a diff to read; nothing if they are."""
+    erased: Any = (erase or Erase()).visit(copy.deepcopy(aio))
+    if ast.dump(sync) == ast.dump(erased):
+        return ""
+    texts = [ast.unparse(ast.fix_missing_locations(tree)).splitlines() for tree in (sync, erased)]
+    after = f"{aio.name}, without async and await"
+    diff = difflib.unified_diff(texts[0], texts[1], sync.name, after, lineterm="")
+    return "\n".join(diff) or "they read the same and parse differently"
+
+
+@pytest.mark.parametrize(("module", "sync", "aio"), TWINS)
+def test_twins_are_identical(module: str, sync: str, aio: str) -> None:
+    names = parsed(module)
+    assert isinstance(names[sync], ast.FunctionDef)
+    left = difference(names[sync], names[aio])
+    assert not left, f"\n{left}"
+
+
+def test_every_entry_of_the_tables_is_used() -> None:
+    erase = Erase()
+    for module, sync, aio in TWINS:
+        names = parsed(module)
+        difference(names[sync], names[aio], erase)
+    assert erase.used == FUNCTIONS.keys() | METHODS.keys() | AWAITABLES | {"aio", "checkpoint"}
+
+
+def test_no_async_driver_is_without_a_twin() -> None:
+    """What has no other half is listed here: it belongs to a protocol that only async code has."""
+    alone = {
+        "_block.AsyncAttempt.__aenter__",
+        "_block.AsyncAttempt.__aexit__",
+        "_block.AsyncAttempts.__anext__",
+    }
+    found = {
+        f"{path.stem}.{name}"
+        for path in SOURCE.rglob("*.py")
+        for name, node in functions(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.AsyncFunctionDef)
+    }
+    assert found == alone | {f"{m}.{aio}" for m, _, aio in TWINS if aio != "Gate.around_async"}
+
+
+# --------------------------------------------------------------- this test can fail
+
+SYNC = """
+def wait(clock, delay):
+    "Wait."
+    if delay:
+        clock.sleep(delay)
+    clock.now(aio=False)
+"""
+ASYNC = """
+async def wait(clock, delay):
+    "Wait."
+    if delay is not None:
+        await clock.asleep(delay)
+    clock.anow(aio=True)
+"""
+
+
+def compare(sync: str, aio: str) -> str:
+    plain, awaiting = (dict(functions(ast.parse(text)))["wait"] for text in (sync, aio))
+    return difference(plain, awaiting)
+
+
+def test_twins_that_are_twins() -> None:
+    assert compare(SYNC, ASYNC) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("clock.anow(aio=True)", "clock.anow(1, aio=True)"),
+        ("clock.anow(aio=True)", "clock.anow(aio=False)"),
+        ("clock.anow(", "clock.later("),
+        ("clock.anow(", "clock.now("),
+        ('"Wait."', '"Wait a little."'),
+        ("await clock.asleep(delay)", "await clock.asleep(delay + 1)"),
+        ("await clock.asleep(delay)", "await clock.asleep(delay); delay = None"),
+        ("if delay is not None", "if delay is None"),
+        ("if delay is not None", "if clock is not None"),
+        ("(clock, delay)", "(clock, delay=0)"),
+        ("clock.anow", "return clock.anow"),
+        ("clock.anow(aio=True)", ""),
+    ],
+)
+def test_a_change_in_one_of_them_is_seen(old: str, new: str) -> None:
+    left = compare(SYNC, ASYNC.replace(old, new))
+    assert left.startswith("--- wait\n+++ wait, without async and await")
+
+
+@pytest.mark.parametrize(("module", "sync", "aio"), TWINS)
+def test_a_change_in_the_real_ones_is_seen(module: str, sync: str, aio: str) -> None:
+    names = parsed(module)
+    mutant = copy.deepcopy(names[aio])
+    mutant.body.append(ast.Pass())
+    assert "+    pass" in difference(names[sync], mutant)
+    assert not difference(names[sync], names[aio]), "looking must not change what is looked at"
