@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry, observe
-from redouble._shape import first_attempt
+from redouble._shape import shaped
 from support import Boom, Virtual, in_colour
 
 policy = Retry(on=Exception, backoff=[1] * 9, clock=Virtual())
@@ -204,6 +204,6 @@ def test_one_signature_is_compiled_once() -> None:
 
     first: Any
     second: Any
-    first = first_attempt(positional, is_async=False)
-    second = first_attempt(other, is_async=False)
+    first = shaped(positional, is_async=False, straight=True)
+    second = shaped(other, is_async=False, straight=True)
     assert first.__code__ is second.__code__

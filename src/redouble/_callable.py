@@ -49,7 +49,7 @@ def refuse(fn: object, verb: str) -> None:
 
 def done(fn: object, result: T) -> T:
     """Return the result of a plain function, unless nothing has happened yet because it must be awaited."""
-    if inspect.isawaitable(result):
+    if hasattr(type(result), "__await__"):
         if inspect.iscoroutine(result):
             result.close()
         raise TypeError(

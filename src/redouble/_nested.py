@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Protocol, cast
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from redouble._log import log
 from redouble._options import Options
@@ -19,7 +19,7 @@ from redouble.errors import Reason
 
 __all__ = ["nested"]
 
-_warned: WeakSet[Options] = WeakSet()
+_warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identity
 
 
 class Current(Protocol):
@@ -29,6 +29,7 @@ class Current(Protocol):
     started: float
     attempt_started: float
     cancelling: Callable[[], bool] | None
+    exhausted: bool
 
 
 def nested(error: BaseException, run: Current) -> Reason | None:
@@ -36,8 +37,12 @@ def nested(error: BaseException, run: Current) -> Reason | None:
     stamps = [stamp for stamp in _stamps(error) if _during(stamp, run)]
     if not stamps:
         return None
-    # An exhausted budget speaks for everybody: retrying further out would defeat it.
-    if run.policy.nested == "stop" or any(stamp.reason is Reason.budget for stamp in stamps):
+    # An exhausted budget speaks for everybody: retrying further out would defeat it. The mark goes on
+    # outwards with us, for our own stamp is about to replace the one that bears it.
+    run.exhausted = any(
+        stamp.reason is Reason.budget or getattr(stamp, "exhausted", False) for stamp in stamps
+    )
+    if run.exhausted or run.policy.nested == "stop":
         return Reason.nested
     if run.policy.nested == "warn":
         _warn(run.policy, stamps[0])
@@ -73,9 +78,9 @@ def _during(stamp: Stamp | Report, run: Current) -> bool:
 
 
 def _warn(policy: Options, stamp: Stamp | Report) -> None:
-    if policy in _warned:
+    if _warned.get(id(policy)) is policy:
         return
-    _warned.add(policy)
+    _warned[id(policy)] = policy
     log(
         "%r retries an error on which an inner policy (%s) already gave up: attempts multiply. "
         "Retry in one place, or say nested='stop' or nested='allow'",

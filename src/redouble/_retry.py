@@ -15,13 +15,13 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 from redouble._ambient import ambient
 from redouble._block import AsyncAttempts, attempts
 from redouble._callable import done, is_async, refuse, spelled
-from redouble._drive import acall, adrive, aoutcome, call, drive, outcome
+from redouble._drive import Args, Kwargs, acall, adrive, aoutcome, call, drive, outcome
 from redouble._events import teller
 from redouble._layer import Layer, Pipeline, decoration
 from redouble._options import Options
 from redouble._report import Outcome
 from redouble._run import Run
-from redouble._shape import first_attempt
+from redouble._shape import shaped
 from redouble._time import cancelling
 
 __all__ = ["Retry", "retry", "variant"]
@@ -64,37 +64,27 @@ class Retry(Options, Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
-        name = self.name or spelled(fn)
-
-        def retrying(*args: P.args, **kwargs: P.kwargs) -> T:
-            return done(fn, call(self, name, fn, args, kwargs))
-
-        return self._straight(fn, name, aio=False) if self.plain else retrying
+        return self._shaped(fn, aio=False, call=_call, drive=drive)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` retried, for a coroutine function."""
-        name = self.name or spelled(fn)
+        return self._shaped(fn, aio=True, call=acall, drive=adrive)
 
-        async def retrying(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await acall(self, name, fn, args, kwargs)
-
-        return self._straight(fn, name, aio=True) if self.plain else retrying
-
-    def _straight(self, fn: Callable[..., Any], name: str, *, aio: bool) -> Callable[..., Any]:
-        """Make the first attempt without a run: nothing is built while all goes well."""
-        now = self.time.anow if aio else self.time.now
-        return first_attempt(
+    def _shaped(
+        self, fn: Callable[..., Any], *, aio: bool, **drivers: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        return shaped(
             fn,
             is_async=aio,
+            straight=self.plain,
             ambient=ambient,
-            call=acall if aio else call,
-            now=now,
+            now=self.time.anow if aio else self.time.now,
             Run=Run,
             policy=self,
-            name=name,
+            name=self.name or spelled(fn),
             cancelling=cancelling if aio else None,
             tell=None if self.silent else teller(self),
-            drive=adrive if aio else drive,
+            **drivers,
         )
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -103,7 +93,7 @@ class Retry(Options, Layer):
         name = self.name or spelled(fn)
         if is_async(fn):
             return cast("T", acall(self, name, cast("Any", fn), args, kwargs))
-        return done(fn, call(self, name, fn, args, kwargs))
+        return _call(self, name, fn, args, kwargs)
 
     @overload
     def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
@@ -126,6 +116,10 @@ class Retry(Options, Layer):
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"a policy never changes: write dataclasses.replace(policy, {name}=...)")
+
+
+def _call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
+    return done(fn, call(policy, name, fn, args, kwargs))
 
 
 def _done(fn: object, ended: Outcome[T]) -> Outcome[T]:

@@ -50,7 +50,7 @@ class Run(State):
         if self.earliest > self.now:
             self.now = self.earliest  # a sleep that returns early gains nobody time
         if self.now < now < INFINITY:
-            self.now = now
+            self.now, self.stalled = now, 0
         if self.tell is not None and self.now < self.until and self.work < self.policy.work_limit:
             self.tell(self, "before_attempt", None, None)
             self.read()

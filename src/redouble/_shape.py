@@ -18,7 +18,7 @@ from typing import Any
 
 from redouble._callable import done
 
-__all__ = ["first_attempt"]
+__all__ = ["shaped"]
 
 PREFIX = "redouble_"  # keeps the names of the lines below apart from the parameters of what is wrapped
 
@@ -39,24 +39,34 @@ FIRST_ATTEMPT = """\
         if redouble_delay is None:
             raise
     else:
-{check}        return redouble_result
-    return {await_}redouble_drive(redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}})
+        redouble_run = None
+    if redouble_run is not None:
+        redouble_result = {await_}redouble_drive(
+            redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+        )
+{check}    return redouble_result
 """
 
+# Where something must be done before the first attempt, or after a success.
+EVERY_ATTEMPT = """\
+{async_}def retrying({parameters}):
+    return {await_}redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}})
+"""
 
 # A plain function that returns a coroutine has done nothing yet: there was nothing to retry.
 CHECK = """\
-        if redouble_type(redouble_result) is redouble_Coroutine:
-            redouble_result = redouble_done(redouble_fn, redouble_result)
+    if redouble_type(redouble_result) is redouble_Coroutine:
+        redouble_done(redouble_fn, redouble_result)
 """
 
 
-def first_attempt(fn: Callable[..., Any], *, is_async: bool, **names: Any) -> Callable[..., Any]:
-    """Return a function that makes the first attempt of ``fn`` and leaves the rest to ``drive``.
+def shaped(fn: Callable[..., Any], *, is_async: bool, straight: bool, **names: Any) -> Callable[..., Any]:
+    """Return a function with the signature of ``fn`` that retries it.
 
-    ``names`` are what the lines above need, without their prefix.
+    ``straight``: the first attempt is made straight away, without a run. ``names`` are what the lines
+    above need, without their prefix.
     """
-    code = _compiled(is_async, *_signature(fn))
+    code = _compiled(FIRST_ATTEMPT if straight else EVERY_ATTEMPT, is_async, *_signature(fn))
     scope = {PREFIX + name: value for name, value in names.items()}
     types = {"redouble_Exception": Exception, "redouble_Coroutine": CoroutineType, "redouble_type": type}
     wrapper = FunctionType(code, {**scope, **types, "redouble_fn": fn, "redouble_done": done})
@@ -92,19 +102,21 @@ def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(is_async: bool, parameters: str, arguments: str, positional: str, keywords: str) -> CodeType:
+def _compiled(
+    template: str, is_async: bool, parameters: str, arguments: str, positional: str, keywords: str
+) -> CodeType:
     words = {
         "async_": "async " if is_async else "",
         "await_": "await " if is_async else "",
         "check": "" if is_async else CHECK,
     }
-    source = FIRST_ATTEMPT.format(
+    source = template.format(
         **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
     )
-    filename = f"<redouble {'async ' if is_async else ''}first attempt>"
+    filename = f"<redouble {'async ' * is_async}{'first' if template is FIRST_ATTEMPT else 'every'} attempt>"
     # So that a traceback through the wrapper shows its lines; the same lines for every signature.
     blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
-    shown = FIRST_ATTEMPT.format(**words, **blanks)
+    shown = template.format(**words, **blanks)
     linecache.cache[filename] = (len(shown), None, shown.splitlines(keepends=True), filename)
     module = compile(source, filename, "exec")
     return next(const for const in module.co_consts if isinstance(const, CodeType))

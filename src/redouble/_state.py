@@ -36,9 +36,9 @@ class State:
 
     # fmt: off
     __slots__ = (
-        "attempt", "attempt_started", "by_kind", "cancelling", "delays", "earliest", "granted", "last",
-        "name", "now", "ok", "pending", "policy", "reading", "reason", "records", "stalled", "started",
-        "tell", "took", "until", "value", "verdict", "work",
+        "attempt", "attempt_started", "by_kind", "cancelling", "delays", "earliest", "exhausted", "granted",
+        "last", "name", "now", "ok", "pending", "policy", "reading", "reason", "records", "stalled",
+        "started", "tell", "took", "until", "value", "verdict", "work",
     )
     # fmt: on
 
@@ -76,6 +76,7 @@ class State:
         self.value: object = None
         self.reason: Reason | None = None
         self.ok = False
+        self.exhausted = False  # an inner policy's budget was
         self.pending: Grant | None = None
         self.granted: Grant | None = None
         self.stalled = 0
