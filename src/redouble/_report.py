@@ -7,7 +7,6 @@ reads them. This file writes on exceptions and reads from them; it decides nothi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from redouble._verdict import Kind
@@ -69,8 +68,7 @@ class Stamp(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Outcome(Generic[T_co]):
+class Outcome(NamedTuple, Generic[T_co]):
     """How a call ended, without raising. ``error`` with ``ok`` is an exception that was accepted."""
 
     ok: bool
