@@ -138,6 +138,21 @@ def test_the_warning_is_said_once_per_policy(caplog: pytest.LogCaptureFixture) -
     assert len(caplog.records) == 2
 
 
+def test_equal_policies_are_warned_of_each(caplog: pytest.LogCaptureFixture) -> None:
+    """Two places of the code that say the same are two places; and one that is gone is no policy."""
+    one, other = Nest(), Nest()
+    common: dict[str, Any] = {"on": Exception, "attempts": 2, "backoff": [1], "clock": Virtual()}
+    one.outer, other.outer = Retry(**common), Retry(**common)
+    assert one.outer == other.outer
+    for nest in (one, other, other, one):
+        nest.run()
+    assert len(caplog.records) == 2
+    for _ in range(20):  # one may well live where another one did
+        one.outer = Retry(**common)
+        one.run()
+    assert len(caplog.records) == 22
+
+
 @pytest.mark.parametrize("how", ["same", "from"])
 @pytest.mark.parametrize("nested", ["warn", "stop", "allow"])
 def test_an_exhausted_budget_stops_everybody(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry
-from support import Boom
+from support import Boom, Ledger, Virtual, always
 
 policy = Retry(on=Boom)
 
@@ -83,3 +83,40 @@ def test_a_function_that_returns_a_coroutine(extra: dict[str, Any]) -> None:
         strict.call(fn)
     with pytest.raises(TypeError, match=said):
         strict.run(fn)
+
+
+@pytest.mark.parametrize(
+    "extra", [{}, {"timeout": 9}, {"until": always(True)}, {"budget": Ledger()}, {"wrap": True}]
+)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_function_that_returns_a_coroutine_later(verb: str, extra: dict[str, Any]) -> None:
+    """On its second attempt, say: that is no success either."""
+    fails = [Boom()]
+
+    def fetching() -> Coroutine[Any, Any, int]:
+        if fails:
+            raise fails.pop()
+        return fetch()
+
+    strict = Retry(on=Boom, backoff=[1], clock=Virtual(), **extra)
+    verbs: dict[str, Callable[[Any], object]] = {
+        "decorate": lambda fn: strict(fn)(),
+        "call": strict.call,
+        "run": strict.run,
+    }
+    with pytest.raises(TypeError, match="fetching returned something to await"):
+        verbs[verb](fetching)
+    assert not fails
+
+
+def test_something_else_to_await() -> None:
+    """It need not be a coroutine, and then there is nothing to close."""
+
+    class Later:
+        def __await__(self) -> Iterator[Any]:
+            yield
+
+    with pytest.raises(TypeError, match="returned something to await"):
+        policy.call(Later)
+    with pytest.raises(TypeError, match="returned something to await"):
+        policy.run(Later)

@@ -87,6 +87,29 @@ def test_hints_are_a_tenth_spread_by_default() -> None:
     assert answer(10, draws=0.5) == (10.5, None)
 
 
+@pytest.mark.parametrize("draw", [1 - 2**-53, 1.0])
+@pytest.mark.parametrize("mode", ["at_least", "instead"])
+@pytest.mark.parametrize("started", [0.0, 0.1, 1.7e9])
+@pytest.mark.parametrize("room", [1e-6, 0.5, 3.0])
+def test_a_hint_that_fits_is_not_lost_to_its_spread(
+    draw: float, mode: Any, started: float, room: float
+) -> None:
+    """Whatever is drawn: the spread is cut to fit, and dropped where rounding would still spoil it."""
+    policy = Retry(
+        on=always(30.0),
+        backoff=[0],
+        give_up_after=30 + room,
+        hints=Hints(mode=mode, spread=0.1),
+        random=Draws(draw),
+    )
+    run = Run(policy, started)
+    delay = run.failed(Boom(), started)
+    assert delay is not None
+    assert 30 <= delay <= 33
+    assert started + delay < run.until
+    assert run.start(started + delay) is None
+
+
 def test_no_draw_without_a_hint() -> None:
     chance = Draws(0.5)
     answer(True, random=chance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import traceback
 from collections.abc import Callable
 from types import FunctionType
@@ -10,77 +11,12 @@ from typing import Any
 
 import pytest
 
-from redouble import Retry, observe
+from redouble import Retry, observe, report
 from redouble._shape import shaped
-from support import Boom, Virtual, in_colour
+from signatures import CALLS, WRONG, only_keyword, positional
+from support import Boom, Ledger, Virtual, always, in_colour
 
 policy = Retry(on=Exception, backoff=[1] * 9, clock=Virtual())
-
-
-def nothing() -> Any:
-    return ()
-
-
-def positional(a: int, b: int = 2) -> Any:
-    return a, b
-
-
-def only_positional(a: int, /, b: int, c: int = 3) -> Any:
-    return a, b, c
-
-
-def all_positional(a: int, b: int = 2, /) -> Any:
-    return a, b
-
-
-def only_keyword(*, a: int, b: int = 2) -> Any:
-    return a, b
-
-
-def mixed(a: int, *, b: int = 2) -> Any:
-    return a, b
-
-
-def rest(a: int, *more: int, b: int = 2, **others: int) -> Any:
-    return a, more, b, others
-
-
-def everything(a: int, /, b: int, c: int = 3, *args: int, d: int, e: int = 5, **kwargs: int) -> Any:
-    total = a + b  # a local variable is no parameter
-    return a, b, c, args, d, e, kwargs, total
-
-
-def annotated(x: list[int] | None = None) -> Any:
-    return x
-
-
-CALLS: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, Any]]] = [
-    (nothing, (), {}),
-    (positional, (1,), {}),
-    (positional, (1, 5), {}),
-    (positional, (), {"b": 4, "a": 3}),
-    (only_positional, (1, 2), {}),
-    (only_positional, (1,), {"b": 5, "c": 6}),
-    (all_positional, (1,), {}),
-    (only_keyword, (), {"a": 1}),
-    (only_keyword, (), {"b": 3, "a": 1}),
-    (mixed, (1,), {"b": 7}),
-    (rest, (1,), {}),
-    (rest, (1, 2, 3), {"b": 4, "z": 5}),
-    (everything, (1, 2), {"d": 4}),
-    (everything, (1, 2, 3, 4, 5), {"d": 4, "e": 6, "f": 7}),
-    (annotated, (), {"x": [1]}),
-]
-WRONG: list[tuple[Callable[..., Any], tuple[int, ...], dict[str, Any]]] = [
-    (nothing, (1,), {}),
-    (positional, (), {}),
-    (positional, (1,), {"z": 1}),
-    (positional, (1,), {"a": 1}),
-    (only_positional, (), {"a": 1, "b": 2}),
-    (only_keyword, (1,), {}),
-    (only_keyword, (), {}),
-    (everything, (1,), {}),
-]
 
 
 def failing_once(fn: Callable[..., Any]) -> tuple[Callable[..., Any], list[Exception]]:
@@ -107,6 +43,14 @@ def failing_once(fn: Callable[..., Any]) -> tuple[Callable[..., Any], list[Excep
     )
     exec(body.format(colour="", name="copied", signature=plain, arguments=arguments), names)  # noqa: S102
     return names["copied"], errors  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+
+def coloured(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that is otherwise the same."""
+    code = fn.__code__.replace(co_flags=fn.__code__.co_flags | inspect.CO_COROUTINE)
+    same = FunctionType(code, {}, fn.__name__, fn.__defaults__)
+    same.__kwdefaults__ = fn.__kwdefaults__
+    return same
 
 
 @pytest.mark.parametrize(("fn", "args", "kwargs"), CALLS)
@@ -147,15 +91,39 @@ def test_arguments_arrive_async(
     assert len(seen) == 1
 
 
+BUSY: list[dict[str, Any]] = [
+    {},
+    {"timeout": 9},
+    {"until": always(True)},
+    {"budget": Ledger()},
+    {"wrap": True},
+    {"before_attempt": print},
+    {"on_success": print},
+]
+
+
 @pytest.mark.parametrize(("fn", "args", "kwargs"), WRONG)
-def test_wrong_arguments(fn: Callable[..., Any], args: tuple[int, ...], kwargs: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", BUSY, ids="".join)
+@pytest.mark.parametrize("aio", [False, True])
+def test_wrong_arguments(
+    aio: bool,
+    options: dict[str, Any],
+    fn: Callable[..., Any],
+    args: tuple[int, ...],
+    kwargs: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """They are the caller's mistake, not an attempt that failed: Python's own words, and nothing judged."""
+    target: Any = coloured(fn) if aio else fn
+    decorated = Retry(on=lambda error: pytest.fail(f"{error!r} was judged"), **options)(target)
     with pytest.raises(TypeError) as by_hand:
-        fn(*args, **kwargs)
-    with pytest.raises(TypeError) as caught:
-        Retry(on=lambda error: pytest.fail(f"{error!r} was judged"))(fn)(*args, **kwargs)
+        target(*args, **kwargs)
+    with pytest.raises(TypeError) as caught:  # at once: there is nothing to await
+        decorated(*args, **kwargs)
     assert str(caught.value) == str(by_hand.value)
     assert fn.__name__ in str(caught.value)
+    assert report(caught.value) is None
+    assert not capsys.readouterr().out
 
 
 def test_defaults_keep_their_identity() -> None:
@@ -207,3 +175,15 @@ def test_one_signature_is_compiled_once() -> None:
     first = shaped(positional, is_async=False, straight=True)
     second = shaped(other, is_async=False, straight=True)
     assert first.__code__ is second.__code__
+
+
+def test_tracebacks_do_not_pile_up() -> None:
+    """However many signatures there are, the lines of the wrappers are kept once each."""
+    before = len(linecache.cache)
+    for number in range(500):
+        names: dict[str, Any] = {}
+        exec(f"def one(a{number}): ...\nasync def two(a{number}): ...", names)  # noqa: S102
+        for options in ({}, {"timeout": 9}):
+            for fn in (names["one"], names["two"]):
+                assert Retry(**options)(fn) is not fn
+    assert len(linecache.cache) - before <= 4

@@ -31,7 +31,7 @@ LIMITS = ("give_up_after", "timeout", "work_timeout")
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Hints:
     """How to treat a delay asked for by the other side.
 

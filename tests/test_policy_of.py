@@ -1,0 +1,148 @@
+"""What decorates a function is known, and nobody is kept alive for it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+import pytest
+
+from redouble import Gate, Layer, Pipeline, Retry, policy_of
+from redouble._layer import _decorated
+from redouble.types import Event
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Forgetful(Layer):
+    """A user's own layer, whose wrappers do not mention it."""
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+            return fn(*args, **kwargs)
+
+        return wrapped
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+            return await fn(*args, **kwargs)
+
+        return wrapped
+
+
+class Door(Gate):
+    """Lets everybody in."""
+
+    def admit(self, now: float, /) -> None: ...
+
+
+def work(n: int = 0) -> int:
+    return n
+
+
+async def awork(n: int = 0) -> int:
+    return n
+
+
+# -------------------------------------------------------------------------- is known
+
+
+@pytest.mark.parametrize("fn", [work, awork])
+def test_a_layer_nobody_else_holds(fn: Callable[..., Any]) -> None:
+    wrapped = Forgetful()(fn)
+    piped = (Retry(attempts=2) | Forgetful())(fn)
+    gc.collect()
+    assert isinstance(policy_of(wrapped), Forgetful)
+    found = policy_of(piped)
+    assert isinstance(found, Pipeline)
+    assert [type(layer) for layer in found.layers] == [Retry, Forgetful]
+
+
+@pytest.mark.parametrize("fn", [work, awork])
+def test_a_pipeline_that_is_gone(fn: Callable[..., Any]) -> None:
+    """An equal one comes back, of the very same layers; while it lives, it is itself."""
+    policy, door = Retry(attempts=2), Door()
+    wrapped = (policy | door)(fn)
+    gc.collect()
+    found = policy_of(wrapped)
+    assert found == policy | door
+    assert isinstance(found, Pipeline)
+    assert found.layers[0] is policy
+    assert found.layers[1] is door
+    pipeline = policy | door
+    wrapped = pipeline(fn)
+    assert policy_of(wrapped) is pipeline
+
+
+def test_policies_nobody_else_holds() -> None:
+    assert policy_of(Retry(attempts=7)(work)) == Retry(attempts=7)
+    assert isinstance(policy_of(Door()(work)), Door)
+
+
+@pytest.mark.parametrize("thing", [3, [], {}, None, "work", work, awork, print, [].append, Retry(), object()])
+def test_what_nothing_decorates(thing: object) -> None:
+    assert policy_of(thing) is None
+
+
+# ------------------------------------------------------------------------- is not kept
+
+
+class Client:
+    """Its policy tells it of retries, and so can reach what it decorates."""
+
+    def __init__(self, layers: Callable[[Client], Layer]) -> None:
+        self.seen: list[Event] = []
+        self.fetch = layers(self)(self._fetch)
+        self.afetch = layers(self)(self._afetch)
+
+    def log(self, event: Event) -> None:
+        self.seen.append(event)
+
+    def _fetch(self) -> int:
+        return 1
+
+    async def _afetch(self) -> int:
+        return 1
+
+
+LAYERS: dict[str, Callable[[Client], Layer]] = {
+    "Retry": lambda client: Retry(on_retry=client.log),
+    "busy": lambda client: Retry(on_retry=client.log, timeout=5),
+    "gate": lambda client: Door(),
+    "pipeline": lambda client: Retry(on_retry=client.log) | Door() | Retry(on_give_up=client.log),
+}
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_objects_that_decorate_their_own_methods(layers: str) -> None:
+    gc.collect()
+    before = len(_decorated)
+    clients = [Client(LAYERS[layers]) for _ in range(200)]
+    assert [client.fetch() for client in clients] == [1] * 200
+    assert all(policy_of(client.fetch) is not None for client in clients)
+    references = [weakref.ref(client) for client in clients]
+    references += [weakref.ref(client.fetch) for client in clients]  # type: ignore[misc]
+    del clients
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 400
+    assert len(_decorated) == before
+
+
+@pytest.mark.parametrize("layer", [None, Retry(), Door(), Retry() | Door(), Forgetful()], ids=repr)
+def test_functions_that_call_themselves(layer: Layer | None) -> None:
+    """With a policy of their own (None), or with one for all."""
+
+    def make() -> weakref.ref[Any]:
+        @(layer or Retry(attempts=2))
+        def down(n: int) -> int:
+            return down(n - 1) if n else 0
+
+        assert down(3) == 0
+        return weakref.ref(down)
+
+    references = [make() for _ in range(200)]
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 200
