@@ -52,5 +52,5 @@ prepare() {
         say "Making $folder with $($python --version)"
         "$uv" venv --quiet --python "$($python -c 'import sys; print(sys.executable)')" "$folder"
     fi
-    "$uv" pip install --quiet --python "$folder/bin/python" "${groups[@]}" --editable .
+    "$uv" pip install --quiet --python "$folder/bin/python" ${groups[@]+"${groups[@]}"} --editable .
 }

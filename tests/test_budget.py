@@ -70,6 +70,19 @@ def test_sharing_is_by_identity() -> None:
     assert alone.run(fails).report.attempts == 3
 
 
+def test_a_budget_that_breaks_is_an_outcome_too() -> None:
+    class Breaking(Stingy):
+        def failed(self, kind: Kind, now: float, /) -> None:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        Retry(budget=Breaking()).call(fails)
+    assert isinstance(caught.value.__context__, ConnectionError)
+    outcome = Retry(budget=Breaking()).run(fails)
+    assert (outcome.ok, type(outcome.error), outcome.report.reason) == (False, ZeroDivisionError, "stopped")
+    assert [entry.error_type for entry in outcome.report.history] == ["ConnectionError"]
+
+
 def test_copies_of_a_policy_share_it() -> None:
     """A policy is a value that never changes; pickled, it takes what it can along."""
     policy = Retry(budget=Ledger(), labels={"team": "a"}, attempts=7)

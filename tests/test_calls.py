@@ -201,3 +201,31 @@ def test_what_survives(fn: Any) -> None:
     bound = len(kept.parameters) - len(inspect.signature(fn).parameters)
     assert list(inspect.signature(fn).parameters.values()) == list(kept.parameters.values())[bound:]
     assert list(fn.__dict__) == ["__wrapped__"]
+
+
+@pytest.mark.parametrize("options", [{}, {"timeout": 9}])
+@pytest.mark.parametrize("colour", ASYNC)
+def test_a_call_begins_when_it_is_awaited(colour: str, options: dict[str, Any]) -> None:
+    """However long ago it was made: what passed until then is nobody's time."""
+    clock = Virtual()
+    late = Retry(on=Boom, backoff=[1] * 9, give_up_after=9, clock=clock, **options)
+
+    async def work(fails: list[Exception]) -> float:
+        if fails:
+            raise fails.pop()
+        return clock.time
+
+    made: Any = [
+        late.call(work, [Boom(), Boom()]),
+        late.run(work, [Boom(), Boom()]),
+        late(work)([Boom(), Boom()]),
+    ]
+
+    async def main() -> list[Any]:
+        return [await one for one in made]
+
+    clock.time = 1000
+    called, outcome, decorated = in_colour(colour, lambda: None, main)
+    assert (called, outcome.value, decorated) == (1002, 1004, 1006)
+    assert (outcome.report.elapsed, outcome.report.attempts) == (2, 3)
+    assert [entry.started for entry in outcome.report.history] == [0, 1, 2]

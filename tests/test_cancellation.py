@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from redouble import Clock, Retry, report
+from redouble import SYSTEM, Clock, Retry, errors, report
 from redouble._time import backend
 from shapes import ASYNC_SHAPES, AsyncShape
 from support import ASYNC, Boom, Ledger, Virtual, always, in_colour
@@ -183,6 +183,22 @@ def test_a_coroutine_driven_by_hand(shape: str) -> None:
     with pytest.raises(StopIteration) as ended:
         next(main)
     assert ended.value.value == "done"
+
+
+@pytest.mark.parametrize("options", [{}, {"timeout": 9}, {"wrap": True}])
+@pytest.mark.parametrize("shape", ASYNC_SHAPES)
+def test_a_failing_coroutine_driven_by_hand(shape: str, options: dict[str, Any]) -> None:
+    lost = Boom("lost")
+
+    async def work() -> None:
+        raise lost
+
+    async def main() -> None:
+        await ASYNC_SHAPES[shape](policy(attempts=1, clock=SYSTEM, **options), work)
+
+    with pytest.raises((Boom, errors.AttemptsExhausted)) as caught:
+        main().send(None)
+    assert lost in (caught.value, caught.value.__cause__)
 
 
 @SHAPES

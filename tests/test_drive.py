@@ -130,9 +130,9 @@ def fails(event: Event, clock: Virtual) -> None:
         *(([crash], {}, Call(raises=type(crash), attempts=1, told="before_attempt:1")) for crash in CRASHES),
         *((["fail", crash], {}, Call(raises=type(crash), attempts=2)) for crash in CRASHES),
         # a rule that raises
-        (["fail"], {"on": _broken}, Call(raises=ZeroDivisionError, attempts=1)),
-        (["fail"], {"on": always("yes")}, Call(raises=TypeError, attempts=1)),
-        ([ok(1)], {"until": _broken}, Call(raises=ZeroDivisionError, attempts=1)),
+        (["fail"], {"on": _broken}, Call(raises=ZeroDivisionError, attempts=1, reason="stopped")),
+        (["fail"], {"on": always("yes")}, Call(raises=TypeError, attempts=1, reason="stopped")),
+        ([ok(1)], {"until": _broken}, Call(raises=ZeroDivisionError, attempts=1, reason="stopped")),
         # absurd delays
         (["fail", ok(1)], {"backoff": [1e300], "give_up_after": None}, Call(1, sleeps=[1e300])),
         (["fail", ok(1)], {"backoff": [sys.float_info.max], "give_up_after": None}, Call(1, attempts=2)),
@@ -167,6 +167,16 @@ def test_observers_take_time(
     assert expected == drive(["fail"], silent=False, **said)
 
 
+@pytest.mark.parametrize(("seconds", "attempts"), [(28.5, 2), (29, 1), (29.5, 1)])
+@pytest.mark.parametrize("hook", ["on_failure", "on_retry"])
+def test_a_delay_must_still_fit_after_observers(
+    drive: Drive, hook: str, seconds: float, attempts: int
+) -> None:
+    """Reaching the limit is too late."""
+    call = drive(["fail"], silent=False, backoff=[1, 9], **{hook: takes(seconds, attempt=1)})
+    assert Call(raises=Boom, reason="timeout", attempts=attempts, sleeps=[1] * (attempts - 1)) == call
+
+
 def test_a_late_observer_of_success_changes_nothing(drive: Drive) -> None:
     assert Call(1, attempts=1) == drive([ok(1)], silent=False, timeout=5, on_success=takes(99, attempt=1))
 
@@ -191,7 +201,7 @@ def test_a_rule_that_raises_loses_nothing(drive: Drive) -> None:
         raise broken
 
     lost, broken = Boom("lost"), ValueError("a bug in the rule")
-    assert Call(raises=ValueError, attempts=1) == drive([lost], on=rule)
+    assert Call(raises=ValueError, attempts=1, reason="stopped") == drive([lost], on=rule)
     assert broken.__context__ is lost
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redouble import Outcome, Retry, errors, report
+from redouble import Outcome, Retry, Verdict, errors, report
 from redouble.types import Ended
 from support import Virtual, in_colour
 
@@ -203,3 +203,21 @@ def test_a_report_that_is_kept_keeps_no_error() -> None:
     del outcome
     assert [error() is None for error in seen] == [True, True, True]
     assert [entry.error_text for entry in said.history] == ["x", "x", "x"]
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_unwrapping_leaves_no_cycle(accepted: bool) -> None:
+    """Neither of the outcome, nor of the frame that raised its error."""
+    policy = Retry(on=lambda _: Verdict.accept() if accepted else False)
+
+    def operation() -> None:
+        raise Plain
+
+    with nothing_left_over(), suppress(Plain):
+        policy.run(operation).unwrap()
+    with nothing_left_over(), suppress(Plain):
+        outcome = policy.run(operation)
+        assert outcome.ok == accepted
+        with suppress(Plain):
+            outcome.unwrap()
+        outcome.unwrap()

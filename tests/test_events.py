@@ -67,6 +67,27 @@ def test_what_an_event_says() -> None:
     assert all(event.labels == {"team": "x"} for event in events)
 
 
+def test_a_refused_result_is_not_told_twice() -> None:
+    """An error that follows it has no value."""
+    events: list[Event] = []
+
+    def until(value: object) -> bool:
+        return value == "done"
+
+    retrying = policy(until=until, attempts=3, **hooks(events))
+    call(retrying, ok("pending"), "fail", ok("done"))
+    seen = [(event.what, event.attempt, event.value, type(event.error)) for event in events]
+    nothing = type(None)
+    assert [entry for entry in seen if entry[0] != "before_attempt"] == [
+        ("failure", 1, "pending", nothing),
+        ("retry", 1, "pending", nothing),
+        ("failure", 2, None, Boom),
+        ("retry", 2, None, Boom),
+        ("success", 3, "done", nothing),
+    ]
+    assert [entry[2:] for entry in seen if entry[0] == "before_attempt"] == [(None, nothing)] * 3
+
+
 def test_an_event_cannot_be_changed() -> None:
     """It can be sent to another process."""
     events: list[Event] = []

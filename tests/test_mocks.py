@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, Mock
 
@@ -37,7 +38,7 @@ def policy(**options: Any) -> Retry:
     return Retry(**said | options)
 
 
-def operations() -> list[Any]:
+def operations() -> list[Callable[..., object]]:
     """Make callables that fail once."""
     return [CatchAll(Boom(), 3), *(make(side_effect=[Boom(), 3]) for make in MOCKS)]
 
@@ -48,7 +49,7 @@ def test_they_are_plain_callables(options: dict[str, Any]) -> None:
     for operation in operations():
         assert retrying.call(operation, 1) == 3
     for operation in operations():
-        assert retrying.run(operation).value == 3
+        assert retrying.run(operation).unwrap() == 3
     for operation in operations():
         decorated = retrying(operation)
         assert policy_of(decorated) is retrying

@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Retry, report
 from redouble.types import Event
-from support import Boom, Ledger, Virtual, in_colour
+from support import Boom, Ledger, Virtual, in_colour, options
 
 
 class Relayed(Exception):
@@ -41,8 +41,8 @@ class Tower:
         clock = Virtual()
         self.policies: list[Retry] = []
         for floor in floors:
-            said: dict[str, Any] = {"on": Exception, "attempts": 3, "backoff": [1, 1], "clock": clock}
-            self.policies.append(Retry(**said | {"on_give_up": self.gave_up} | floor))
+            said = options(on=Exception, attempts=3, backoff=[1, 1], clock=clock, on_give_up=self.gave_up)
+            self.policies.append(Retry(**said | floor))
 
     def gave_up(self, event: Event) -> None:
         self.reasons.append(event.reason)
@@ -68,21 +68,23 @@ class Tower:
 
     def floor(self, fn: Callable[[], None]) -> Callable[[], None]:
         def through() -> None:
+            seen: list[Exception] = []
             try:
                 fn()
             except Exception as error:
-                seen = error
-            raise self.travel(seen)
+                seen.append(error)
+            raise self.travel(seen.pop())
 
         return through
 
     def afloor(self, fn: Callable[[], Any]) -> Callable[[], Any]:
         async def through() -> None:
+            seen: list[Exception] = []
             try:
                 await fn()
             except Exception as error:
-                seen = error
-            raise self.travel(seen)
+                seen.append(error)
+            raise self.travel(seen.pop())
 
         return through
 

@@ -45,7 +45,7 @@ VERBS: dict[str, Callable[[Any], object]] = {"decorate": policy, "call": policy.
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("fn", GENERATORS)
 def test_generators(verb: str, fn: Any) -> None:
-    with pytest.raises(TypeError, match=f"cannot {verb} the generator function .*nothing to retry"):
+    with pytest.raises(TypeError, match=f"cannot {verb} the generator function .*none of its body yet"):
         VERBS[verb](fn)
 
 

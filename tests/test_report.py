@@ -6,7 +6,6 @@ import pickle
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, nan
 from typing import Any
 
 import pytest
@@ -34,39 +33,6 @@ class Frozen(Exception):
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
-
-
-MUTE = Mute()
-
-
-class Closed(Exception):
-    """Shows nobody its attributes."""
-
-    @property
-    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
-        raise RuntimeError("no attributes")
-
-
-class Locked(Exception):
-    """Has no attributes that anybody could read."""
-
-    def __getattribute__(self, name: str) -> Any:
-        raise RuntimeError(f"no {name}")
-
-
-class Untraced(Exception):
-    """Has its own idea of tracebacks."""
-
-    def with_traceback(self, tb: object, /) -> Any:
-        raise RuntimeError("no tracebacks")
-
-
-class Odd(Exception):
-    """An exception whose notes are whatever somebody made of them."""
-
-    def __init__(self, notes: object) -> None:
-        super().__init__("odd")
-        self.__dict__["__notes__"] = notes
 
 
 def failing(error: Exception) -> Callable[[], object]:
@@ -97,65 +63,6 @@ def test_the_same_object_with_a_note_and_a_report(error: Exception) -> None:
     text = "<no text: __str__ failed>" if isinstance(error, Mute) else str(error)
     assert [entry.error_text for entry in said.history] == [text] * 3
     assert [frame.name for frame in traceback.extract_tb(error.__traceback__)][-1] == "operation"
-
-
-@pytest.mark.parametrize(
-    ("notes", "expected"),
-    [
-        ([], [NOTE]),
-        (["mine"], ["mine", NOTE]),
-        (
-            ["mine", "redouble: gave up after 9 attempts in 1.0 s (no time left)", "too"],
-            ["mine", "too", NOTE],
-        ),
-        ([3, None, MUTE], [3, None, MUTE, NOTE]),
-        (None, [NOTE]),
-        (("a tuple",), ("a tuple",)),
-        ("a text", "a text"),
-        (3, 3),
-    ],
-)
-def test_odd_notes_cost_nobody_his_exception(notes: object, expected: object) -> None:
-    error = Odd(notes)
-    given_up(error)
-    assert error.__dict__["__notes__"] == expected
-    assert report(error) is not None
-
-
-@pytest.mark.parametrize("wrap", [False, True])
-@pytest.mark.parametrize("attempts", [1, 3])
-@pytest.mark.parametrize("error", [Closed("x"), Locked("x"), Untraced("x"), Odd(3)], ids=repr)
-def test_what_errors_do_to_themselves_costs_nobody_his_error(
-    error: Exception, attempts: int, wrap: bool
-) -> None:
-    """Whether they can be written on or not, and retried or not."""
-    policy = Retry(on=Exception, attempts=attempts, backoff=[1, 2], wrap=wrap, clock=Virtual())
-    for call in (policy.call, policy(failing(error)), policy.run(failing(error)).unwrap):
-        seen: BaseException | None = None
-        try:
-            call(*([failing(error)] if call == policy.call else []))  # type: ignore[operator]
-        except Exception as caught:
-            seen = caught.__cause__ if wrap else caught
-        assert seen is error
-    assert isinstance(error, Odd | Untraced) == (report(error) is not None)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError({"a": 1}, "x"),  # what should be its number cannot even be a key
-        errors.Rejected("closed", retry_after=inf),
-        errors.Rejected("closed", retry_after=nan),
-        errors.Rejected("closed", retry_after=-1),
-    ],
-    ids=repr,
-)
-def test_odd_contents_cost_nobody_his_error(error: Exception) -> None:
-    """Under the default policy, which looks into it."""
-    with pytest.raises(type(error)) as caught:
-        Retry(clock=Virtual()).call(failing(error))
-    assert caught.value is error
-    assert report(error) is not None
 
 
 def test_the_note_is_replaced_and_never_repeated() -> None:

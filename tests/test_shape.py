@@ -183,7 +183,7 @@ def test_tracebacks_do_not_pile_up() -> None:
     for number in range(500):
         names: dict[str, Any] = {}
         exec(f"def one(a{number}): ...\nasync def two(a{number}): ...", names)  # noqa: S102
-        for options in ({}, {"timeout": 9}):
+        for options in BUSY:
             for fn in (names["one"], names["two"]):
                 assert Retry(**options)(fn) is not fn
     assert len(linecache.cache) - before <= 4

@@ -20,14 +20,14 @@ import redouble
 from redouble import Retry, errors, types
 
 # fmt: off
-# The names of the design, as far as they are built.
+# The public names.
 BUILT = {
     "retry", "Retry", "Attempt", "AttemptRecord", "Outcome", "Report", "Backoff", "Hints", "Verdict",
     "Kind", "Reason", "Clock", "SYSTEM", "Layer", "Gate", "Pipeline", "Grant", "transient", "observe",
     "report", "policy_of", "variant", "errors",
 }
 
-# These come with the issues that build them; a name moves up when it is there.
+# Reserved for what is planned; a name moves up when it is there.
 LATER = {
     "deadline", "remaining", "cancelled", "bind", "stats", "policies", "Timeout", "Worker",
     "RetryBudget", "TokenBucket", "Bulkhead", "CircuitBreaker", "RateLimit", "AdaptiveRate",
@@ -59,7 +59,7 @@ def test_all_is_sorted_and_exists(module: str) -> None:
     assert [name for name in names if not hasattr(found, name)] == []
 
 
-def test_the_names_of_the_design() -> None:
+def test_the_public_names() -> None:
     assert set(redouble.__all__) == BUILT
     assert [name for name in LATER if hasattr(redouble, name)] == []
 

@@ -167,6 +167,31 @@ def test_nothing_is_imported_that_does_not_run(used: str) -> None:
         assert "redouble._asyncio" not in loaded
 
 
+@pytest.mark.parametrize("shape", ["call", "run", "loop"])
+def test_a_library_that_may_not_be_imported(shape: str) -> None:
+    """``sys.modules["trio"] = None`` is how Python is told that there shall be none."""
+    script = (
+        "import sys\n"
+        "sys.modules['trio'] = None\n"
+        "import asyncio, redouble\n"
+        "async def fetch(left=[1]):\n"
+        "    if left.pop() is None: return 'done'\n"
+        "    left.append(None)\n"
+        "    raise ConnectionError\n"
+        "policy = redouble.Retry(backoff=[0, 0])\n"
+        "async def call(): return await policy.call(fetch)\n"
+        "async def run(): return (await policy.run(fetch)).unwrap()\n"
+        "async def loop():\n"
+        "    async for attempt in policy:\n"
+        "        with attempt: return await fetch()\n"
+        f"print(asyncio.run({shape}()))\n"
+        "for attempt in policy:\n"
+        "    with attempt: print(attempt.number)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.stdout.split(), done.stderr) == (["done", "1"], "")
+
+
 # -------------------------------------------------------------------- clocks of one's own
 
 
@@ -206,7 +231,7 @@ def test_a_clock_needs_only_now_and_sleep() -> None:
         borrowing(duck).call(fetch)
     assert duck.virtual.waits == [7, 7]
     assert vars(borrowing(duck))["clock"] is duck
-    assert isinstance(borrowing(duck).time, Borrowed)
+    assert isinstance(borrowing(duck)._time, Borrowed)
 
 
 def test_in_async_code_what_it_lacks_is_the_real_clocks() -> None:

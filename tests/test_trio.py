@@ -65,3 +65,17 @@ def test_limits_are_measured_by_it_too() -> None:
 def test_a_call_can_be_the_main_function() -> None:
     policy = Retry(on=Busy, backoff=[60], give_up_after=61)
     assert mocked(lambda: policy.call(flaky(1))) == "done"
+
+
+def test_a_call_made_outside_of_it() -> None:
+    """The time outside is another one, and means nothing inside."""
+    policy = Retry(on=Busy, backoff=[20, 20], give_up_after=50)
+    called, ran, decorated = policy.call(flaky(2)), policy.run(flaky(2)), policy(flaky(2))()
+
+    async def main() -> tuple[str, Outcome[str], str]:
+        await trio.sleep(10_000)
+        return await called, await ran, await decorated
+
+    first, outcome, last = mocked(main)
+    assert (first, outcome.value, last) == ("done", "done", "done")
+    assert (outcome.report.elapsed, outcome.report.attempts) == (40, 3)

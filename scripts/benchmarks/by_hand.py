@@ -1,4 +1,4 @@
-"""The loop a good engineer writes inside his function when he has no library: what 1.0 x stands for.
+"""The loop a good engineer writes when there is no library: what 1.0 x stands for.
 
 It has no limit on time, which costs it nothing on success; where a row says "no delay" it has no
 sleep at all.

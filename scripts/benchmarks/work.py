@@ -49,7 +49,7 @@ async def awork(x: int) -> int:
 
 
 def flaky() -> Call:
-    """Return a function that fails twice, succeeds once, and so on; everybody gets his own."""
+    """Return a function that fails twice, succeeds once, and so on; each caller gets its own."""
     fails = cycle((True, True, False)).__next__
 
     def sometimes(x: int) -> int:

@@ -67,7 +67,7 @@ class Attempt:
         return True
 
     def _now(self) -> float:
-        return self._policy.time.now()
+        return self._policy._time.now()
 
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt if something must be done then, else when one fails."""
@@ -103,7 +103,7 @@ class AsyncAttempt(Attempt):
     _aio = True
 
     def _now(self) -> float:
-        return self._policy.time.anow()
+        return self._policy._time.anow()
 
     async def __aenter__(self) -> NoReturn:
         raise TypeError("write `with attempt:` also in an `async for` loop: leaving an attempt never waits")
@@ -116,8 +116,8 @@ def wait(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
     try:
         if attempt._delay:
-            policy.time.sleep(attempt._delay)
-        refusal = run.start(policy.time.now())
+            policy._time.sleep(attempt._delay)
+        refusal = run.start(policy._time.now())
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
@@ -130,8 +130,8 @@ async def await_(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
     try:
         if attempt._delay is not None:
-            await policy.time.asleep(attempt._delay)
-        refusal = run.start(policy.time.anow())
+            await policy._time.asleep(attempt._delay)
+        refusal = run.start(policy._time.anow())
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
@@ -143,9 +143,9 @@ async def await_(policy: Options, attempt: Attempt, run: Run) -> None:
 def attempts(policy: Options) -> Iterator[Attempt]:
     """Yield the attempts of a ``for`` loop. A generator, because nothing is faster."""
     attempt = Attempt()
-    attempt._policy, attempt._started = policy, policy.time.now()
+    attempt._policy, attempt._started = policy, policy._time.now()
     attempt._state, attempt._run = READY, None  # what every turn reads is faster off the instance
-    if ambient.active or not policy.plain:
+    if ambient.active or not policy._plain:
         _refuse(policy, "for")
         attempt._prepare()
     else:
@@ -173,8 +173,8 @@ class AsyncAttempts:
     def __init__(self, policy: Options) -> None:
         self._policy = policy
         self._attempt = attempt = AsyncAttempt()
-        attempt._policy, attempt._started = policy, policy.time.anow()
-        self._straight = policy.plain and not ambient.active
+        attempt._policy, attempt._started = policy, policy._time.anow()
+        self._straight = policy._plain and not ambient.active
         if not self._straight:
             _refuse(policy, "async for")
             attempt._prepare()

@@ -42,8 +42,8 @@ def refuse(fn: object, verb: str) -> None:
     for candidate in (inner, getattr(type(inner), "__call__", None)):  # noqa: B004  not "is it callable"
         if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
             raise TypeError(
-                f"cannot {verb} the generator function {spelled(inner)}: calling it runs none of its body, "
-                "so there would be nothing to retry. Return a list, or retry the call that fetches each item"
+                f"cannot {verb} the generator function {spelled(inner)}: calling it runs none of its body "
+                "yet. Return a list, or retry the call that fetches each item"
             )
 
 

@@ -10,6 +10,8 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any, TypeAlias
 
+from redouble._callable import spelled
+
 __all__ = ["Duration", "hook", "instance", "methods", "number", "seconds", "whole"]
 
 Duration: TypeAlias = float | timedelta
@@ -81,7 +83,7 @@ def hook(value: object, option: str) -> None:
     """Accept a plain function of one event."""
     if not callable(value):
         raise TypeError(f"{option}={value!r}: write a function of one event")
-    name = getattr(value, "__qualname__", repr(value))
+    name = spelled(value)
     for candidate in (value, type(value).__call__):
         for test, what in NOT_PLAIN:
             if test(candidate):

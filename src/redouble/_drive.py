@@ -26,10 +26,10 @@ Kwargs: TypeAlias = dict[str, Any]
 
 def begin(policy: Options, name: str, started: float, *, aio: bool, attempt: int = 0) -> Run:
     """Begin a run; one that nobody listens to has nothing to tell."""
-    tell = teller(policy) if ambient.active or not policy.silent else None
+    tell = teller(policy) if ambient.active or not policy._silent else None
     if aio:
-        return Run(policy, started, name, policy.time.anow, cancelling, tell, attempt)
-    return Run(policy, started, name, policy.time.now, None, tell, attempt)
+        return Run(policy, started, name, policy._time.anow, cancelling, tell, attempt)
+    return Run(policy, started, name, policy._time.now, None, tell, attempt)
 
 
 # ------------------------------------------------------------------------------- calls
@@ -37,20 +37,20 @@ def begin(policy: Options, name: str, started: float, *, aio: bool, attempt: int
 
 def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts, with a run from the start."""
-    run = begin(policy, name, policy.time.now(), aio=False)
+    run = begin(policy, name, policy._time.now(), aio=False)
     return drive(run, None, fn, args, kwargs)
 
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
     """Make attempts, with a run from the start."""
-    run = begin(policy, name, policy.time.anow(), aio=True)
+    run = begin(policy, name, policy._time.anow(), aio=True)
     return await adrive(run, None, fn, args, kwargs)
 
 
 def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts until one succeeds or the run says no; ``delay`` is what to wait for the first."""
     policy = run.policy
-    clock, now = policy.time, policy.time.now
+    clock, now = policy._time, policy._time.now
     try:
         while True:
             if delay:
@@ -67,7 +67,7 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
                         raise error_of(run, error) from error
                     raise
             else:
-                if run.tell is None and policy.plain:
+                if run.tell is None and policy._plain:
                     return result  # there is nobody to tell, and nothing to check or to credit
                 delay = run.returned(result, now())
                 if delay is None:
@@ -85,7 +85,7 @@ async def adrive(
 ) -> T:
     """Make attempts until one succeeds or the run says no; ``delay`` is what to wait for the first."""
     policy = run.policy
-    clock, now = policy.time, policy.time.anow
+    clock, now = policy._time, policy._time.anow
     try:
         while True:
             if delay is not None:
@@ -102,7 +102,7 @@ async def adrive(
                         raise error_of(run, error) from error
                     raise
             else:
-                if run.tell is None and policy.plain:
+                if run.tell is None and policy._plain:
                     return result  # there is nobody to tell, and nothing to check or to credit
                 delay = run.returned(result, now())
                 if delay is None:
@@ -120,13 +120,13 @@ async def adrive(
 
 def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> Outcome[T]:
     """Make attempts, and tell how it ended instead of raising."""
-    run = begin(policy, name, policy.time.now(), aio=False)
+    run = begin(policy, name, policy._time.now(), aio=False)
     try:
         value = drive(run, None, fn, args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
-        run.returned(value, policy.time.now())
+        run.returned(value, policy._time.now())
     return outcome_of(run, value, None)
 
 
@@ -134,11 +134,11 @@ async def aoutcome(
     policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs
 ) -> Outcome[T]:
     """Make attempts, and tell how it ended instead of raising."""
-    run = begin(policy, name, policy.time.anow(), aio=True)
+    run = begin(policy, name, policy._time.anow(), aio=True)
     try:
         value = await adrive(run, None, fn, args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
-        run.returned(value, policy.time.anow())
+        run.returned(value, policy._time.anow())
     return outcome_of(run, value, None)

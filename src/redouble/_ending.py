@@ -1,6 +1,6 @@
 """What comes out of a call: the note, the report, the outcome, an error of our own.
 
-Built from a run when it is over, or when somebody asks. Nothing here decides anything.
+Built from a run when it is over, or when somebody asks.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ Entry: TypeAlias = tuple[Verdict, type[Exception] | None, str | None, float, flo
 MOST_RECORDS = 1000
 
 STOPPED = Reason.stopped
+INFINITY = float("inf")
 
 OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
     Reason.attempts: ("attempts exhausted", errors.AttemptsExhausted),
@@ -55,7 +56,7 @@ def _asked_too_much(run: State, hint: float) -> bool:
 
 
 def error_of(run: State, last: Exception | None) -> errors.RetryError:
-    """Make an error of our own: there is nothing of the caller's to raise, or he asked for ours."""
+    """Make an error of our own: there is nothing of the caller's to raise, or ours was asked for."""
     reason = run.reason or STOPPED
     refused = last is None and run.attempt > 0
     kind = errors.NotAccepted if refused else OUTCOMES[reason][1]
@@ -72,14 +73,13 @@ def error_of(run: State, last: Exception | None) -> errors.RetryError:
 def report_of(run: State) -> Report:
     """Build the report."""
     limit = None
-    if run.reason is Reason.timeout:
-        limit = "total" if run.policy.timeout == run.policy.limit else "give_up_after"
+    if run.reason is Reason.timeout and run.until < INFINITY:
+        limit = "total" if run.policy.timeout == run.policy._limit else "give_up_after"
     elif run.reason is Reason.work_timeout:
         limit = "work"
     ended = run.records[::2]
     delays = [*run.records[1::2], None]
-    # Of a very long call only the end is remembered.
-    first = 1 if run.attempt <= MOST_RECORDS else run.attempt - len(ended) + 1
+    first = run.attempt - len(ended) + 1  # of a very long call only the end is remembered
     return Report(
         reason=run.reason,
         attempts=run.attempt,
@@ -114,9 +114,9 @@ def _record(run: State, number: int, entry: Entry, delay: float | None) -> Attem
 
 
 def outcome_of(run: State, value: T | None, error: Exception | None) -> Outcome[T]:
-    """Build the outcome; an exception that is neither accepted nor given up on came from a rule."""
+    """Build the outcome; an error that the run did not expect (a budget's, a backoff's) ends it too."""
     if not run.ok and run.reason is None:
-        run.reason = Reason.stopped
+        run.reason = STOPPED
     return Outcome(run.ok, value, error, report_of(run))
 
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from threading import Lock
 from types import FunctionType, MethodType, TracebackType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from redouble._ambient import ambient
 from redouble._check import hook
@@ -56,15 +56,6 @@ class Event(NamedTuple):
 
 
 Observer = Callable[[Event], object]
-
-
-class Observed(Protocol):
-    """A policy with observers of its own."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """What to add to every event."""
-        ...
 
 
 class Observation:
@@ -113,8 +104,11 @@ def observe(observer: Observer, /) -> Observation:
     return Observation(observer)
 
 
-def teller(policy: Observed) -> Callable[..., None]:
-    """Make the function by which a run tells what happens: the policy's own observer first."""
+def teller(policy: Any) -> Callable[..., None]:
+    """Make the function by which a run tells what happens: the policy's own observer first.
+
+    Options and runs are made of events, so their types cannot be named here.
+    """
 
     def tell(run: Any, what: What, error: Exception | None, delay: float | None) -> None:
         before = what == "before_attempt"

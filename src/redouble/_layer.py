@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from redouble._callable import is_async, refuse, spelled
+from redouble._callable import done, is_async, refuse, spelled
 from redouble._time import SYSTEM, Clock
 
 __all__ = ["Gate", "Layer", "Pipeline", "decoration", "policy_of"]
@@ -37,13 +37,14 @@ class Layer:
     ``layer(fn)`` decorates, ``layer.call(fn, *args)`` calls once, ``outer | inner`` makes a pipeline.
     """
 
-    _held = False  # do the wrappers hold the layer?
+    @property
+    def _held(self) -> bool:
+        """Say whether wrappers are sure to hold their layer."""
+        return False
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped, for a plain function."""
-        raise TypeError(
-            f"{type(self).__name__} cannot wrap a plain function: {spelled(fn)}() runs on your own thread"
-        )
+        raise TypeError(f"{type(self).__name__} cannot wrap a plain function, which {spelled(fn)} is")
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped, for a coroutine function."""
@@ -79,7 +80,9 @@ class Layer:
 class Pipeline(Layer):
     """Layers in order, outermost first; pipelines inside it are flattened."""
 
-    _held = True
+    @property
+    def _held(self) -> bool:
+        return True
 
     def __init__(self, *layers: Layer) -> None:
         for layer in layers:
@@ -116,11 +119,15 @@ class Gate(Layer):
     """A layer that lets a call in or raises `Rejected`, and learns how it ended.
 
     Write ``admit`` and ``ended``; both are quick, take the time, and never wait. The time is that of
-    ``clock.now()`` in every colour, for one gate may serve threads and event loops at once. A gate can
+    ``clock.now()`` in every colour: one gate may serve threads and event loops at once. A gate can
     also be used by ``with gate:``, in blocking and in async code.
     """
 
-    _held = True
+    @property
+    def _held(self) -> bool:
+        kind = type(self)  # one with wrappers of its own may not hold it
+        return kind.around is Gate.around and kind.around_async is Gate.around_async
+
     clock: Clock = SYSTEM
 
     def admit(self, now: float, /) -> Any:
@@ -135,7 +142,7 @@ class Gate(Layer):
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
             with Passage(self):
-                return fn(*args, **kwargs)
+                return done(fn, fn(*args, **kwargs))
 
         return gated
 
@@ -150,17 +157,21 @@ class Gate(Layer):
         passage = Passage(self)
         passage.__enter__()
         _passages.set((passage, *_passages.get()))
+        self.__dict__.setdefault("_entered", []).append(passage)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
+        # Of this task or thread if there is one; else it was entered elsewhere (frameworks enter and
+        # leave what yields in different contexts), and any one will do: no place may be lost.
         passages = _passages.get()
-        for index, passage in enumerate(passages):
-            if passage.gate is self:  # not always the innermost: generators may be left in any order
-                _passages.set(passages[:index] + passages[index + 1 :])
-                passage.__exit__(kind, error, tb)
-                return
-        raise RuntimeError("a gate was left in another context than it was entered in: decorate instead")
+        entered: list[Passage] = self.__dict__.get("_entered", [])
+        passage = next((passage for passage in [*passages, *entered] if passage.gate is self), None)
+        if passage is None:
+            raise RuntimeError("a gate was left that had not been entered")
+        _passages.set(tuple(other for other in passages if other is not passage))
+        entered.remove(passage)
+        passage.__exit__(kind, error, tb)
 
 
 class Passage:

@@ -17,7 +17,7 @@ from redouble._report import Report, Stamp, stamp_of
 from redouble._time import one_time
 from redouble.errors import Reason
 
-__all__ = ["nested"]
+__all__ = ["bears_exhaustion", "nested"]
 
 _warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identity
 
@@ -29,28 +29,32 @@ class Current(Protocol):
     started: float
     attempt_started: float
     cancelling: Callable[[], bool] | None
-    exhausted: bool
 
 
 def nested(error: BaseException, run: Current) -> Reason | None:
     """Return why to stop if an inner policy gave up on this error during this attempt."""
-    stamps = [stamp for stamp in _stamps(error) if _during(stamp, run)]
+    stamps = list(_stamps(error, run))
     if not stamps:
         return None
-    # An exhausted budget speaks for everybody: retrying further out would defeat it. The mark goes on
-    # outwards with us, for our own stamp is about to replace the one that bears it.
-    run.exhausted = any(
-        stamp.reason is Reason.budget or getattr(stamp, "exhausted", False) for stamp in stamps
-    )
-    if run.exhausted or run.policy.nested == "stop":
+    # An exhausted budget speaks for everybody: retrying further out would defeat it.
+    if run.policy.nested == "stop" or any(_exhausted(stamp) for stamp in stamps):
         return Reason.nested
     if run.policy.nested == "warn":
         _warn(run.policy, stamps[0])
     return None
 
 
-def _stamps(error: BaseException) -> Iterator[Stamp | Report]:
-    """Find the stamps on an error, on its causes, and on the members of groups."""
+def bears_exhaustion(error: BaseException, run: Current) -> bool:
+    """Say whether the mark of an exhausted budget must go on outwards with this run's own stamp."""
+    return any(_exhausted(stamp) for stamp in _stamps(error, run))
+
+
+def _exhausted(stamp: Stamp | Report) -> bool:
+    return stamp.reason is Reason.budget or getattr(stamp, "exhausted", False)
+
+
+def _stamps(error: BaseException, run: Current) -> Iterator[Stamp | Report]:
+    """Find what inner policies left, in this attempt, on an error, its causes and the members of groups."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -59,11 +63,20 @@ def _stamps(error: BaseException) -> Iterator[Stamp | Report]:
             continue
         seen.add(id(found))
         stamp = stamp_of(found)
-        if stamp is not None:
+        if stamp is not None and (_tried(stamp) or _exhausted(stamp)) and _during(stamp, run):
             yield stamp
-        waiting.append(found.__cause__)
-        if isinstance(found, BaseExceptionGroup):
-            waiting.extend(cast("BaseExceptionGroup[BaseException]", found).exceptions)
+        try:
+            waiting.append(found.__cause__)
+            if isinstance(found, BaseExceptionGroup):
+                waiting.extend(cast("BaseExceptionGroup[BaseException]", found).exceptions)
+        except Exception:  # noqa: S112  it does not let itself be looked at
+            continue
+
+
+def _tried(stamp: Stamp | Report) -> bool:
+    """Leave out a policy that stopped at its first attempt: with it, nothing multiplies."""
+    attempts = stamp.attempts if isinstance(stamp, Report) else stamp.attempt
+    return attempts > 1 or stamp.reason is not Reason.stopped
 
 
 def _during(stamp: Stamp | Report, run: Current) -> bool:

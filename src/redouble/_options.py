@@ -48,13 +48,13 @@ class Hints:
     spread: float = 0.1
 
     # The same as numbers, for the engine.
-    ceiling: float = field(init=False, repr=False, compare=False)
-    most_over: float = field(init=False, repr=False, compare=False)
+    _ceiling: float = field(init=False, repr=False, compare=False)
+    _most_over: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.mode not in ("at_least", "instead", "ignore"):
             raise ValueError(f"Hints mode={self.mode!r}: write 'at_least', 'instead' or 'ignore'")
-        for option, limit in (("longest", "ceiling"), ("over", "most_over")):
+        for option, limit in (("longest", "_ceiling"), ("over", "_most_over")):
             value = getattr(self, option)
             checked = None if value is None else seconds(value, f"Hints {option}")
             object.__setattr__(self, option, checked)
@@ -88,18 +88,18 @@ class Options:
     random: Chance = chance
 
     # Worked out once, for the engine and the drivers.
-    rules: Rules = field(init=False, compare=False)
-    types: tuple[type[Exception], ...] | None = field(init=False, compare=False)
-    recipe: Backoff | Mapping[Kind | None, Backoff] = field(init=False, compare=False)
-    limit: float = field(init=False, compare=False)
-    work_limit: float = field(init=False, compare=False)
-    time: Clock = field(init=False, compare=False)
-    silent: bool = field(init=False, compare=False)
-    plain: bool = field(init=False, compare=False)
+    _rules: Rules = field(init=False, compare=False)
+    _types: tuple[type[Exception], ...] | None = field(init=False, compare=False)
+    _recipe: Backoff | Mapping[Kind | None, Backoff] = field(init=False, compare=False)
+    _limit: float = field(init=False, compare=False)
+    _work_limit: float = field(init=False, compare=False)
+    _time: Clock = field(init=False, compare=False)
+    _silent: bool = field(init=False, compare=False)
+    _plain: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._put("rules", as_rules(self.on))
-        self._put("types", only_types(self.rules))
+        self._put("_rules", as_rules(self.on))
+        self._put("_types", only_types(self._rules))
         on: object = self.on
         self._put("on", tuple(cast("list[object]", on)) if isinstance(on, list) else on)
         if self.until is not None:
@@ -111,9 +111,9 @@ class Options:
                 1,
                 "a whole number, 1 for no retries (the first attempt counts), or None",
             )
-        self._put("recipe", _recipe(self.backoff))
+        self._put("_recipe", _recipe(self.backoff))
         self._put(
-            "backoff", self.recipe if isinstance(self.backoff, Mapping) else fresh(self.backoff, "backoff")
+            "backoff", self._recipe if isinstance(self.backoff, Mapping) else fresh(self.backoff, "backoff")
         )
         for option in LIMITS:
             if (value := getattr(self, option)) is not None:
@@ -136,7 +136,7 @@ class Options:
         methods(self.clock, "clock", ("now", "sleep"))
         methods(self.random, "random", ("random",))
         clock: object = self.clock
-        self._put("time", clock if isinstance(clock, Clock) else Borrowed(self.clock))
+        self._put("_time", clock if isinstance(clock, Clock) else Borrowed(self.clock))
         self._work_out()
 
     def _work_out(self) -> None:
@@ -144,12 +144,12 @@ class Options:
         limits = [
             inf if limit is None else limit for limit in (self.timeout, self.give_up_after, self.work_timeout)
         ]
-        self._put("limit", min(limits[:2]))
-        self._put("work_limit", limits[2])
-        self._put("silent", all(getattr(self, option) is None for option in HOOKS))
+        self._put("_limit", min(limits[:2]))
+        self._put("_work_limit", limits[2])
+        self._put("_silent", all(getattr(self, option) is None for option in HOOKS))
         # Plain: a call that succeeds at once has nothing to check, to tell or to credit.
-        busy = (self.until, self.budget, self.before_attempt, self.on_success, self.timeout)
-        self._put("plain", all(x is None for x in busy) and not self.wrap and 0 not in limits)
+        busy = (self.until, self.budget, self.before_attempt, self.on_success)
+        self._put("_plain", all(x is None for x in busy) and 0 not in limits)
 
     def _put(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)  # frozen for everybody else

@@ -63,6 +63,11 @@ class Stamp(Protocol):
         """Whose policy it was."""
         ...
 
+    @property
+    def attempt(self) -> int:
+        """How many attempts it made."""
+        ...
+
     def report(self) -> Report:
         """Build the report."""
         ...
@@ -106,7 +111,7 @@ def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> None:
     """Leave the stamp, and one note; a note of ours from an inner policy is replaced.
 
     Written into ``__dict__``: an exception may forbid ``setattr`` (a frozen dataclass does), and its
-    ``__notes__`` may be anything. Nothing here may cost the caller his exception.
+    ``__notes__`` may be anything. Nothing here may cost the caller the exception.
     """
     try:
         own: dict[str, Any] = exc.__dict__

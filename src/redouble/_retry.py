@@ -16,6 +16,7 @@ from redouble._ambient import ambient
 from redouble._block import AsyncAttempts, attempts
 from redouble._callable import done, is_async, refuse, spelled
 from redouble._drive import Args, Kwargs, acall, adrive, aoutcome, call, drive, outcome
+from redouble._ending import error_of
 from redouble._events import teller
 from redouble._layer import Layer, Pipeline, decoration
 from redouble._options import Options
@@ -60,7 +61,9 @@ class Retry(Options, Layer):
     clock, random: time and chance, for tests.
     """
 
-    _held = True
+    @property
+    def _held(self) -> bool:
+        return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
@@ -76,14 +79,15 @@ class Retry(Options, Layer):
         return shaped(
             fn,
             is_async=aio,
-            straight=self.plain,
+            straight=self._plain,
             ambient=ambient,
-            now=self.time.anow if aio else self.time.now,
+            now=self._time.anow if aio else self._time.now,
             Run=Run,
+            error_of=error_of,
             policy=self,
             name=self.name or spelled(fn),
             cancelling=cancelling if aio else None,
-            tell=None if self.silent else teller(self),
+            tell=None if self._silent else teller(self),
             **drivers,
         )
 

@@ -1,9 +1,9 @@
 """The engine: how one logical call proceeds.
 
 Rule 1: every decision about a call lives in this file. Drivers only call, wait and raise.
-Rule 2: this file never sleeps, never reads a clock and never touches the wrapped function; it is
-        told what happened and when, and answers with a number of seconds to wait, or None. Where it
-        runs code of the caller's (rules, observers) it asks the driver how late it is after that.
+Rule 2: this file never sleeps, has no clock and never touches the wrapped function; it is told what
+        happened and when, and answers with a number of seconds to wait, or None. Only where it has
+        run code of the caller's (rules, observers) does it ask the driver how late it is by now.
 Rule 3: a run is made when something went wrong, or when somebody listens. A call that succeeds at
         once never comes here. What comes here is measured too: it is flat on purpose.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from redouble._backoff import Backoff
 from redouble._ending import MOST_RECORDS, error_of
 from redouble._nested import nested
-from redouble._report import STAMP
+from redouble._report import STAMP, annotate
 from redouble._state import State
 from redouble._verdict import ACCEPT, RETRY, STOP, accepted, judge
 from redouble.errors import AttemptTimeout, Reason
@@ -51,10 +51,10 @@ class Run(State):
             self.now = self.earliest  # a sleep that returns early gains nobody time
         if self.now < now < INFINITY:
             self.now, self.stalled = now, 0
-        if self.tell is not None and self.now < self.until and self.work < self.policy.work_limit:
+        if self.tell is not None and self.now < self.until and self.work < self.policy._work_limit:
             self.tell(self, "before_attempt", None, None)
             self.read()
-        if self.now >= self.until or self.work >= self.policy.work_limit:
+        if self.now >= self.until or self.work >= self.policy._work_limit:
             return self.refusal()
         self.attempt += 1
         self.attempt_started = self.now
@@ -79,22 +79,29 @@ class Run(State):
             self.now, self.stalled = now, 0
         self.took = took = self.now - self.attempt_started
         self.work += took
-        types = self.policy.types
-        if types is not None:
-            verdict = RETRY if isinstance(error, types) else None
-        else:  # a rule that raises raises from here, inside the driver's `except`
-            verdict = judge(self.policy.rules, error, self.shown)
-            self.read()
-        if verdict is None:
-            verdict = RETRY if isinstance(error, AttemptTimeout) else STOP
-        self.verdict = verdict
         self.value = None
         # What the error said is kept, and not the error: it may hold a connection, or this very run.
         try:
             text = str(error)
         except Exception:
             text = "<no text: __str__ failed>"
-        self.records.append((verdict, type(error), text, self.attempt_started, took))
+        # As `except` does it, the type is asked and not the error, which may have ideas of its own.
+        kind = type(error)
+        types = self.policy._types
+        if types is not None:
+            verdict = RETRY if issubclass(kind, types) else None
+        else:
+            try:
+                verdict = judge(self.policy._rules, error, self.shown)
+            except Exception as broken:
+                self.records.append((STOP, kind, text, self.attempt_started, took))
+                self.broke(broken, error)
+                raise
+            self.read()
+        if verdict is None:
+            verdict = RETRY if issubclass(kind, AttemptTimeout) else STOP
+        self.verdict = verdict
+        self.records.append((verdict, kind, text, self.attempt_started, took))
         return self.succeed(error) if verdict.action == "accept" else self.decide(error)
 
     def returned(self, value: object, now: float) -> float | None:
@@ -106,10 +113,23 @@ class Run(State):
         self.value = value
         self.verdict = ACCEPT
         if self.policy.until is not None:
-            self.verdict = accepted(self.policy.until, self.shown(None, value))
+            try:
+                self.verdict = accepted(self.policy.until, self.shown(None, value))
+            except Exception as broken:
+                self.records.append((STOP, None, None, self.attempt_started, took))
+                self.broke(broken, None)
+                raise
             self.read()
         self.records.append((self.verdict, None, None, self.attempt_started, took))
         return self.succeed(None) if self.verdict.action == "accept" else self.decide(None)
+
+    def broke(self, broken: Exception, error: Exception | None) -> None:
+        """End because a rule raised: its error comes out, the operation's as its context; both can tell."""
+        self.verdict, self.reason = STOP, STOPPED
+        self.read()
+        for known in (broken, error):
+            if known is not None:
+                annotate(known, self, None)
 
     # ----------------------------------------------------- steps 5 to 10: the decision
 
@@ -134,7 +154,7 @@ class Run(State):
             reason = ATTEMPTS
         elif now >= until or self.stalled > MOST_STALLED:
             reason = TIMEOUT
-        elif self.work >= policy.work_limit:
+        elif self.work >= policy._work_limit:
             reason = WORK_TIMEOUT
         elif self.cancelling is not None and self.cancelling():
             reason = STOPPED
@@ -153,13 +173,13 @@ class Run(State):
         if delay is None:
             return self.over(BACKOFF_ENDED, error)
         if verdict.after is not None and policy.hints.mode != "ignore":
-            if verdict.after > policy.hints.ceiling:
+            if verdict.after > policy.hints._ceiling:
                 return self.over(HINT_TOO_LONG, error)
             delay = self.hinted(delay, verdict.after)
         # 8. does it fit?
         if not now + delay < until:  # so put, NaN does not fit either
             return self.over(TIMEOUT, error)
-        # 9. spend: before sleeping, for a refused retry must not cost the caller a wait
+        # 9. spend: before sleeping: a refused retry must not cost the caller a wait
         if budget is not None:
             self.pending = budget.spend(self.kind(error), now)
             if self.pending is None:
@@ -188,7 +208,7 @@ class Run(State):
 
     def drawing(self, error: Exception | None) -> Iterator[float]:
         """Return this call's iterator of delays, or the one for this kind of failure."""
-        recipe, chance = self.policy.recipe, self.policy.random
+        recipe, chance = self.policy._recipe, self.policy.random
         if isinstance(recipe, Backoff):
             self.delays = drawn = recipe.delays(chance)
             return drawn
@@ -206,5 +226,5 @@ class Run(State):
             asked += self.policy.random.random() * room
             if not self.now + asked < self.until:
                 asked = hint
-        asked = min(asked, delay + hints.most_over)
+        asked = min(asked, delay + hints._most_over)
         return asked if hints.mode == "instead" else max(delay, asked)

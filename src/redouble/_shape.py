@@ -37,6 +37,8 @@ FIRST_ATTEMPT = """\
         )
         redouble_delay = redouble_run.failed(redouble_error, redouble_now())
         if redouble_delay is None:
+            if redouble_policy.wrap and not redouble_run.ok:
+                raise redouble_error_of(redouble_run, redouble_error) from redouble_error
             raise
     else:
         redouble_run = None

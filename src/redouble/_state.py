@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from redouble._budget import Grant
 from redouble._ending import itself, report_of, summary_of
 from redouble._events import What
+from redouble._nested import bears_exhaustion
 from redouble._options import Options
 from redouble._report import PREFIX, Report, annotate
 from redouble._transient import kind_of
@@ -64,7 +65,7 @@ class State:
         self.attempt_started: float = started
         self.now: float = started
         self.earliest: float = started
-        self.until = started + policy.limit
+        self.until = started + policy._limit
         self.attempt: int = attempt
         self.took: float = 0.0
         self.work: float = 0.0
@@ -101,6 +102,7 @@ class State:
         if self.pending is not None:
             self.close()
         if error is not None:
+            self.exhausted = bears_exhaustion(error, self)
             first_stop = self.attempt == 1 and reason is STOPPED
             annotate(error, self, None if first_stop else PREFIX + summary_of(self))
         if self.tell is not None:

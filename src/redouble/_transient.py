@@ -54,16 +54,15 @@ _CUT_TLS_REASONS = ("UNEXPECTED_EOF_WHILE_READING",)
 
 def transient(error: Exception) -> Verdict | None:
     """Answer "retry" for errors that tend to go away by themselves: the default of ``on``."""
-    if isinstance(error, OSError):
-        return _os_error(error)
-    if isinstance(error, ExceptionGroup):
+    kind = type(error)
+    if issubclass(kind, OSError):
+        return _os_error(cast("OSError", error))
+    if issubclass(kind, ExceptionGroup):
         return _group(cast("ExceptionGroup[Exception]", error))
-    if isinstance(error, Rejected):
-        after = error.retry_after
-        if (
-            after is not None and not after < 1e300
-        ):  # for ever, or NaN: a gate's mistake must not hide its refusal
-            after = 1e300 if after > 0 else None
+    if issubclass(kind, Rejected):
+        after = cast("Rejected", error).retry_after
+        if after is not None and after != after:  # noqa: PLR0124  NaN must not cost us the refusal
+            after = None
         return Verdict.retry(kind=THROTTLED, after=after, sent=False, reason="rejected")
     names = _names(error)
     if "sqlite3.OperationalError" in names:

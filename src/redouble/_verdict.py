@@ -8,15 +8,14 @@ attempts left, delays or time; that is the engine's.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from math import isfinite
 from types import GenericAlias, MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
+from redouble._callable import is_async, spelled
 from redouble._check import Duration
 
 __all__ = ["Answer", "Ended", "Judge", "Kind", "On", "Rule", "Rules", "Until", "Verdict", "as_rules", "judge"]
@@ -55,6 +54,10 @@ class Verdict:
             if self.kind not in list(Kind):
                 raise ValueError(f"kind={self.kind!r}: write a Kind ({', '.join(Kind)})")
             object.__setattr__(self, "kind", Kind(self.kind))
+        if self.sent not in (True, False, None) or not isinstance(self.reason, str | None):
+            raise TypeError(
+                f"sent={self.sent!r}, reason={self.reason!r}: write True, False or None, and a text"
+            )
         if self.after is not None:
             object.__setattr__(self, "after", _hint(self.after))
 
@@ -115,6 +118,8 @@ _One: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule | Judge
 On: TypeAlias = _One | Sequence[_One]
 Until: TypeAlias = Callable[[Any], object] | Judge
 
+FOR_EVER = 1e300  # what infinity becomes: it fits no limit
+
 RETRY = Verdict("retry")
 STOP = Verdict("stop")
 ACCEPT = Verdict("accept")
@@ -131,7 +136,7 @@ def verdict(answer: object, rule: object) -> Verdict:
     if isinstance(answer, int | float | timedelta):
         return Verdict("retry", after=_hint(answer))
     raise TypeError(
-        f"rule {_name(rule)} answered {answer!r}: answer True, False, None, a number of seconds or a Verdict"
+        f"rule {spelled(rule)} answered {answer!r}: write True, False, None, a number of seconds or a Verdict"
     )
 
 
@@ -146,7 +151,7 @@ def judge(rules: Rules, error: Exception, shown: Callable[[Exception], Ended]) -
         elif step == "judge":
             answer = rule(shown(error))
         else:
-            answer = True if isinstance(error, rule) else None
+            answer = True if issubclass(type(error), rule) else None
         if answer is not None:
             return verdict(answer, rule)
     return None
@@ -156,9 +161,9 @@ def accepted(until: Until, ended: Ended) -> Verdict:
     """Ask the rule for results: truthy accepts, falsy retries, a Verdict decides."""
     rule: Any = until
     answer: object = rule.judge(ended) if _judges(rule) else rule(ended.value)
-    if inspect.isawaitable(answer):
+    if hasattr(type(answer), "__await__"):
         raise TypeError(
-            f"until={_name(until)} answered {answer!r}: rules are plain functions, also in async code"
+            f"until={spelled(until)} answered {answer!r}: rules are plain functions, also in async code"
         )
     if isinstance(answer, Verdict):
         return answer
@@ -217,8 +222,8 @@ def _plain(rule: object, option: str, wanted: str) -> Any:
     chosen: Any = cast("Judge", rule).judge if _judges(rule) else rule
     if not callable(chosen):
         raise TypeError(f"{option}={rule!r}: write {wanted}")
-    if inspect.iscoroutinefunction(chosen) or inspect.iscoroutinefunction(type(chosen).__call__):
-        raise TypeError(f"{option}={_name(rule)} is a coroutine function: rules are plain functions")
+    if is_async(chosen):
+        raise TypeError(f"{option}={spelled(rule)} is a coroutine function: rules are plain functions")
     return chosen
 
 
@@ -227,15 +232,11 @@ def _judges(rule: object) -> bool:
     return callable(getattr(type(rule), "judge", None))
 
 
-def _name(rule: object) -> str:
-    return getattr(rule, "__qualname__", None) or repr(rule)
-
-
 def _hint(after: object) -> float:
     if isinstance(after, timedelta):
         after = after.total_seconds()
     if isinstance(after, bool) or not isinstance(after, int | float):
         raise TypeError(f"after={after!r}: write seconds as a number, or a timedelta")
-    if isinstance(after, float) and not isfinite(after):
-        raise ValueError(f"after={after!r}: write a finite number of seconds")
-    return max(0.0, float(min(after, 1e300)))
+    if after != after:  # noqa: PLR0124  NaN
+        raise ValueError(f"after={after!r}: write a number of seconds")
+    return max(0.0, float(min(after, FOR_EVER)))

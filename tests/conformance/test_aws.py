@@ -193,7 +193,7 @@ def test_budget_finagle_policy_interplay(colour: str) -> None:
 
 
 def test_budget_finagle_policy_interplay_marks_the_failure() -> None:
-    """budget.finagle_policy_interplay: nobody further out retries it, whatever he says about nesting."""
+    """budget.finagle_policy_interplay: nobody further out retries it, whatever is said about nesting."""
     clock = Virtual()
     operation = Operation([fail("original")], clock)
     inner = Retry(on=Exception, budget=Bucket(0), clock=clock)
