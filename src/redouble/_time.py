@@ -7,9 +7,10 @@ library may import `time`, `asyncio` or `trio`; a test sees to it.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Awaitable
+from sys import modules
+from time import monotonic
 from typing import Any, Protocol
 
 __all__ = ["SYSTEM", "Borrowed", "Chance", "Clock", "backend", "cancelling", "in_event_loop", "one_time"]
@@ -55,9 +56,9 @@ class _System(Clock):
     now: Any = staticmethod(time.monotonic)
 
     def anow(self) -> float:
-        if sys.modules.get("trio") is not None:
+        if "trio" in modules:
             return backend().now()
-        return time.monotonic()
+        return monotonic()
 
     def __repr__(self) -> str:
         return "SYSTEM"
@@ -104,7 +105,7 @@ class Backend(Protocol):
 
 def backend() -> Backend:
     """Find the async library that runs the current task."""
-    if sys.modules.get("trio") is not None:
+    if modules.get("trio") is not None:
         from redouble import _trio  # noqa: PLC0415  only once Trio is there
 
         if _trio.running():
@@ -121,13 +122,13 @@ def cancelling() -> bool:
 
 def one_time() -> bool:
     """Say whether blocking and async code here go by the same clock: not under Trio, which has its own."""
-    trio: Any = sys.modules.get("trio")
+    trio: Any = modules.get("trio")
     return trio is None or not trio.lowlevel.in_trio_task()
 
 
 def in_event_loop() -> bool:
     """Say whether this thread is inside a running event loop, which a blocking wait would stall."""
-    events = sys.modules.get("asyncio.events")
+    events = modules.get("asyncio.events")
     if events is not None and events._get_running_loop() is not None:
         return True
     return not one_time()
