@@ -209,20 +209,37 @@ def test_an_old_stamp_on_an_error_that_is_raised_again(caplog: pytest.LogCapture
     assert not caplog.records
 
 
-def test_an_error_that_does_not_let_itself_be_looked_at() -> None:
-    class Shy(Exception):
-        @property
-        def __dict__(self) -> Any:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
-            raise RuntimeError("no")
+def test_a_stamp_of_an_earlier_attempt() -> None:
+    """What happened then was dealt with then."""
+    clock, singleton, calls = Virtual(), Boom("the one"), list[float]()
+    inner = Retry(on=Boom, attempts=2, backoff=[1], clock=clock)
 
-    def work() -> None:
+    def fails() -> None:
+        raise singleton
+
+    def operation() -> str:
         calls.append(clock.time)
-        raise Shy
+        if len(calls) == 1:
+            assert not inner.run(fails).ok
+            raise Wrapped
+        if len(calls) == 2:
+            raise singleton
+        return "done"
 
-    clock, calls = Virtual(), list[float]()
-    with pytest.raises(Shy):
-        Retry(on=Shy, attempts=2, backoff=[1], clock=clock).call(work)
-    assert calls == [0, 1]
+    outer = Retry(on=Exception, backoff=[1] * 9, nested="stop", clock=clock)
+    assert outer.call(operation) == "done"
+    assert calls == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("stops_at", "expected", "calls"), [(1, "attempts", 2), (2, "nested", 2), (3, "nested", 3)]
+)
+def test_an_inner_policy_that_stopped(stops_at: int, expected: str, calls: int) -> None:
+    """At its first attempt it retried nothing, so nothing multiplies."""
+    asked = iter(range(1, 9))
+    nest = Nest(inner={"on": lambda _: next(asked) < stops_at, "attempts": 9}, nested="stop")
+    assert reason(nest.run()) == expected
+    assert nest.calls == calls
 
 
 def test_clocks_that_cannot_be_compared() -> None:

@@ -44,9 +44,9 @@ def nested(error: BaseException, run: Current) -> Reason | None:
     return None
 
 
-def bears_exhaustion(error: BaseException, run: Current) -> bool:
-    """Say whether the mark of an exhausted budget must go on outwards with this run's own stamp."""
-    return any(_exhausted(stamp) for stamp in _stamps(error, run))
+def bears_exhaustion(replaced: Stamp | Report, run: Current) -> bool:
+    """Say whether the mark of an exhausted budget must go on outwards with the stamp that replaces one."""
+    return _exhausted(replaced) and _during(replaced, run)
 
 
 def _exhausted(stamp: Stamp | Report) -> bool:

@@ -107,24 +107,26 @@ def stamp_of(exc: object) -> Stamp | Report | None:
         return None
 
 
-def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> None:
-    """Leave the stamp, and one note; a note of ours from an inner policy is replaced.
+def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> Stamp | Report | None:
+    """Leave the stamp, and one note; a note of ours is replaced, and so is a stamp, which is returned.
 
     Written into ``__dict__``: an exception may forbid ``setattr`` (a frozen dataclass does), and its
     ``__notes__`` may be anything. Nothing here may cost the caller the exception.
     """
     try:
         own: dict[str, Any] = exc.__dict__
+        before: Stamp | Report | None = own.get(STAMP)
         own[STAMP] = stamp
         if note is None:
-            return
+            return before
         notes: object = own.get("__notes__")
         if notes is None:
             own["__notes__"] = [note]
         elif isinstance(notes, list):
             own["__notes__"] = [*(n for n in cast("list[object]", notes) if not _ours(n)), note]
-    except Exception:  # noqa: S110  there is nothing to be done about such an exception
-        pass
+    except Exception:  # there is nothing to be done about such an exception
+        return None
+    return before
 
 
 def _ours(note: object) -> bool:

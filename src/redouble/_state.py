@@ -13,7 +13,7 @@ from redouble._ending import itself, report_of, summary_of
 from redouble._events import What
 from redouble._nested import bears_exhaustion
 from redouble._options import Options
-from redouble._report import PREFIX, Report, annotate, stamp_of
+from redouble._report import PREFIX, Report, annotate
 from redouble._transient import kind_of
 from redouble._verdict import RETRY, Ended, Kind, Verdict
 from redouble.errors import Reason
@@ -102,10 +102,9 @@ class State:
         if self.pending is not None:
             self.close()
         if error is not None:
-            if stamp_of(error) is not None:  # ours is about to replace it
-                self.exhausted = bears_exhaustion(error, self)
             first_stop = self.attempt == 1 and reason is STOPPED
-            annotate(error, self, None if first_stop else PREFIX + summary_of(self))
+            replaced = annotate(error, self, None if first_stop else PREFIX + summary_of(self))
+            self.exhausted = replaced is not None and bears_exhaustion(replaced, self)
         if self.tell is not None:
             self.tell(self, "give_up", error, None)
         return None
