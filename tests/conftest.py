@@ -47,7 +47,10 @@ class Drive:
         in_colour(self.colour, blocking, waiting)
         first = every["call, heard=True"]
         for shape, call in every.items():
-            assert call == first, shape
+            seen, expected = vars(call), vars(first)
+            if not shape.endswith("heard=True"):
+                expected = {**expected, "told": seen["told"]}  # nobody listened
+            assert seen == expected, shape  # strictly: a row may leave things out, a shape may not
         return first
 
 

@@ -80,6 +80,7 @@ def test_without_chance(recipe: Backoff, expected: list[float]) -> None:
     ("recipe", "draws", "expected"),
     [
         (Backoff.random(2, 6), [0, 0.25, 0.5], [2, 3, 4]),
+        (Backoff.decorrelated(LARGEST / 2, LARGEST), [0], [LARGEST / 2]),
         (Backoff.decorrelated(1, 100), [0.5, 0.5, 0.5], [2, 3.5, 5.75]),
         (Backoff.decorrelated(1, 4), [0.5, 0.99, 0.5], [2, 4, 4]),
         (Backoff.decorrelated(1, 1), [0.9, 0.9, 0.9], [1, 1, 1]),

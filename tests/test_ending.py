@@ -13,6 +13,7 @@ import pytest
 
 from redouble import Outcome, Retry, Verdict, errors, report
 from redouble.types import Ended
+from shapes import SHAPES
 from support import Virtual, in_colour
 
 
@@ -221,3 +222,18 @@ def test_unwrapping_leaves_no_cycle(accepted: bool) -> None:
         with suppress(Plain):
             outcome.unwrap()
         outcome.unwrap()
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_accepted_error_is_not_wrapped(shape: str, failures: int) -> None:
+    """It is the success: whichever attempt it came with."""
+    answers: list[bool | Verdict] = [*[True] * failures, Verdict.accept()]
+    policy = Retry(on=lambda _: answers.pop(0), backoff=[1], wrap=True, clock=Virtual())
+
+    def operation() -> None:
+        raise Plain
+
+    with pytest.raises(Plain) as caught:
+        SHAPES[shape](policy, operation)
+    assert report(caught.value) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -67,6 +68,17 @@ def test_what_an_event_says() -> None:
     assert all(event.labels == {"team": "x"} for event in events)
 
 
+@pytest.mark.parametrize("hook", HOOKS)
+def test_one_observer_alone_is_told(hook: str) -> None:
+    events: list[Event] = []
+    retrying = policy(attempts=2, **{hook: events.append})
+    for step in (fail(), ok(1)):
+        with suppress(Boom):
+            retrying(Operation([step], Virtual()))()
+    times = {"before_attempt": 3, "on_failure": 2}
+    assert [event.what for event in events] == [hook.removeprefix("on_")] * times.get(hook, 1)
+
+
 def test_a_refused_result_is_not_told_twice() -> None:
     """An error that follows it has no value."""
     events: list[Event] = []
@@ -77,15 +89,14 @@ def test_a_refused_result_is_not_told_twice() -> None:
     retrying = policy(until=until, attempts=3, **hooks(events))
     call(retrying, ok("pending"), "fail", ok("done"))
     seen = [(event.what, event.attempt, event.value, type(event.error)) for event in events]
-    nothing = type(None)
     assert [entry for entry in seen if entry[0] != "before_attempt"] == [
-        ("failure", 1, "pending", nothing),
-        ("retry", 1, "pending", nothing),
+        ("failure", 1, "pending", type(None)),
+        ("retry", 1, "pending", type(None)),
         ("failure", 2, None, Boom),
         ("retry", 2, None, Boom),
-        ("success", 3, "done", nothing),
+        ("success", 3, "done", type(None)),
     ]
-    assert [entry[2:] for entry in seen if entry[0] == "before_attempt"] == [(None, nothing)] * 3
+    assert [entry[2:] for entry in seen if entry[0] == "before_attempt"] == [(None, type(None))] * 3
 
 
 def test_an_event_cannot_be_changed() -> None:

@@ -144,3 +144,25 @@ def test_what_is_said_and_how_loud(caplog: pytest.LogCaptureFixture) -> None:
     assert (mistake.levelno, nesting.levelno) == (logging.ERROR, logging.WARNING)
     assert mistake.exc_info is not None
     assert not nesting.exc_info
+
+
+def test_complaints_come_to_an_end(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Observers that are made anew for each call are new places, and nobody reads a thousand of them."""
+    monkeypatch.setattr(_events, "_complained", set[object]())
+    monkeypatch.setattr(_events, "MOST_COMPLAINTS", 3)
+    for number in range(9):
+        names: dict[str, Any] = {"__name__": "made"}
+        exec(f"def fails_{number}(event): raise ValueError", names)  # noqa: S102
+        policy(on_success=names[f"fails_{number}"]).call(lambda: 1)
+    assert len(caplog.records) == 3
+
+
+@pytest.mark.parametrize("limit", ["give_up_after", "timeout", "work_timeout"])
+def test_giving_up_before_any_attempt_is_told(limit: str) -> None:
+    """There was no attempt to have a verdict on."""
+    heard: list[Event] = []
+    outcome = policy(**{limit: 0, "before_attempt": heard.append, "on_give_up": heard.append}).run(lambda: 1)
+    assert (outcome.ok, outcome.report.attempts) == (False, 0)
+    assert [(event.what, event.attempt, event.verdict, event.kind) for event in heard] == [
+        ("give_up", 0, None, None)
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -237,9 +238,9 @@ def test_a_stamp_of_an_earlier_attempt() -> None:
 def test_an_inner_policy_that_stopped(stops_at: int, expected: str, calls: int) -> None:
     """At its first attempt it retried nothing, so nothing multiplies."""
     asked = iter(range(1, 9))
-    nest = Nest(inner={"on": lambda _: next(asked) < stops_at, "attempts": 9}, nested="stop")
-    assert reason(nest.run()) == expected
-    assert nest.calls == calls
+    judge: Callable[[Exception], bool] = lambda _: next(asked) < stops_at
+    nest = Nest(inner={"on": judge, "attempts": 9}, nested="stop")
+    assert (reason(nest.run()), nest.calls) == (expected, calls)
 
 
 def test_clocks_that_cannot_be_compared() -> None:

@@ -109,6 +109,22 @@ def test_its_mark_goes_on_outwards(
 
 
 @pytest.mark.parametrize("travel", [same, chained, grouped])
+@pytest.mark.parametrize(
+    "between", [{"attempts": 1}, {"on": KeyError}, {"give_up_after": 0.5, "backoff": [1]}]
+)
+def test_whatever_the_policies_between_say(
+    between: dict[str, Any], travel: Callable[[Exception], Exception]
+) -> None:
+    """One that gives up for a reason of its own passes the mark on too."""
+    tower = Tower(travel, spent(), {"nested": "allow", **between}, {"nested": "allow"})
+    with pytest.raises((Boom, Relayed, ExceptionGroup)):
+        tower.blocking()
+    assert tower.calls == 1
+    assert tower.reasons[0] == "budget"
+    assert tower.reasons[-1] == "nested"
+
+
+@pytest.mark.parametrize("travel", [same, chained, grouped])
 def test_only_that_reason_does(travel: Callable[[Exception], Exception]) -> None:
     """A policy between that stops because of another, and says so, marks nothing."""
     allow, stop = {"nested": "allow"}, {"nested": "stop"}

@@ -154,3 +154,15 @@ def test_odd_contents_cost_nobody_his_error(error: Exception) -> None:
         Retry(clock=Virtual()).call(failing(error))
     assert caught.value is error
     assert report(error) is not None
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", [Mute, Closed, Locked, Untraced, Noted])
+def test_errors_that_come_with_odd_ones(kind: type[Exception], options: str) -> None:
+    """As the cause, or as members of a group."""
+    chained, grouped = ValueError(), ExceptionGroup("several", [kind(), ValueError()])
+    chained.__cause__ = kind()
+    for error in (chained, grouped):
+        outcome = Retry(backoff=[1, 2], clock=Virtual(), **OPTIONS[options]).run(failing(error))
+        assert outcome.error is not None
+        assert error in (outcome.error, outcome.error.__cause__)

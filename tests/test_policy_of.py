@@ -39,6 +39,20 @@ class Door(Gate):
     def admit(self, now: float, /) -> None: ...
 
 
+class PlainDoor(Door):
+    """A gate with a wrapper of its own that forgets it, for plain functions."""
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        return Forgetful().around(fn)
+
+
+class AsyncDoor(Door):
+    """And for coroutine functions."""
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        return Forgetful().around_async(fn)
+
+
 def work(n: int = 0) -> int:
     return n
 
@@ -53,9 +67,11 @@ async def awork(n: int = 0) -> int:
 @pytest.mark.parametrize("fn", [work, awork])
 def test_a_layer_nobody_else_holds(fn: Callable[..., Any]) -> None:
     wrapped = Forgetful()(fn)
+    doors = [PlainDoor()(fn), AsyncDoor()(fn)]
     piped = (Retry(attempts=2) | Forgetful())(fn)
     gc.collect()
     assert isinstance(policy_of(wrapped), Forgetful)
+    assert [type(policy_of(door)) for door in doors] == [PlainDoor, AsyncDoor]
     found = policy_of(piped)
     assert isinstance(found, Pipeline)
     assert [type(layer) for layer in found.layers] == [Retry, Forgetful]

@@ -153,6 +153,13 @@ def test_backoff_by_kind(failures: list[Any], expected: list[float | None]) -> N
     assert run.reason == ("backoff_ended" if None in expected else None)
 
 
+def test_backoff_for_every_kind_needs_no_rest() -> None:
+    every: dict[Kind, Any] = {kind: [number] for number, kind in enumerate(Kind)}
+    answers = [Verdict.retry(kind=kind) for kind in Kind]
+    run = Run(Retry(on=lambda _: answers.pop(0), backoff=every, attempts=99), 0.0)
+    assert [run.failed(Boom(), 0.0) for _ in Kind] == list(range(len(Kind)))
+
+
 def test_every_call_draws_afresh() -> None:
     policy = Retry(on=Boom, backoff=[1, 2], attempts=9)
     for _ in range(2):

@@ -6,7 +6,7 @@ something on that calls must notice holds the flag up until it is turned off aga
 
 from __future__ import annotations
 
-from threading import Lock
+from _thread import allocate_lock  # what threading.Lock is, without importing all of threading
 
 __all__ = ["ambient"]
 
@@ -19,7 +19,7 @@ class Ambient:
     def __init__(self) -> None:
         self.active = False
         self._users = 0
-        self._lock = Lock()
+        self._lock = allocate_lock()
 
     def hold(self, users: int) -> None:
         """Count users in (1) and out (-1)."""

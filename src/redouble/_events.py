@@ -7,8 +7,8 @@ Observers are plain functions of one event. One that fails is logged, once, and 
 from __future__ import annotations
 
 import functools
+from _thread import allocate_lock  # what threading.Lock is, without importing all of threading
 from collections.abc import Callable, Mapping
-from threading import Lock
 from types import FunctionType, MethodType, TracebackType
 from typing import Any, Literal, NamedTuple
 
@@ -91,7 +91,7 @@ class Observation:
 _observers: tuple[Observer, ...] = ()
 _complained: set[tuple[str, str, str, int]] = set()
 MOST_COMPLAINTS = 1000
-_lock = Lock()
+_lock = allocate_lock()
 
 
 def observe(observer: Observer, /) -> Observation:
