@@ -108,3 +108,18 @@ def test_other_hooks_are_refused(bad: object, said: str) -> None:
         with pytest.raises(TypeError) as caught:
             Retry(**options(**{option: bad}))
         assert said.replace("on_retry", option) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "bad", [partial(Awaited()), partial(generated), partial(partial(Generated()))], ids=repr
+)
+def test_partials_are_looked_through(bad: Any) -> None:
+    with pytest.raises(TypeError, match=r"on_retry=\w+ is an? \w+ function and would never run"):
+        Retry(on_retry=bad)
+
+
+@pytest.mark.parametrize("option", ["on", "until"])
+@pytest.mark.parametrize("bad", [generated, agenerated, Generated(), partial(Awaited())], ids=repr)
+def test_rules_that_would_never_run(option: str, bad: Any) -> None:
+    with pytest.raises(TypeError, match=f"{option}=.* function: rules are plain functions"):
+        Retry(**options(**{option: bad}))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conftest import Drive
-from redouble import Kind, Retry, Verdict, errors, report
+from redouble import Grant, Kind, Retry, Verdict, errors, report
 from redouble._drive import begin
 from redouble.types import Event
 from support import Boom, Call, Ledger, Panic, Virtual, always, fail, in_colour, ok
@@ -219,3 +219,14 @@ def test_a_loop_left_after_a_failure(colour: str) -> None:
 
     in_colour(colour, loop, aloop)
     assert ledger.lines == [*SPENT.split(", "), "refund 1"]
+
+
+def test_a_budget_that_fails_is_no_success() -> None:
+    class Broken(Ledger):
+        def credit(self, grant: Grant | None, now: float) -> None:
+            raise KeyError("budget")
+
+    outcome = Retry(budget=Broken()).run(lambda: 3)
+    assert not outcome.ok
+    assert isinstance(outcome.error, KeyError)
+    assert outcome.report.reason == "stopped"

@@ -9,9 +9,15 @@ import functools
 import inspect
 from typing import TypeVar
 
-__all__ = ["done", "is_async", "refuse", "spelled"]
+__all__ = ["done", "is_async", "refuse", "spelled", "would_not_run"]
 
 T = TypeVar("T")
+
+LAZY = (
+    (inspect.iscoroutinefunction, "a coroutine function"),
+    (inspect.isgeneratorfunction, "a generator function"),
+    (inspect.isasyncgenfunction, "an async generator function"),
+)
 
 
 def is_async(fn: object) -> bool:
@@ -20,6 +26,17 @@ def is_async(fn: object) -> bool:
         fn = fn.func
     # Asked of the type: an object that answers to every attribute is no coroutine function for that.
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
+
+
+def would_not_run(fn: object) -> str | None:
+    """Say what it is if calling it, as rules and observers are called, runs none of its body."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    for candidate in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004  not "is it callable"
+        for test, what in LAZY:
+            if test(candidate):
+                return what
+    return None
 
 
 def refuse(fn: object, verb: str) -> None:
@@ -63,4 +80,5 @@ def spelled(fn: object) -> str:
     """Return a function's name for people: its own, or what it stands for."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    return getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    name = getattr(fn, "__qualname__", None)
+    return name if isinstance(name, str) else type(fn).__qualname__

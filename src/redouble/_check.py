@@ -10,17 +10,11 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any, TypeAlias
 
-from redouble._callable import spelled
+from redouble._callable import spelled, would_not_run
 
 __all__ = ["Duration", "hook", "instance", "methods", "number", "seconds", "whole"]
 
 Duration: TypeAlias = float | timedelta
-
-NOT_PLAIN = (
-    (inspect.iscoroutinefunction, "a coroutine function"),
-    (inspect.isgeneratorfunction, "a generator function"),
-    (inspect.isasyncgenfunction, "an async generator function"),
-)
 
 
 def seconds(value: object, option: str) -> float:
@@ -84,13 +78,11 @@ def hook(value: object, option: str) -> None:
     if not callable(value):
         raise TypeError(f"{option}={value!r}: write a function of one event")
     name = spelled(value)
-    for candidate in (value, type(value).__call__):
-        for test, what in NOT_PLAIN:
-            if test(candidate):
-                raise TypeError(
-                    f"{option}={name} is {what} and would never run: "
-                    "observers are plain functions, also in async code"
-                )
+    if (what := would_not_run(value)) is not None:
+        raise TypeError(
+            f"{option}={name} is {what} and would never run: "
+            "observers are plain functions, also in async code"
+        )
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):

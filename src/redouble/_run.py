@@ -64,7 +64,7 @@ class Run(State):
 
     def refusal(self) -> Exception:
         """Give up between attempts: return the last error, or one of our own where there is none."""
-        last, self.last = self.last, None
+        last = self.last
         self.over(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
         # A StopIteration may not leave a generator, nor its async kin an async loop: nobody would see it.
         if last is None or self.policy.wrap or isinstance(last, StopIteration | StopAsyncIteration):

@@ -92,7 +92,7 @@ def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:
     stars = [f"*{rest.pop(0)}"] if code.co_flags & CO_VARARGS else []
     double = [f"**{rest.pop(0)}"] if code.co_flags & CO_VARKEYWORDS else []
     slash = ["/"] if code.co_posonlyargcount else []
-    bare = ["*"] if keyword and not stars else []
+    bare = ["*"] if keyword else []
     parameters = [*positional[: code.co_posonlyargcount], *slash, *positional[code.co_posonlyargcount :]]
     named = [f"{name}={name}" for name in keyword]
     return (

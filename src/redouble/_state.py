@@ -88,9 +88,9 @@ class State:
 
     def succeed(self, error: Exception | None) -> float | None:
         """End well: with a result, or with an exception that was accepted."""
-        self.ok = True
         if self.policy.budget is not None:
             self.policy.budget.credit(self.granted, self.now)
+        self.ok = True
         if self.tell is not None:
             self.tell(self, "success", error, None)
         return None

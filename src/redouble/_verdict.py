@@ -15,7 +15,7 @@ from enum import StrEnum
 from types import GenericAlias, MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
-from redouble._callable import is_async, spelled
+from redouble._callable import spelled, would_not_run
 from redouble._check import Duration
 
 __all__ = ["Answer", "Ended", "Judge", "Kind", "On", "Rule", "Rules", "Until", "Verdict", "as_rules", "judge"]
@@ -222,8 +222,8 @@ def _plain(rule: object, option: str, wanted: str) -> Any:
     chosen: Any = cast("Judge", rule).judge if _judges(rule) else rule
     if not callable(chosen):
         raise TypeError(f"{option}={rule!r}: write {wanted}")
-    if is_async(chosen):
-        raise TypeError(f"{option}={spelled(rule)} is a coroutine function: rules are plain functions")
+    if (what := would_not_run(chosen)) is not None:
+        raise TypeError(f"{option}={spelled(rule)} is {what}: rules are plain functions, also in async code")
     return chosen
 
 
