@@ -16,19 +16,7 @@ import pytest
 
 import redouble
 from redouble import Clock, Hints, Kind, Retry
-from support import Ledger
-
-
-class Judge:
-    """Unhashable, as rules may be."""
-
-    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Judge)
-
-    def judge(self, ended: object, /) -> bool:
-        return True
+from support import Judge, Ledger
 
 
 class AwaitedJudge:

@@ -12,19 +12,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Backoff, Hints, Kind, Retry, transient
-from support import Draws, Ledger, Virtual, always, options
-
-
-class Judge:
-    """Unhashable, as rules may be."""
-
-    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Judge)
-
-    def judge(self, ended: object, /) -> bool:
-        return True
+from support import Draws, Judge, Ledger, Virtual, always, options
 
 
 def backing_off(backoff: Any) -> Retry:
