@@ -46,12 +46,12 @@ class Retry(Options, Layer):
 
     on: an exception type, a tuple of them, a rule ``exc -> Answer``, an object with
         ``judge(ended)``, or a list of these; the first that does not answer None decides.
-    until: a rule for results; falsy means "not yet, try again".
+    until: a rule for results: truthy accepts, falsy means "not yet, try again", a `Verdict` decides.
     attempts: how many in total, the first included; None for no limit but time.
     backoff: seconds to wait, as a `Backoff` or any iterable; or a mapping of `Kind` to these.
     give_up_after: begin no attempt and no delay that could not start within this many seconds.
-    timeout: the same, for the whole call.
-    work_timeout: the same, for the time spent inside attempts.
+    timeout: the limit of the whole call; so far it gates like ``give_up_after`` and cuts nothing.
+    work_timeout: the same for the sum of the time spent inside attempts, without delays and observers.
     hints: how to treat a delay asked for by the other side.
     budget: an allowance for retries, shared by passing the same object to many policies.
     before_attempt, on_success, on_failure, on_retry, on_give_up: functions of one event.
