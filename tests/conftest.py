@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from answering import flaky
 from redouble import Hints, Retry, report
 from redouble.types import Event
 from shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
-from support import COLOURS, Call, Ledger, Operation, Script, Virtual, in_colour, steps
+from support import COLOURS, Boom, Call, Ledger, Operation, Script, Virtual, in_colour, steps
 
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
@@ -116,3 +117,9 @@ def colour(request: pytest.FixtureRequest) -> str:
 def drive(colour: str) -> Drive:
     """Run a row of a table in this colour."""
     return Drive(colour)
+
+
+@pytest.fixture
+def two_failures() -> None:
+    """Let what answers fail twice first."""
+    flaky[:] = [Boom("1"), Boom("2")]

@@ -144,8 +144,11 @@ def test_an_attempt_entered_twice(options: dict[str, Any], failing: bool) -> Non
 
 def test_an_attempt_left_open() -> None:
     """Leaving never happened, so nothing says that another turn is wanted."""
+    turns: list[int] = []
     for attempt in policy():
         attempt.__enter__()
+        turns.append(attempt.number)
+    assert turns == [1]
 
 
 def test_async_with_is_not_needed() -> None:

@@ -10,25 +10,11 @@ from unittest.mock import AsyncMock
 
 import pytest
 
+from answering import CLOCK, answer, flaky, policy
 from redouble import Outcome, Retry, policy_of, retry, variant
 from support import ASYNC, Boom, Virtual, in_colour
 
-CLOCK = Virtual()
-policy = Retry(on=Boom, backoff=[1] * 9, give_up_after=None, clock=CLOCK)
-flaky: list[Exception] = []
-
-
-@pytest.fixture(autouse=True)
-def two_failures() -> None:
-    """Let whatever is called fail twice first."""
-    flaky[:] = [Boom("1"), Boom("2")]
-
-
-def answer(*args: object, **kwargs: object) -> object:
-    """Answer with the arguments."""
-    if flaky:
-        raise flaky.pop(0)
-    return args, kwargs
+pytestmark = pytest.mark.usefixtures("two_failures")
 
 
 async def aanswer(*args: object, **kwargs: object) -> object:

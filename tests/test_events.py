@@ -247,3 +247,23 @@ def test_nobody_listening_no_event() -> None:
     with observe(kept.append):
         assert retrying(work)() == 1
     assert events() - before == len(kept) == 2
+
+
+def test_a_handle_removes_its_own_observer_among_equal_ones() -> None:
+    class Equal:
+        def __init__(self) -> None:
+            self.told = 0
+
+        def __call__(self, event: Event) -> None:
+            self.told += 1
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Equal)
+
+        __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+
+    first, second = Equal(), Equal()
+    with observe(first):
+        observe(second).remove()
+        Retry().call(lambda: None)
+    assert (first.told, second.told) == (2, 0)

@@ -8,24 +8,11 @@ from typing import Any
 import pytest
 
 import redouble
+from answering import CLOCK, answer, policy
 from redouble import Pipeline, Retry, policy_of, variant
-from support import Boom, Virtual
+from support import Boom
 
-CLOCK = Virtual()
-policy = Retry(on=Boom, backoff=[1] * 9, give_up_after=None, clock=CLOCK)
-flaky: list[Exception] = []
-
-
-@pytest.fixture(autouse=True)
-def two_failures() -> None:
-    """Let whatever is called fail twice first."""
-    flaky[:] = [Boom("1"), Boom("2")]
-
-
-def answer(*args: object, **kwargs: object) -> object:
-    if flaky:
-        raise flaky.pop(0)
-    return args, kwargs
+pytestmark = pytest.mark.usefixtures("two_failures")
 
 
 class Service:

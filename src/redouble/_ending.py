@@ -1,6 +1,6 @@
 """What comes out of a call: the note, the report, the outcome, an error of our own.
 
-Built from a run when it is over, or when somebody asks.
+Built from a run when it is over, or when somebody asks. Whether to give up was decided before.
 """
 
 from __future__ import annotations

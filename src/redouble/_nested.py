@@ -1,8 +1,9 @@
 """Retries inside retries: found by the stamp a policy leaves on the error it gave up on.
 
 Three attempts around three attempts are nine, and nobody wrote nine anywhere. The stamp is looked for
-on the error and along its explicit causes, so it survives ``raise X from err``. The implicit context
-is not followed: an error raised while some older, given-up error is being handled is not nested in it.
+on the error, along its explicit causes and in groups, so it survives ``raise X from err`` and a task
+group. The implicit context is not followed: an error raised while some older, given-up error is being
+handled is not nested in it.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _tried(stamp: Stamp | Report) -> bool:
 
 def _during(stamp: Stamp | Report, run: Current) -> bool:
     """Tell a stamp of this attempt from an old one: some code raises one instance again and again."""
-    if isinstance(stamp, Report):  # it came from another process, so from no call of ours
+    if isinstance(stamp, Report):  # it came from another process, whose clock says nothing here
         return True
     inner = cast("Current", stamp)
     one_colour = (inner.cancelling is None) == (run.cancelling is None)
