@@ -59,7 +59,10 @@ def tls(kind: type[ssl.SSLError], reason: str | None = None) -> ssl.SSLError:
 
 
 def http_error(code: int) -> urllib.error.HTTPError:
-    return urllib.error.HTTPError("http://localhost", code, "so it is", Message(), None)
+    headers = Message()
+    if code == 429:
+        headers["Retry-After"] = "7"
+    return urllib.error.HTTPError("http://localhost", code, "so it is", headers, None)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,9 @@ def http_error(code: int) -> urllib.error.HTTPError:
         (urllib.error.URLError(socket.gaierror(socket.EAI_AGAIN, "again")), UNSENT),
         (urllib.error.URLError(tls(ssl.SSLCertVerificationError)), None),
         (urllib.error.URLError("unknown url type"), None),
-        (http_error(503), None),
+        (http_error(404), None),
+        (http_error(503), Verdict.retry(kind=Kind.server, sent=True, reason="http_5xx")),
+        (http_error(429), Verdict.retry(kind=Kind.throttled, after=7, sent=True, reason="rate_limit")),
         (OSError(), None),
         (OSError("only a text"), None),
         (PermissionError(), None),

@@ -1,0 +1,199 @@
+"""The table: which error of which library is worth retrying, by qualified name.
+
+The entry of the nearest class in the MRO decides: a verdict, a function of `_reading` that looks at the
+error, or None, which keeps a class from being taken for its parent. Nothing is imported for it. The page
+docs/reference/transient.md shows this table, and a test compares the two; tests/libraries compares it with
+the libraries.
+"""
+
+from __future__ import annotations
+
+from redouble import _reading as read
+from redouble._python import BUSY, NETWORK, TIMEOUT, UNSENT, Entry
+from redouble._reading import CONNECT_TIMEOUT
+from redouble._verdict import Kind, Verdict
+
+__all__ = ["TABLE"]
+
+READ_TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout_read")
+WRITE_TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout_write")
+POOL_TIMEOUT = Verdict.retry(kind=Kind.timeout, sent=False, reason="timeout_pool")
+POOL_FULL = Verdict.retry(kind=Kind.throttled, sent=False, reason="pool_full")
+RATE_LIMIT = Verdict.retry(kind=Kind.throttled, sent=True, reason="rate_limit")
+LIMITED_HERE = Verdict.retry(kind=Kind.throttled, sent=False, reason="rate_limit")
+CONFLICT = Verdict.retry(kind=Kind.server, sent=True, reason="conflict")
+ANSWERED = Verdict.retry(kind=Kind.server, sent=True, reason="busy")
+UNSENT_BUSY = Verdict.retry(kind=Kind.server, sent=False, reason="busy")
+ASKED_FOR = Verdict.retry(kind=Kind.unknown, reason="retryable")
+
+STANDARD: dict[str, Entry] = {
+    "asyncio.exceptions.IncompleteReadError": NETWORK,
+    "ftplib.error_temp": BUSY,
+    "http.client.IncompleteRead": NETWORK,
+    "imaplib.IMAP4.abort": NETWORK,
+    "smtplib.SMTPServerDisconnected": NETWORK,
+    "socket.gaierror": read.by_lookup,
+    "socket.herror": read.by_host_lookup,
+    "sqlite3.OperationalError": read.by_sqlite_name,
+    "ssl.SSLError": read.by_tls_reason,
+    "ssl.SSLEOFError": NETWORK,
+    "ssl.SSLSyscallError": NETWORK,
+    "ssl.SSLZeroReturnError": NETWORK,
+    "subprocess.TimeoutExpired": TIMEOUT,
+    "urllib.error.HTTPError": read.by_urllib_status,
+    "urllib.error.URLError": read.by_inside,
+}
+
+HTTPX: dict[str, Entry] = {
+    "ConnectError": read.connecting,
+    "ConnectTimeout": CONNECT_TIMEOUT,
+    "HTTPStatusError": read.by_status,
+    "NetworkError": NETWORK,
+    "PoolTimeout": POOL_TIMEOUT,
+    "ReadTimeout": READ_TIMEOUT,
+    "RemoteProtocolError": NETWORK,
+    "TimeoutException": TIMEOUT,
+    "WriteTimeout": WRITE_TIMEOUT,
+}
+
+REQUESTS: dict[str, Entry] = {
+    "ChunkedEncodingError": NETWORK,
+    "ConnectTimeout": CONNECT_TIMEOUT,
+    "ConnectionError": read.by_inside_or_network,
+    "HTTPError": read.by_status,
+    "ReadTimeout": READ_TIMEOUT,
+    "RequestException": None,
+    "SSLError": read.by_inside,
+    "Timeout": TIMEOUT,
+}
+
+URLLIB3: dict[str, Entry] = {
+    "ConnectTimeoutError": CONNECT_TIMEOUT,
+    "EmptyPoolError": POOL_TIMEOUT,
+    "MaxRetryError": read.by_inside,
+    "NewConnectionError": read.connecting,
+    "ProtocolError": NETWORK,
+    "ProxyError": read.by_inside,
+    "ReadTimeoutError": READ_TIMEOUT,
+    "ResponseNotChunked": None,
+    "SSLError": read.by_inside,
+    "TimeoutError": TIMEOUT,
+}
+
+AIOHTTP: dict[str, Entry] = {
+    "ClientConnectionError": NETWORK,
+    "ClientConnectorCertificateError": None,
+    "ClientConnectorError": read.connecting,
+    "ClientHttpProxyError": read.by_proxy_status,
+    "ClientOSError": read.by_errno_or_network,
+    "ClientPayloadError": NETWORK,
+    "ClientResponseError": read.by_status,
+    "ConnectionTimeoutError": CONNECT_TIMEOUT,
+    "ServerFingerprintMismatch": None,
+    "ServerTimeoutError": TIMEOUT,
+    "SocketTimeoutError": READ_TIMEOUT,
+}
+
+GRPC: dict[str, Entry] = {"FutureTimeoutError": TIMEOUT, "RpcError": read.by_grpc_code}
+
+DATABASES: dict[str, Entry] = {
+    "psycopg.Error": read.by_sqlstate,
+    "psycopg.OperationalError": read.by_sqlstate_or_text,
+    "psycopg.errors.CancellationTimeout": None,
+    "psycopg.errors.ConnectionTimeout": CONNECT_TIMEOUT,
+    "psycopg_pool.PoolClosed": None,
+    "psycopg_pool.PoolTimeout": POOL_TIMEOUT,
+    "psycopg_pool.TooManyRequests": POOL_FULL,
+    "psycopg2.Error": read.by_sqlstate,
+    "psycopg2.OperationalError": read.by_sqlstate_or_text,
+    "asyncpg.exceptions._base.PostgresError": read.by_sqlstate,
+    "pymysql.err.MySQLError": read.by_mysql_code,
+    "MySQLdb._exceptions.MySQLError": read.by_mysql_code,
+    "sqlalchemy.exc.DisconnectionError": NETWORK,
+    "sqlalchemy.exc.EmulatedDBAPIException": read.by_orig,
+    "sqlalchemy.exc.StatementError": read.by_orig,
+    "sqlalchemy.exc.TimeoutError": POOL_TIMEOUT,
+    # Before SQLAlchemy 2.1 it has no common parent, nor an `orig`.
+    "sqlalchemy.dialects.postgresql.asyncpg.AsyncAdapt_asyncpg_dbapi.Error": read.by_sqlstate,
+}
+
+REDIS: dict[str, Entry] = {
+    "redis.asyncio.sentinel.MasterNotFoundError": UNSENT,
+    "redis.asyncio.sentinel.SlaveNotFoundError": UNSENT,
+    "redis.exceptions.AuthenticationError": None,
+    "redis.exceptions.AuthorizationError": None,
+    "redis.exceptions.BusyLoadingError": ANSWERED,
+    "redis.exceptions.ClusterDownError": ANSWERED,
+    "redis.exceptions.ConnectionError": read.by_redis_text,
+    "redis.exceptions.ExternalAuthProviderError": None,
+    "redis.exceptions.MaxConnectionsError": POOL_FULL,
+    "redis.exceptions.SlotNotCoveredError": UNSENT_BUSY,
+    "redis.exceptions.TimeoutError": read.by_redis_timeout,
+    "redis.exceptions.TryAgainError": ANSWERED,
+    "redis.exceptions.WatchError": CONFLICT,
+    "redis.multidb.exception.TemporaryUnavailableException": UNSENT_BUSY,
+    "redis.sentinel.MasterNotFoundError": UNSENT,
+    "redis.sentinel.SlaveNotFoundError": UNSENT,
+}
+
+BOTOCORE: dict[str, Entry] = {
+    "CapacityNotAvailableError": LIMITED_HERE,
+    "ClientError": read.by_aws_code,
+    "ConnectTimeoutError": CONNECT_TIMEOUT,
+    "ConnectionClosedError": NETWORK,
+    "ConnectionError": NETWORK,
+    "EndpointConnectionError": read.connecting,
+    "HTTPClientError": read.by_inside,
+    "IncompleteReadError": NETWORK,
+    "ProxyConnectionError": read.by_inside,
+    "ReadTimeoutError": READ_TIMEOUT,
+    "ResponseStreamingError": NETWORK,
+    "SSLError": read.by_inside,
+}
+
+KAFKA: dict[str, Entry] = {
+    "Cancelled": None,
+    "KafkaConnectionError": NETWORK,
+    "KafkaError": read.by_retriable,
+    "KafkaTimeoutError": TIMEOUT,
+    "NetworkExceptionError": NETWORK,
+    "RequestTimedOutError": TIMEOUT,
+    "ThrottlingQuotaExceededError": RATE_LIMIT,
+}
+
+LLM: dict[str, Entry] = {
+    "APIConnectionError": read.by_inside_or_network,
+    "APIError": read.by_answer,
+    "APIResponseValidationError": None,
+    "APITimeoutError": read.by_inside_or_timeout,
+}
+
+ANTHROPIC: dict[str, Entry] = {
+    "APIWebhookValidationError": None,
+    "EnforcedSpendLimitReachedError": None,
+    "RetryableError": ASKED_FOR,
+}
+
+TABLE: dict[str, Entry] = {
+    **STANDARD,
+    **DATABASES,
+    **REDIS,
+    "cimpl.KafkaException": read.by_kafka_name,  # confluent_kafka's
+    **{
+        f"{module}.{name}": entry
+        for module, entries in (
+            ("httpx", HTTPX),
+            ("httpx2", HTTPX),
+            ("requests.exceptions", REQUESTS),
+            ("urllib3.exceptions", URLLIB3),
+            ("aiohttp.client_exceptions", AIOHTTP),
+            ("grpc", GRPC),
+            ("botocore.exceptions", BOTOCORE),
+            ("kafka.errors", KAFKA),
+            ("aiokafka.errors", KAFKA),
+            ("openai", LLM),
+            ("anthropic", {**LLM, **ANTHROPIC}),
+        )
+        for name, entry in entries.items()
+    },
+}

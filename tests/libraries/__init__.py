@@ -1,0 +1,5 @@
+"""`transient` against the real libraries, in an environment of their own: see scripts/test.
+
+Nothing here is imported where they are not installed, and linters see none of them: modules are found by
+name.
+"""

@@ -1,0 +1,96 @@
+"""Every public exception class of every library, and what `transient` makes of it.
+
+The decisions stand in the folder of the same name, one file per library, so that a new release with a new
+class fails the tests until somebody has decided. To write the files anew, and then read what has changed:
+
+    .venv-libraries/bin/python -m libraries.decisions    (in the folder tests)
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from redouble import Verdict, transient
+
+FOLDER = Path(__file__).parent / "decisions"
+
+# Where each keeps its exceptions.
+LIBRARIES: dict[str, list[str]] = {
+    "aiohttp": ["aiohttp", "aiohttp.client_exceptions", "aiohttp.http_exceptions"],
+    "aiokafka": ["aiokafka.errors"],
+    "anthropic": ["anthropic", "anthropic._exceptions"],
+    "asyncpg": ["asyncpg.exceptions", "asyncpg.exceptions._base"],
+    "botocore": ["botocore.exceptions"],
+    "confluent_kafka": ["confluent_kafka", "confluent_kafka.error", "confluent_kafka.serialization"],
+    "grpc": ["grpc", "grpc.aio", "grpc._channel"],
+    "httpx": ["httpx"],
+    "httpx2": ["httpx2"],
+    "kafka": ["kafka.errors"],
+    "openai": ["openai", "openai._exceptions"],
+    "psycopg": ["psycopg", "psycopg.errors", "psycopg_pool"],
+    "psycopg2": ["psycopg2", "psycopg2.extensions", "psycopg2.pool"],
+    "pymysql": ["pymysql.err"],
+    "redis": [
+        "redis.exceptions",
+        "redis.asyncio.sentinel",
+        "redis.multidb.exception",
+        "redis.sentinel",
+    ],
+    "requests": ["requests.exceptions"],
+    "sqlalchemy": ["sqlalchemy.exc", "sqlalchemy.orm.exc"],
+    "urllib3": ["urllib3.exceptions"],
+}
+
+
+def classes(library: str) -> dict[str, type[Exception]]:
+    """Find the exception classes of a library, warnings left out."""
+    found: dict[str, type[Exception]] = {}
+    for name in LIBRARIES[library]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = importlib.import_module(name)
+        roots = {"cimpl", *(module.partition(".")[0] for module in LIBRARIES[library])}
+        for thing in list(vars(module).values()):
+            if (
+                isinstance(thing, type)
+                and issubclass(thing, Exception)
+                and not issubclass(thing, Warning)
+                and thing.__module__.partition(".")[0] in roots
+            ):
+                found[f"{thing.__module__}.{thing.__qualname__}"] = thing
+    return found
+
+
+def said(verdict: Verdict | None) -> str:
+    """Spell a verdict."""
+    return "no" if verdict is None else f"{verdict.kind} sent={verdict.sent} {verdict.reason}"
+
+
+def decision(kind: type[Exception]) -> str:
+    """Tell what is made of a class, or how its errors are looked at."""
+    looks: Any = transient
+    _, verdict, _, look = looks._learn(kind)
+    on_the_class = isinstance(getattr(kind, "sqlstate", None), str) or hasattr(kind, "retriable")
+    if look is None or on_the_class:  # a bare instance tells as much
+        return said(verdict if look is None else transient(kind.__new__(kind)))
+    return str(look.__name__)
+
+
+def decisions(library: str) -> Iterator[str]:
+    """Write a line for every class."""
+    for name, kind in sorted(classes(library).items()):
+        yield f"{name}: {decision(kind)}"
+
+
+def written(library: str) -> list[str]:
+    """Read what was decided."""
+    return (FOLDER / f"{library}.txt").read_text("utf-8").splitlines()
+
+
+if __name__ == "__main__":
+    for each in LIBRARIES:
+        (FOLDER / f"{each}.txt").write_text("\n".join(decisions(each)) + "\n", "utf-8")

@@ -1,0 +1,123 @@
+"""Servers on loopback that misbehave on purpose, and what is seen of a call to one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from redouble import Verdict, transient
+
+__all__ = ["answering", "closed_port", "judged", "library", "run", "saying", "silent"]
+
+Talk = Callable[[socket.socket], None]
+
+
+def library(name: str) -> Any:
+    """Import a module that linters do not see."""
+    return importlib.import_module(name)
+
+
+def run(main: Coroutine[Any, Any, object]) -> None:
+    """Run a coroutine in a loop of its own."""
+    asyncio.run(main)
+
+
+def judged(operation: Callable[[], object]) -> Verdict | None:
+    """Call something that fails, and judge what it raises."""
+    try:
+        operation()
+    except Exception as error:
+        return transient(error)
+    raise AssertionError("this was to fail")
+
+
+def closed_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def silent() -> Generator[int, None, None]:
+    """Listen, and never say a word."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+@contextlib.contextmanager
+def talking(talk: Talk) -> Generator[int, None, None]:
+    """Let ``talk`` deal with each connection, and close it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return  # the test is over
+                with connection, contextlib.suppress(OSError):
+                    talk(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def saying(
+    text: bytes, *, first: bool = False, again: bool = False
+) -> contextlib.AbstractContextManager[int]:
+    """Answer with ``text``: at once if ``first``, to every word if ``again``, else to the first one."""
+
+    def talk(connection: socket.socket) -> None:
+        heard = b"nothing yet" if first else connection.recv(65536)
+        while heard:
+            connection.sendall(text)
+            heard = connection.recv(65536) if again else b""
+
+    return talking(talk)
+
+
+@contextlib.contextmanager
+def answering(
+    status: int, headers: Mapping[str, str] | None = None, body: bytes = b"{}", kind: str = "application/json"
+) -> Generator[str, None, None]:
+    """Answer every HTTP request alike."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(status)
+            for name, value in {
+                "Content-Type": kind,
+                "Content-Length": str(len(body)),
+                "Connection": "close",
+                **(headers or {}),
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815  what http.server calls it
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.001,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
