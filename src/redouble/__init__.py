@@ -9,11 +9,13 @@ from redouble import errors
 from redouble._backoff import Backoff
 from redouble._block import Attempt
 from redouble._budget import Grant
+from redouble._decorate import retry, variant
 from redouble._events import observe
-from redouble._layer import Gate, Layer, Pipeline, policy_of
+from redouble._gate import Gate
+from redouble._layer import Layer, Pipeline, policy_of
 from redouble._options import Hints
 from redouble._report import AttemptRecord, Outcome, Report, report
-from redouble._retry import Retry, retry, variant
+from redouble._retry import Retry
 from redouble._time import SYSTEM, Clock
 from redouble._transient import transient
 from redouble._verdict import Kind, Verdict

@@ -1,4 +1,4 @@
-"""One flag: whether anything ambient is at work, such as an observer.
+"""One flag: whether anything ambient is at work, such as an observer or the virtual time of a test.
 
 Every successful call reads it once, so that what nobody uses costs nobody anything. Whoever turns
 something on that calls must notice holds the flag up until it is turned off again.
@@ -7,8 +7,9 @@ something on that calls must notice holds the flag up until it is turned off aga
 from __future__ import annotations
 
 from _thread import allocate_lock  # what threading.Lock is, without importing all of threading
+from contextvars import ContextVar
 
-__all__ = ["ambient"]
+__all__ = ["SWITCH", "Switch", "ambient"]
 
 
 class Ambient:
@@ -29,3 +30,14 @@ class Ambient:
 
 
 ambient = Ambient()
+
+
+class Switch:
+    """How many attempts every policy makes, whatever its options say: for tests. Once ``over``, as it was."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.over = False
+
+
+SWITCH: ContextVar[Switch | None] = ContextVar("redouble_switch", default=None)

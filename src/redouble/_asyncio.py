@@ -1,9 +1,14 @@
-"""Time for asyncio, any loop. Imported only once asyncio is running."""
+"""Time for asyncio, any loop, and the end of what was abandoned. Imported only once asyncio is running."""
 
-from asyncio import current_task, sleep
+from __future__ import annotations
+
+from asyncio import CancelledError, Task, _enter_task, _leave_task, current_task, get_running_loop, sleep
+from asyncio.events import _get_running_loop as home
+from collections.abc import Callable, Coroutine
 from time import monotonic as now
+from typing import Any
 
-__all__ = ["cancelling", "now", "sleep"]
+__all__ = ["cancelling", "finish", "home", "now", "sleep"]
 
 # `now` is the system's monotonic clock and not `loop.time()`: that is the same clock on asyncio's own
 # loops, and on uvloop a cached one that stands still while a callback runs.
@@ -16,3 +21,59 @@ def cancelling() -> bool:
     except RuntimeError:  # the coroutine is driven by hand, without a loop
         return False
     return task is not None and task.cancelling() > 0
+
+
+def finish(work: Coroutine[Any, Any, None], may_wait: Callable[[], bool]) -> None:  # noqa: ARG001  no need to know
+    """Do ``work`` at once as far as it goes without waiting; the rest, if any, in a task of its own.
+
+    The task is there from the start: what the work enters, such as an `asyncio.timeout`, must belong to
+    that task and not to the one that happens to run.
+    """
+    loop, current = get_running_loop(), current_task()
+    begun = Begun(work)
+    task = Task(begun, loop=loop)
+    if current is not None:
+        _leave_task(loop, current)
+    _enter_task(loop, task)
+    try:
+        begun.begin()
+    finally:
+        _leave_task(loop, task)
+        if current is not None:
+            _enter_task(loop, current)
+
+
+class Begun(Coroutine[Any, Any, None]):
+    """A coroutine that has been run up to its first wait; its task goes on from there."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work = work
+        self._first: list[Any] = []  # what it waits for first, until the task has taken that over
+        self._ended: BaseException | None = None
+
+    def begin(self) -> None:
+        """Run up to the first wait."""
+        try:
+            self._first.append(self._work.send(None))
+        except (Exception, CancelledError) as end:  # StopIteration, if all went well; asyncio logs the rest
+            self._ended = end
+
+    def send(self, value: Any, /) -> Any:
+        """Wait for the first thing, then go on."""
+        if self._ended is not None:
+            raise self._ended
+        return self._first.pop() if self._first else self._work.send(value)
+
+    def throw(self, kind: Any, *more: Any) -> Any:
+        """Throw into the work, if there is any left."""
+        if self._ended is not None:
+            raise self._ended
+        self._first.clear()
+        return self._work.throw(kind, *more)
+
+    def close(self) -> None:
+        """Give up on the rest."""
+        self._work.close()
+
+    def __await__(self) -> Any:
+        return (yield from self._work.__await__())

@@ -36,8 +36,8 @@ class Attempt:
     _delay: float | None = None
     _warned: bool = False
     _run: Run | None = None
+    _started: float | None = None
     _policy: Options
-    _started: float
 
     def __enter__(self) -> Self:
         if self._state:  # not READY
@@ -53,12 +53,12 @@ class Attempt:
         self._state = OVER
         if error is None:
             if self._run is not None:
-                self._run.returned(None, self._now())
+                self._run.returned(None, self._run.reading())
             return False
         if not isinstance(error, Exception):
             return False
         run = self._run or self._begin(1)
-        self._delay = run.failed(error, self._now())
+        self._delay = run.failed(error, run.reading())
         if self._delay is None:
             if self._policy.wrap and not run.ok:
                 raise error_of(run, error) from error
@@ -66,13 +66,10 @@ class Attempt:
         self._state = FAILED
         return True
 
-    def _now(self) -> float:
-        return self._policy._time.now()
-
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt if something must be done then, else when one fails."""
-        name = self._policy.name or "block"
-        self._run = begin(self._policy, name, self._started, aio=self._aio, attempt=attempt)
+        name, started = self._policy.name or "block", self._started
+        self._run = begin(Run, self._policy, name, aio=self._aio, attempt=attempt, started=started)
         return self._run
 
     def _prepare(self) -> None:
@@ -91,7 +88,7 @@ class Attempt:
     def _close(self) -> None:
         """Hand back what was paid for a retry that never started."""
         if self._run is not None:
-            self._run.close()
+            self._run.hand_back()
 
     def __repr__(self) -> str:
         return f"<Attempt {self.number}>"
@@ -101,9 +98,6 @@ class AsyncAttempt(Attempt):
     """The attempt an ``async for`` loop is at: write ``with attempt:``, without ``async``."""
 
     _aio = True
-
-    def _now(self) -> float:
-        return self._policy._time.anow()
 
     async def __aenter__(self) -> NoReturn:
         raise TypeError("write `with attempt:` also in an `async for` loop: leaving an attempt never waits")
@@ -117,13 +111,13 @@ def wait(policy: Options, attempt: Attempt, run: Run) -> None:
     try:
         if attempt._delay:
             policy._time.sleep(attempt._delay)
-        refusal = run.start(policy._time.now())
+        refusal = run.start(run.reading())
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
     finally:
         refusal = None  # or this frame and its error would keep each other alive
-        run.close()
+        run.hand_back()
 
 
 async def await_(policy: Options, attempt: Attempt, run: Run) -> None:
@@ -131,24 +125,26 @@ async def await_(policy: Options, attempt: Attempt, run: Run) -> None:
     try:
         if attempt._delay is not None:
             await policy._time.asleep(attempt._delay)
-        refusal = run.start(policy._time.anow())
+        refusal = run.start(run.reading())
         if refusal is not None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
     finally:
         refusal = None  # or this frame and its error would keep each other alive
-        run.close()
+        run.hand_back()
 
 
 def attempts(policy: Options) -> Iterator[Attempt]:
-    """Yield the attempts of a ``for`` loop. A generator, because nothing is faster."""
+    """Yield the attempts of a ``for`` loop."""
+    # A generator, because nothing is faster.
     attempt = Attempt()
-    attempt._policy, attempt._started = policy, policy._time.now()
+    attempt._policy = policy
     attempt._state, attempt._run = READY, None  # what every turn reads is faster off the instance
     if ambient.active or not policy._plain:
         _refuse(policy, "for")
         attempt._prepare()
     else:
+        attempt._started = policy._now()
         yield attempt
         if attempt._state == OVER:
             return
@@ -173,9 +169,11 @@ class AsyncAttempts:
     def __init__(self, policy: Options) -> None:
         self._policy = policy
         self._attempt = attempt = AsyncAttempt()
-        attempt._policy, attempt._started = policy, policy._time.anow()
+        attempt._policy = policy
         self._straight = policy._plain and not ambient.active
-        if not self._straight:
+        if self._straight:
+            attempt._started = policy._anow()
+        else:
             _refuse(policy, "async for")
             attempt._prepare()
 

@@ -7,36 +7,42 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TypeVar
+from collections.abc import Callable
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-__all__ = ["done", "is_async", "refuse", "spelled", "would_not_run"]
+__all__ = ["Colour", "colour", "done", "drop", "refuse", "spelled", "would_not_run"]
 
 T = TypeVar("T")
 
-LAZY = (
-    (inspect.iscoroutinefunction, "a coroutine function"),
-    (inspect.isgeneratorfunction, "a generator function"),
-    (inspect.isasyncgenfunction, "an async generator function"),
+Colour: TypeAlias = Literal["plain", "coroutine", "generator", "async generator"]
+
+LAZY: tuple[tuple[Callable[[object], bool], Colour], ...] = (
+    (inspect.iscoroutinefunction, "coroutine"),
+    (inspect.isgeneratorfunction, "generator"),
+    (inspect.isasyncgenfunction, "async generator"),
 )
 
+# What `contextlib` makes of a generator function; one code object each, whatever the function.
+CONTEXT_MANAGERS = tuple(cast("Any", make)(iter).__code__ for make in (contextmanager, asynccontextmanager))
 
-def is_async(fn: object) -> bool:
-    """Tell whether calling ``fn`` gives a coroutine, looking through partials and callable objects."""
+
+def colour(fn: object) -> Colour:
+    """Tell what calling ``fn`` gives, looking through partials and callable objects."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     # Asked of the type: an object that answers to every attribute is no coroutine function for that.
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
+    for candidate in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004  not "is it callable"
+        for test, found in LAZY:
+            if test(candidate):
+                return found
+    return "plain"
 
 
 def would_not_run(fn: object) -> str | None:
     """Say what it is if calling it, as rules and observers are called, runs none of its body."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    for candidate in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004  not "is it callable"
-        for test, what in LAZY:
-            if test(candidate):
-                return what
-    return None
+    found = colour(fn)
+    return None if found == "plain" else f"{'an' if found[0] == 'a' else 'a'} {found} function"
 
 
 def refuse(fn: object, verb: str) -> None:
@@ -56,24 +62,28 @@ def refuse(fn: object, verb: str) -> None:
         raise TypeError(
             f"cannot decorate the class {fn.__name__}: decorate a method, or a function that makes one"
         )
-    for candidate in (inner, getattr(type(inner), "__call__", None)):  # noqa: B004  not "is it callable"
-        if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
-            raise TypeError(
-                f"cannot {verb} the generator function {spelled(inner)}: calling it runs none of its body "
-                "yet. Return a list, or retry the call that fetches each item"
-            )
+    if getattr(inner, "__code__", None) in CONTEXT_MANAGERS:
+        raise TypeError(
+            f"cannot {verb} {spelled(inner)}, which makes a context manager: calling it runs nothing yet. "
+            f"Write `with policy.enter({spelled(inner)}):`, or decorate below @contextmanager"
+        )
 
 
 def done(fn: object, result: T) -> T:
     """Return the result of a plain function, unless nothing has happened yet because it must be awaited."""
     if hasattr(type(result), "__await__"):
-        if inspect.iscoroutine(result):
-            result.close()
+        drop(result)
         raise TypeError(
             f"{spelled(fn)} returned something to await, so nothing in it was retried: "
             "decorate or pass a coroutine function, as in policy.call(fetch, url)"
         )
     return result
+
+
+def drop(thing: object) -> None:
+    """Close a coroutine that nobody is going to await, so that nobody is told it never was."""
+    if inspect.iscoroutine(thing):
+        thing.close()
 
 
 def spelled(fn: object) -> str:

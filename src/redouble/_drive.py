@@ -9,27 +9,42 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
-from redouble._ambient import ambient
+from redouble._ambient import SWITCH, ambient
 from redouble._ending import error_of, outcome_of
 from redouble._events import teller
 from redouble._options import Options
 from redouble._report import Outcome
 from redouble._run import Run
-from redouble._time import cancelling
+from redouble._time import cancelling, reading
 
 __all__ = ["acall", "adrive", "aoutcome", "begin", "call", "drive", "outcome"]
 
+R = TypeVar("R", bound=Run)
 T = TypeVar("T")
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
 
 
-def begin(policy: Options, name: str, started: float, *, aio: bool, attempt: int = 0) -> Run:
+def begin(
+    kind: type[R],
+    policy: Options,
+    name: str,
+    *,
+    aio: bool,
+    attempt: int = 0,
+    started: float | None = None,
+) -> R:
     """Begin a run; one that nobody listens to has nothing to tell."""
-    tell = teller(policy) if ambient.active or not policy._silent else None
-    if aio:
-        return Run(policy, started, name, policy._time.anow, cancelling, tell, attempt)
-    return Run(policy, started, name, policy._time.now, None, tell, attempt)
+    now = policy._anow if aio else policy._now
+    tell = None if policy._silent else teller(policy)
+    if ambient.active:
+        now = reading(policy._time, aio=aio)
+        tell = teller(policy)
+    started = now() if started is None else started
+    run = kind(policy, started, name, now, cancelling if aio else None, tell, attempt)
+    if ambient.active and (switch := SWITCH.get()) is not None and not switch.over:
+        run.most = switch.most
+    return run
 
 
 # ------------------------------------------------------------------------------- calls
@@ -37,20 +52,20 @@ def begin(policy: Options, name: str, started: float, *, aio: bool, attempt: int
 
 def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts, with a run from the start."""
-    run = begin(policy, name, policy._time.now(), aio=False)
+    run = begin(Run, policy, name, aio=False)
     return drive(run, None, fn, args, kwargs)
 
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
     """Make attempts, with a run from the start."""
-    run = begin(policy, name, policy._time.anow(), aio=True)
+    run = begin(Run, policy, name, aio=True)
     return await adrive(run, None, fn, args, kwargs)
 
 
 def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts until one succeeds or the run says no; ``delay`` is what to wait for the first."""
     policy = run.policy
-    clock, now = policy._time, policy._time.now
+    clock, now = policy._time, run.reading
     try:
         while True:
             if delay:
@@ -77,7 +92,7 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
     finally:
         refusal = None  # or this frame and its error would keep each other alive
         if run.pending is not None:
-            run.close()
+            run.hand_back()
 
 
 async def adrive(
@@ -85,7 +100,7 @@ async def adrive(
 ) -> T:
     """Make attempts until one succeeds or the run says no; ``delay`` is what to wait for the first."""
     policy = run.policy
-    clock, now = policy._time, policy._time.anow
+    clock, now = policy._time, run.reading
     try:
         while True:
             if delay is not None:
@@ -112,7 +127,7 @@ async def adrive(
     finally:
         refusal = None  # or this frame and its error would keep each other alive
         if run.pending is not None:
-            run.close()
+            run.hand_back()
 
 
 # ---------------------------------------------------------------------------- outcomes
@@ -120,13 +135,13 @@ async def adrive(
 
 def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> Outcome[T]:
     """Make attempts, and tell how it ended instead of raising."""
-    run = begin(policy, name, policy._time.now(), aio=False)
+    run = begin(Run, policy, name, aio=False)
     try:
         value = drive(run, None, fn, args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
-        run.returned(value, policy._time.now())
+        run.returned(value, run.reading())
     return outcome_of(run, value, None)
 
 
@@ -134,11 +149,11 @@ async def aoutcome(
     policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs
 ) -> Outcome[T]:
     """Make attempts, and tell how it ended instead of raising."""
-    run = begin(policy, name, policy._time.anow(), aio=True)
+    run = begin(Run, policy, name, aio=True)
     try:
         value = await adrive(run, None, fn, args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
-        run.returned(value, policy._time.anow())
+        run.returned(value, run.reading())
     return outcome_of(run, value, None)

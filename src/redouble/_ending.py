@@ -37,6 +37,7 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
     Reason.work_timeout: ("no work time left", errors.DeadlineExceeded),
     Reason.hint_too_long: ("asked to wait too long", errors.DeadlineExceeded),
     Reason.stopped: ("not worth retrying", errors.Stopped),
+    Reason.committed: ("items had been handed out", errors.Stopped),
     Reason.nested: ("an inner policy gave up already", errors.Stopped),
 }
 

@@ -1,27 +1,33 @@
 """Layers: something that wraps a function. A pipeline: layers in order, outermost first.
 
-A layer says how it wraps a plain function (`around`) and a coroutine function (`around_async`). Finding out
-which one it is, methods, partials, callable objects, names, docstrings and `policy_of` are dealt with
-here, once. What any layer does is not known here.
+A layer says how it wraps a plain function (`around`), a coroutine function (`around_async`), a generator
+function (`around_stream`) and an async generator function (`around_async_stream`). Finding out which one it
+is, methods, partials, callable objects, names, docstrings and `policy_of` are dealt with here, once. What
+any layer does is not known here.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import ContextVar
-from types import TracebackType
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from redouble._callable import done, is_async, refuse, spelled
-from redouble._time import SYSTEM, Clock
+from redouble._callable import Colour, colour, refuse, spelled
 
-__all__ = ["Gate", "Layer", "Pipeline", "decoration", "policy_of"]
+__all__ = ["Layer", "Pipeline", "decoration", "policy_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
+
+AROUND: dict[Colour, str] = {
+    "plain": "around",
+    "coroutine": "around_async",
+    "generator": "around_stream",
+    "async generator": "around_async_stream",
+}
 
 Reference: TypeAlias = "Callable[[], Layer | None]"
 
@@ -32,7 +38,7 @@ _decorated: WeakKeyDictionary[Callable[..., Any], tuple[Reference, list[Referenc
 
 
 class Layer:
-    """Something that wraps a function: write ``around`` and ``around_async``, and it is a decorator.
+    """Something that wraps a function: say how in ``around`` and its kin, and it is a decorator.
 
     ``layer(fn)`` decorates, ``layer.call(fn, *args)`` calls once, ``outer | inner`` makes a pipeline.
     """
@@ -44,11 +50,28 @@ class Layer:
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped, for a plain function."""
-        raise TypeError(f"{type(self).__name__} cannot wrap a plain function, which {spelled(fn)} is")
+        raise self._no(fn, "a plain function")
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped, for a coroutine function."""
-        raise TypeError(f"{type(self).__name__} cannot wrap a coroutine function, which {spelled(fn)} is")
+        raise self._no(fn, "a coroutine function")
+
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        """Return ``fn`` wrapped, for a generator function."""
+        raise self._no(fn, "a generator function")
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        """Return ``fn`` wrapped, for an async generator function."""
+        raise self._no(fn, "an async generator function")
+
+    def _no(self, fn: object, kind: str) -> TypeError:
+        return TypeError(f"{type(self).__name__} cannot wrap {kind}, which {spelled(fn)} is")
+
+    def _around(self, fn: Any) -> Any:
+        """Return ``fn`` wrapped, whatever kind of function it is."""
+        return getattr(self, AROUND[colour(fn)])(fn)
 
     def __call__(self, fn: F, /) -> F:
         """Decorate: what you get back has the type, the name and the signature of ``fn``."""
@@ -57,7 +80,7 @@ class Layer:
             method = cast("Any", target)
             return cast("F", type(method)(self(method.__func__)))
         refuse(target, "decorate")
-        wrapped: Any = self.around_async(target) if is_async(target) else self.around(target)
+        wrapped: Any = self._around(target)
         if wrapped is not target:
             functools.update_wrapper(wrapped, target)
             parts = self.layers if isinstance(self, Pipeline) else (self,)
@@ -67,8 +90,7 @@ class Layer:
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` through this layer and return what it returns: await it if ``fn`` is async."""
         refuse(fn, "call")
-        wrapped: Callable[P, Any] = self.around_async(cast("Any", fn)) if is_async(fn) else self.around(fn)
-        return cast("T", wrapped(*args, **kwargs))
+        return cast("T", self._around(fn)(*args, **kwargs))
 
     def __or__(self, inner: Layer, /) -> Pipeline:
         """Put ``inner`` inside this layer."""
@@ -94,15 +116,23 @@ class Pipeline(Layer):
         )
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        wrapped = fn
-        for layer in reversed(self.layers):
-            wrapped = _dressed(layer.around(wrapped), fn)
-        return wrapped
+        return self._inside_out(fn, "around")
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        wrapped = cast("Callable[P, Coroutine[Any, Any, T]]", fn)
+        return cast("Callable[P, Coroutine[Any, Any, T]]", self._inside_out(fn, "around_async"))
+
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        return self._inside_out(fn, "around_stream")
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        return self._inside_out(fn, "around_async_stream")
+
+    def _inside_out(self, fn: F, how: str) -> F:
+        wrapped = fn
         for layer in reversed(self.layers):
-            wrapped = _dressed(layer.around_async(wrapped), fn)
+            wrapped = _dressed(cast("F", getattr(layer, how)(wrapped)), fn)
         return wrapped
 
     def __eq__(self, other: object) -> bool:
@@ -113,87 +143,6 @@ class Pipeline(Layer):
 
     def __repr__(self) -> str:
         return " | ".join(repr(layer) for layer in self.layers) or "Pipeline()"
-
-
-class Gate(Layer):
-    """A layer that lets a call in or raises `Rejected`, and learns how it ended.
-
-    Write ``admit`` and ``ended``; both are quick, take the time, and never wait. The time is that of
-    ``clock.now()`` in every colour: one gate may serve threads and event loops at once. A gate can
-    also be used by ``with gate:``, in blocking and in async code.
-    """
-
-    @property
-    def _held(self) -> bool:
-        kind = type(self)  # one with wrappers of its own may not hold it
-        return kind.around is Gate.around and kind.around_async is Gate.around_async
-
-    clock: Clock = SYSTEM
-
-    def admit(self, now: float, /) -> Any:
-        """Let a call in and return a ticket for it, or raise `Rejected`."""
-        raise TypeError(
-            f"{type(self).__name__} admitted nobody at {now}: a gate needs a method admit(self, now)"
-        )
-
-    def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
-        """Learn how an admitted call ended: None is success; a cancellation is an error too."""
-
-    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with Passage(self):
-                return done(fn, fn(*args, **kwargs))
-
-        return gated
-
-    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with Passage(self):
-                return await fn(*args, **kwargs)
-
-        return gated
-
-    def __enter__(self) -> None:
-        passage = Passage(self)
-        passage.__enter__()
-        _passages.set((passage, *_passages.get()))
-        self.__dict__.setdefault("_entered", []).append(passage)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        # Of this task or thread if there is one; else it was entered elsewhere (frameworks enter and
-        # leave what yields in different contexts), and any one will do: no place may be lost.
-        passages = _passages.get()
-        entered: list[Passage] = self.__dict__.get("_entered", [])
-        passage = next((passage for passage in [*passages, *entered] if passage.gate is self), None)
-        if passage is None:
-            raise RuntimeError("a gate was left that had not been entered")
-        _passages.set(tuple(other for other in passages if other is not passage))
-        entered.remove(passage)
-        passage.__exit__(kind, error, tb)
-
-
-class Passage:
-    """One call on its way through one gate."""
-
-    __slots__ = ("gate", "ticket")
-
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-        self.ticket: Any = None
-
-    def __enter__(self) -> None:
-        self.ticket = self.gate.admit(self.gate.clock.now())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.gate.ended(self.ticket, error, self.gate.clock.now())
-
-
-# The passages of this task or thread, innermost first: entering a gate in one is invisible to all others.
-_passages: ContextVar[tuple[Passage, ...]] = ContextVar("redouble_passages", default=())
 
 
 def _dressed(wrapped: F, fn: Callable[..., Any]) -> F:

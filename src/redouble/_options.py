@@ -17,7 +17,7 @@ from redouble._backoff import Backoff, fresh
 from redouble._budget import Budget
 from redouble._check import Duration, hook, instance, methods, number, seconds, whole
 from redouble._events import Event
-from redouble._time import SYSTEM, Borrowed, Chance, Clock
+from redouble._time import SYSTEM, Borrowed, Chance, Clock, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
 
@@ -94,6 +94,8 @@ class Options:
     _limit: float = field(init=False, compare=False)
     _work_limit: float = field(init=False, compare=False)
     _time: Clock = field(init=False, compare=False)
+    _now: Callable[[], float] = field(init=False, compare=False)
+    _anow: Callable[[], float] = field(init=False, compare=False)
     _silent: bool = field(init=False, compare=False)
     _plain: bool = field(init=False, compare=False)
 
@@ -137,6 +139,8 @@ class Options:
         methods(self.random, "random", ("random",))
         clock: object = self.clock
         self._put("_time", clock if isinstance(clock, Clock) else Borrowed(self.clock))
+        self._put("_now", reader(self._time, aio=False))
+        self._put("_anow", reader(self._time, aio=True))
         self._work_out()
 
     def _work_out(self) -> None:

@@ -1,34 +1,38 @@
 """Retry: the options, in every shape a call can have.
 
-One frozen value; a decorator, `call`, `run`, a ``for`` and an ``async for`` loop. Deciding is the
-engine's business and waiting the drivers'; this file only chooses which driver.
+One frozen value; a decorator, `call`, `run`, a ``for`` and an ``async for`` loop, `stream` and `enter`.
+Deciding is the engine's business and waiting the drivers'; this file only chooses which driver. Those of
+streams and context managers are imported by whoever uses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import FrozenInstanceError, replace
-from inspect import iscoroutine
-from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import FrozenInstanceError
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from redouble._ambient import ambient
 from redouble._block import AsyncAttempts, attempts
-from redouble._callable import done, is_async, refuse, spelled
+from redouble._callable import colour, done, refuse, spelled
 from redouble._drive import Args, Kwargs, acall, adrive, aoutcome, call, drive, outcome
 from redouble._ending import error_of
 from redouble._events import teller
-from redouble._layer import Layer, Pipeline, decoration
+from redouble._layer import Layer
 from redouble._options import Options
 from redouble._report import Outcome
 from redouble._run import Run
-from redouble._shape import shaped
+from redouble._shape import EVERY_ATTEMPT, FIRST_ATTEMPT, STREAM, shaped
 from redouble._time import cancelling
 
-__all__ = ["Retry", "retry", "variant"]
+if TYPE_CHECKING:
+    from redouble._resume import AsyncStream, Stream
 
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["Retry"]
+
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -67,21 +71,46 @@ class Retry(Options, Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
-        return self._shaped(fn, aio=False, call=_call, drive=drive)
+        return self._retried(fn, aio=False, call=_call, drive=drive)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` retried, for a coroutine function."""
-        return self._shaped(fn, aio=True, call=acall, drive=adrive)
+        return self._retried(fn, aio=True, call=acall, drive=adrive)
 
-    def _shaped(
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        """Return ``fn`` retried until its first item, for a generator function."""
+        from redouble._stream import Streaming  # noqa: PLC0415
+
+        self._refuse_until(fn)
+        name = self.name or spelled(fn)
+        return shaped(fn, STREAM, is_async=False, Streaming=Streaming, policy=self, name=name)
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        """Return ``fn`` retried until its first item, for an async generator function."""
+        from redouble._items import AsyncItems, StreamFunction  # noqa: PLC0415
+        from redouble._stream import Opener  # noqa: PLC0415
+
+        self._refuse_until(fn)
+
+        def retrying(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
+            fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
+            return AsyncItems(
+                Opener[T](self, self.name or spelled(fn), partial(fn, *args, **kwargs), aio=True)
+            )
+
+        return StreamFunction(fn, retrying)
+
+    def _retried(
         self, fn: Callable[..., Any], *, aio: bool, **drivers: Callable[..., Any]
     ) -> Callable[..., Any]:
         return shaped(
             fn,
+            FIRST_ATTEMPT if self._plain else EVERY_ATTEMPT,
             is_async=aio,
-            straight=self._plain,
             ambient=ambient,
-            now=self._time.anow if aio else self._time.now,
+            now=self._anow if aio else self._now,
             Run=Run,
             error_of=error_of,
             policy=self,
@@ -94,10 +123,12 @@ class Retry(Options, Layer):
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` with retries and return what it returns: await it if ``fn`` is async."""
         refuse(fn, "call")
-        name = self.name or spelled(fn)
-        if is_async(fn):
+        name, kind = self.name or spelled(fn), colour(fn)
+        if kind == "plain":
+            return _call(self, name, fn, args, kwargs)
+        if kind == "coroutine":
             return cast("T", acall(self, name, cast("Any", fn), args, kwargs))
-        return _call(self, name, fn, args, kwargs)
+        return cast("T", self._around(fn)(*args, **kwargs))
 
     @overload
     def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
@@ -108,10 +139,77 @@ class Retry(Options, Layer):
     def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call ``fn`` with retries and return an `Outcome`: nothing of yours is raised."""
         refuse(fn, "run")
-        name = self.name or spelled(fn)
-        if is_async(fn):
+        name, kind = self.name or spelled(fn), colour(fn)
+        if kind == "plain":
+            return _done(fn, outcome(self, name, fn, args, kwargs))
+        if kind == "coroutine":
             return aoutcome(self, name, fn, args, kwargs)
-        return _done(fn, outcome(self, name, fn, args, kwargs))
+        raise TypeError(
+            f"a stream has no outcome before its end: iterate over policy.call({spelled(fn)}, ...)"
+        )
+
+    @overload
+    def stream(
+        self,
+        open: Callable[[], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
+        /,
+        *,
+        resume: Callable[[T], AsyncIterable[T] | Awaitable[AsyncIterable[T]]] | None = None,
+    ) -> AsyncStream[T]: ...
+    @overload
+    def stream(
+        self,
+        open: Callable[[], Iterable[T]],
+        /,
+        *,
+        resume: Callable[[T], Iterable[T]] | None = None,
+    ) -> Stream[T]: ...
+    def stream(self, open: Callable[[], Any], /, *, resume: Callable[[T], Any] | None = None) -> Any:  # noqa: A002
+        """Iterate over what ``open()`` opens, retried until its first item, for ``for`` or ``async for``.
+
+        With ``resume``, a stream that breaks after that is opened again by ``resume(last_item)``, which
+        must begin behind that item; attempts, backoff and limits begin anew whenever there was progress.
+        """
+        from redouble._resume import Either  # noqa: PLC0415
+        from redouble._stream import Opener  # noqa: PLC0415
+
+        refuse(open, "stream")
+        self._refuse_until(open)
+        if resume is not None and not callable(resume):
+            raise TypeError(
+                f"resume={resume!r}: write a function of the last item that opens what follows it"
+            )
+        return Either[T](partial(Opener, self, self.name or spelled(open), open, resume))
+
+    @overload
+    def enter(
+        self,
+        make: Callable[
+            P, AbstractAsyncContextManager[T, Any] | Awaitable[AbstractAsyncContextManager[T, Any]]
+        ],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> AbstractAsyncContextManager[T]: ...
+    @overload
+    def enter(
+        self, make: Callable[P, AbstractContextManager[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AbstractContextManager[T]: ...
+    def enter(self, make: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Make a context manager and enter it with retries: ``with policy.enter(connect, host) as it:``.
+
+        Only entering is retried, each time with a new one; the body of the ``with`` never is.
+        """
+        from redouble._enter import Entrance  # noqa: PLC0415
+
+        self._refuse_until(make)
+        return Entrance[Any](self, self.name or spelled(make), partial(make, *args, **kwargs))
+
+    def _refuse_until(self, fn: object) -> None:
+        if self.until is not None:
+            raise TypeError(
+                f"until= judges a result, and {spelled(fn)} gives none: leave it out of this policy"
+            )
 
     def __aiter__(self) -> AsyncAttempts:
         return AsyncAttempts(self)
@@ -129,62 +227,3 @@ def _call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: 
 def _done(fn: object, ended: Outcome[T]) -> Outcome[T]:
     done(fn, ended.value)
     return ended
-
-
-class _Decorate(Generic[P]):
-    """`redouble.retry`: bare, or with the options of `Retry`, which are written there only."""
-
-    def __init__(self, make: Callable[P, Retry]) -> None:
-        self._make = make
-        self._default = cast("Callable[[], Retry]", make)()
-
-    @overload
-    def __call__(self, *args: P.args, **options: P.kwargs) -> Retry: ...
-    @overload
-    def __call__(self, fn: F, /) -> F: ...
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        if not args:
-            return self._make(*args, **options)
-        fn: object = args[0]
-        an_option = not hasattr(fn, "__get__") and not callable(fn)  # 3, (OSError,), "5s", ...
-        is_coroutine = iscoroutine(cast("Any", fn))
-        an_error = isinstance(fn, type) and issubclass(fn, BaseException)
-        if options or len(args) > 1 or (an_option and not is_coroutine) or an_error:
-            raise TypeError("write @retry, or @retry(on=..., attempts=...): options are keywords")
-        return self._default(cast("Callable[..., object]", fn))
-
-    def __repr__(self) -> str:
-        return "redouble.retry"
-
-
-class _Variant(Generic[P]):
-    """`redouble.variant`: the same function, retried with some options changed."""
-
-    def __init__(self, make: Callable[P, Retry]) -> None:
-        self._make = make
-
-    def __call__(self, fn: F, /, *args: P.args, **options: P.kwargs) -> F:
-        if args:
-            raise TypeError("write variant(fn, attempts=1): options are keywords")
-        layer, original = decoration(fn)
-        changed: Any = _with_options(layer, options)(original)
-        if isinstance(fn, MethodType):
-            return cast("F", MethodType(changed, fn.__self__))
-        return cast("F", changed)
-
-    def __repr__(self) -> str:
-        return "redouble.variant"
-
-
-def _with_options(layer: Layer, options: dict[str, Any]) -> Layer:
-    if isinstance(layer, Retry):
-        return replace(layer, **options)
-    if isinstance(layer, Pipeline) and sum(isinstance(part, Retry) for part in layer.layers) == 1:
-        return Pipeline(
-            *(_with_options(part, options) if isinstance(part, Retry) else part for part in layer.layers)
-        )
-    raise TypeError(f"{layer!r} has no single Retry whose options could vary")
-
-
-retry = _Decorate(Retry)
-variant = _Variant(Retry)

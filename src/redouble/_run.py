@@ -150,7 +150,7 @@ class Run(State):
         reason = None
         if verdict.action != "retry":
             reason = STOPPED
-        elif policy.attempts is not None and self.attempt >= policy.attempts:
+        elif self.most is not None and self.attempt >= self.most:
             reason = ATTEMPTS
         elif now >= until or self.stalled > MOST_STALLED:
             reason = TIMEOUT

@@ -18,7 +18,7 @@ from typing import Any
 
 from redouble._callable import done
 
-__all__ = ["shaped"]
+__all__ = ["EVERY_ATTEMPT", "FIRST_ATTEMPT", "STREAM", "shaped"]
 
 PREFIX = "redouble_"  # keeps the names of the lines below apart from the parameters of what is wrapped
 
@@ -55,6 +55,15 @@ EVERY_ATTEMPT = """\
     return {await_}redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}})
 """
 
+# A generator function: what happens until its first item is ordinary code too.
+STREAM = """\
+def retrying({parameters}):
+    with redouble_Streaming(
+        redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
+    ) as redouble_streaming:
+        return (yield from (yield from redouble_streaming.first()))
+"""
+
 # A plain function that returns a coroutine has done nothing yet: there was nothing to retry.
 CHECK = """\
     if redouble_type(redouble_result) is redouble_Coroutine:
@@ -62,13 +71,15 @@ CHECK = """\
 """
 
 
-def shaped(fn: Callable[..., Any], *, is_async: bool, straight: bool, **names: Any) -> Callable[..., Any]:
-    """Return a function with the signature of ``fn`` that retries it.
+TITLES = {FIRST_ATTEMPT: "first attempt", EVERY_ATTEMPT: "every attempt", STREAM: "stream"}
 
-    ``straight``: the first attempt is made straight away, without a run. ``names`` are what the lines
-    above need, without their prefix.
+
+def shaped(fn: Callable[..., Any], template: str, *, is_async: bool, **names: Any) -> Callable[..., Any]:
+    """Return a function with the signature of ``fn``, made from a template above.
+
+    ``names`` are what its lines need, without their prefix.
     """
-    code = _compiled(FIRST_ATTEMPT if straight else EVERY_ATTEMPT, is_async, *_signature(fn))
+    code = _compiled(template, is_async, *_signature(fn))
     scope = {PREFIX + name: value for name, value in names.items()}
     types = {"redouble_Exception": Exception, "redouble_Coroutine": CoroutineType, "redouble_type": type}
     wrapper = FunctionType(code, {**scope, **types, "redouble_fn": fn, "redouble_done": done})
@@ -115,7 +126,7 @@ def _compiled(
     source = template.format(
         **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
     )
-    filename = f"<redouble {'async ' * is_async}{'first' if template is FIRST_ATTEMPT else 'every'} attempt>"
+    filename = f"<redouble {'async ' * is_async}{TITLES[template]}>"
     # So that a traceback through the wrapper shows its lines; the same lines for every signature.
     blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
     shown = template.format(**words, **blanks)

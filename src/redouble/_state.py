@@ -38,7 +38,7 @@ class State:
     # fmt: off
     __slots__ = (
         "attempt", "attempt_started", "by_kind", "cancelling", "delays", "earliest", "exhausted", "granted",
-        "last", "name", "now", "ok", "pending", "policy", "reading", "reason", "records", "stalled",
+        "last", "most", "name", "now", "ok", "pending", "policy", "reading", "reason", "records", "stalled",
         "started", "tell", "took", "until", "value", "verdict", "work",
     )
     # fmt: on
@@ -58,7 +58,7 @@ class State:
             started = 0.0
         self.policy = policy
         self.name = name
-        self.reading = reading
+        self.reading: Callable[[], float] = reading or (lambda: started)
         self.cancelling = cancelling
         self.tell = tell
         self.started: float = started
@@ -67,6 +67,7 @@ class State:
         self.earliest: float = started
         self.until = started + policy._limit
         self.attempt: int = attempt
+        self.most = policy.attempts
         self.took: float = 0.0
         self.work: float = 0.0
         self.delays: Iterator[float] | None = None
@@ -100,7 +101,7 @@ class State:
         self.reason = reason
         self.last = None  # it may be this very error, which is about to carry this run
         if self.pending is not None:
-            self.close()
+            self.hand_back()
         if error is not None:
             first_stop = self.attempt == 1 and reason is STOPPED
             replaced = annotate(error, self, None if first_stop else PREFIX + summary_of(self))
@@ -109,7 +110,7 @@ class State:
             self.tell(self, "give_up", error, None)
         return None
 
-    def close(self) -> None:
+    def hand_back(self) -> None:
         """Hand back a grant whose retry never started, however the call ended."""
         if self.pending is not None and self.policy.budget is not None:
             grant, self.pending = self.pending, None
@@ -127,7 +128,7 @@ class State:
 
     def read(self) -> float:
         """Learn how late it is. Time goes forwards only: for NaN, infinity or a step back it stands still."""
-        if self.reading is not None and self.now < (now := self.reading()) < INFINITY:
+        if self.now < (now := self.reading()) < INFINITY:
             self.now, self.stalled = now, 0
         return self.now
 

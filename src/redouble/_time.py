@@ -8,12 +8,30 @@ library may import `time`, `asyncio` or `trio`; a test sees to it.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
 from sys import modules
 from time import monotonic
 from typing import Any, Protocol
 
-__all__ = ["SYSTEM", "Borrowed", "Chance", "Clock", "backend", "cancelling", "in_event_loop", "one_time"]
+from redouble._ambient import ambient
+
+__all__ = [
+    "LOOPS",
+    "SYSTEM",
+    "VIRTUAL",
+    "Borrowed",
+    "Chance",
+    "Clock",
+    "Virtual",
+    "backend",
+    "cancelling",
+    "in_event_loop",
+    "one_time",
+    "reader",
+    "reading",
+    "virtual",
+]
 
 LONGEST_SLEEP = 1e9  # 31 years. time.sleep() raises OverflowError a little above 292.
 
@@ -49,22 +67,93 @@ class Clock:
         return backend().sleep(seconds)
 
 
-class _System(Clock):
-    """The real clock. Under Trio async code follows Trio's clock, so that a MockClock is obeyed."""
+class Virtual(Protocol):
+    """The clock of a test, in place of the real one. Once it is ``over``, time is real again."""
 
-    # The C function itself: on the path of every successful call there is no frame of ours.
-    now: Any = staticmethod(time.monotonic)
+    over: bool
+
+    def now(self) -> float:
+        """Tell the time."""
+        ...
 
     def anow(self) -> float:
-        if "trio" in modules:
-            return backend().now()
-        return monotonic()
+        """Tell the time in async code."""
+        ...
+
+    def going(self) -> float:
+        """Tell the time of calls that may outlive it: when it is over, it goes on as real time does."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let a delay pass."""
+        ...
+
+    def asleep(self, seconds: float) -> Awaitable[None]:
+        """Let a delay pass in async code."""
+        ...
+
+
+# The virtual time of this context, and of whole event loops; looked at only while the ambient flag is up.
+VIRTUAL: ContextVar[Virtual | None] = ContextVar("redouble_virtual_time", default=None)
+LOOPS: dict[object, Virtual] = {}
+
+
+def virtual() -> Virtual | None:
+    """Return the virtual clock that is at work here, if there is one."""
+    if not ambient.active:
+        return None
+    clock = VIRTUAL.get()
+    if (clock is None or clock.over) and LOOPS:
+        events: Any = modules["asyncio.events"]
+        clock = LOOPS.get(events._get_running_loop())
+    return None if clock is None or clock.over else clock
+
+
+class _System(Clock):
+    """The real clock, or the virtual one of a test. Under Trio async code follows Trio's clock."""
+
+    def now(self) -> float:
+        clock = virtual()
+        return monotonic() if clock is None else clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        (virtual() or REAL).sleep(seconds)
+
+    def anow(self) -> float:
+        clock = virtual()
+        return _async_now() if clock is None else clock.anow()
+
+    def asleep(self, seconds: float) -> Awaitable[None]:
+        return (virtual() or REAL).asleep(seconds)
 
     def __repr__(self) -> str:
         return "SYSTEM"
 
 
+REAL = Clock()
 SYSTEM: Clock = _System()
+
+
+def _async_now() -> float:
+    return backend().now() if "trio" in modules else monotonic()
+
+
+def reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
+    """Return what tells this clock's time with the least ado, as long as nothing ambient is at work.
+
+    For the real one that is a C function: on the path of every successful call there is no frame of ours.
+    """
+    if clock is SYSTEM:
+        return _async_now if aio else monotonic
+    return clock.anow if aio else clock.now
+
+
+def reading(clock: Clock, *, aio: bool) -> Callable[[], float]:
+    """Return what tells the time of a whole call by this clock, or by a virtual one in its place."""
+    test = virtual() if clock is SYSTEM else None
+    if test is not None:
+        return test.going
+    return clock.anow if aio else clock.now
 
 
 class Borrowed(Clock):
@@ -100,6 +189,14 @@ class Backend(Protocol):
 
     def cancelling(self) -> bool:
         """Say whether the running task is being cancelled."""
+        ...
+
+    def home(self) -> object:
+        """Return what runs tasks here: the same object for the same event loop, None outside of any."""
+        ...
+
+    def finish(self, work: Coroutine[Any, Any, None], may_wait: Callable[[], bool], /) -> None:
+        """Do what would have to be awaited, though nobody awaits it; ``may_wait`` says whether it waits."""
         ...
 
 

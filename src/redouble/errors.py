@@ -19,8 +19,10 @@ pass on, or where you asked for them with ``wrap=True``::
     │   └── RateLimited
     └── ConfigError                a setting is wrong (also a ValueError); .path
 
-All of them can be pickled. This module knows nothing of the rest of the library.
+All of them can be pickled.
 """
+
+# This module knows nothing of the rest of the library.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for annotations: what rules, judges, observers and budgets of your own are told and asked.
+"""Names for annotations: what rules, judges, observers and budgets are told and asked, what streams are.
 
 >>> from redouble.types import Event
 >>> def log(event: Event) -> None: ...
@@ -6,8 +6,27 @@
 
 from redouble._budget import Budget
 from redouble._check import Duration
-from redouble._events import Event, Observer
+from redouble._events import Event, Observation, Observer, What
+from redouble._options import Delays
+from redouble._resume import AsyncStream, Stream
 from redouble._time import Chance
-from redouble._verdict import Answer, Ended, Judge, Rule
+from redouble._verdict import Answer, Ended, Judge, On, Rule, Until
 
-__all__ = ["Answer", "Budget", "Chance", "Duration", "Ended", "Event", "Judge", "Observer", "Rule"]
+__all__ = [
+    "Answer",
+    "AsyncStream",
+    "Budget",
+    "Chance",
+    "Delays",
+    "Duration",
+    "Ended",
+    "Event",
+    "Judge",
+    "Observation",
+    "Observer",
+    "On",
+    "Rule",
+    "Stream",
+    "Until",
+    "What",
+]

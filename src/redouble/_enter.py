@@ -1,0 +1,83 @@
+"""Entering context managers with retries: the entering only, never the body of the ``with``.
+
+A body that failed has done things; whether it may be done again, only its author knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
+from inspect import isawaitable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from redouble._callable import drop, spelled
+from redouble._drive import acall, call
+from redouble._options import Options
+
+__all__ = ["Entrance"]
+
+T = TypeVar("T")
+
+
+class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManager[T, bool | None]):
+    """What `Retry.enter` returns: for ``with`` or ``async with``, as what ``make`` makes demands."""
+
+    def __init__(self, policy: Options, name: str, make: Callable[[], Any]) -> None:
+        self._policy, self._name, self._make = policy, name, make
+        self._entered: list[Callable[..., Any]] = []  # the ways out, innermost last
+
+    def __enter__(self) -> T:
+        return call(self._policy, self._name, self._enter, (), {})
+
+    async def __aenter__(self) -> T:
+        return await acall(self._policy, self._name, self._aenter, (), {})
+
+    def _enter(self) -> T:
+        manager = self._made()
+        enter, leave = self._ways(manager, aio=False)
+        entered: T = enter(manager)
+        self._entered.append(partial(leave, manager))
+        return entered
+
+    async def _aenter(self) -> T:
+        manager = await self._amade()
+        enter, leave = self._ways(manager, aio=True)
+        entered: T = await enter(manager)
+        self._entered.append(partial(leave, manager))
+        return entered
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        swallowed: bool | None = self._entered.pop()(kind, error, tb)
+        return swallowed
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        swallowed: bool | None = await self._entered.pop()(kind, error, tb)
+        return swallowed
+
+    def _made(self) -> object:
+        return self._make()
+
+    async def _amade(self) -> object:
+        manager: object = self._make()
+        if isawaitable(manager) and not hasattr(manager, "__aenter__"):
+            manager = await manager
+        return manager
+
+    def _ways(self, manager: object, *, aio: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Find the ways in and out, as ``with`` does: on the type, both before either is used."""
+        kind: Any = type(manager)
+        enter, leave = ("__aenter__", "__aexit__") if aio else ("__enter__", "__exit__")
+        if not (hasattr(kind, enter) and hasattr(kind, leave)):
+            drop(manager)
+            fits = hasattr(kind, "__enter__" if aio else "__aenter__")
+            fix = f": write `{'with' if aio else 'async with'}`" if fits else ""
+            raise TypeError(
+                f"{spelled(self._make)} made a {kind.__qualname__}, which has no {enter} and {leave}{fix}"
+            )
+        return getattr(kind, enter), getattr(kind, leave)

@@ -1,0 +1,166 @@
+"""Gates: layers that let a call in or turn it away, and learn how it ended.
+
+What a gate decides is its own; how calls, streams and blocks pass through it is written here, once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from redouble._callable import done
+from redouble._layer import Layer
+from redouble._time import SYSTEM, Clock
+
+__all__ = ["Gate"]
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Gate(Layer):
+    """A layer that lets a call in or raises `Rejected`, and learns how it ended.
+
+    Write ``admit`` and ``ended``; both are quick, take the time, and never wait. The time is that of
+    ``clock.now()`` in every colour: one gate may serve threads and event loops at once. A gate can
+    also be used by ``with gate:``, in blocking and in async code.
+    """
+
+    @property
+    def _held(self) -> bool:
+        kind = type(self)  # one with wrappers of its own may not hold it
+        return kind.around is Gate.around and kind.around_async is Gate.around_async
+
+    clock: Clock = SYSTEM
+
+    def admit(self, now: float, /) -> Any:
+        """Let a call in and return a ticket for it, or raise `Rejected`."""
+        raise TypeError(
+            f"{type(self).__name__} admitted nobody at {now}: a gate needs a method admit(self, now)"
+        )
+
+    def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
+        """Learn how an admitted call ended: None is success; a cancellation is an error too."""
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        def gated(*args: P.args, **kwargs: P.kwargs) -> T:
+            with Passage(self):
+                return done(fn, fn(*args, **kwargs))
+
+        return gated
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
+            with Passage(self):
+                return await fn(*args, **kwargs)
+
+        return gated
+
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        def gated(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
+            with StreamPassage(self):
+                return (yield from fn(*args, **kwargs))
+
+        return gated
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        from redouble._items import AsyncItems, StreamFunction  # noqa: PLC0415  for those who stream
+
+        def gated(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
+            return AsyncItems(Admission(self, fn(*args, **kwargs)))
+
+        return StreamFunction(fn, gated)
+
+    def __enter__(self) -> None:
+        passage = Passage(self)
+        passage.__enter__()
+        _passages.set((passage, *_passages.get()))
+        self.__dict__.setdefault("_entered", []).append(passage)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        # Of this task or thread if there is one; else it was entered elsewhere (frameworks enter and
+        # leave what yields in different contexts), and any one will do: no place may be lost.
+        passages = _passages.get()
+        entered: list[Passage] = self.__dict__.get("_entered", [])
+        passage = next((passage for passage in [*passages, *entered] if passage.gate is self), None)
+        if passage is None:
+            raise RuntimeError("a gate was left that had not been entered")
+        _passages.set(tuple(other for other in passages if other is not passage))
+        entered.remove(passage)
+        passage.__exit__(kind, error, tb)
+
+
+class Passage:
+    """One call on its way through one gate."""
+
+    __slots__ = ("gate", "ticket")
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.ticket: Any = None
+
+    def __enter__(self) -> None:
+        self.ticket = self.gate.admit(self.gate.clock.now())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.gate.ended(self.ticket, error, self.gate.clock.now())
+
+
+class StreamPassage(Passage):
+    """One generator on its way: closing it early is a good end."""
+
+    __slots__ = ()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, None if isinstance(error, GeneratorExit) else error, tb)
+
+
+class Admission:
+    """One async generator on its way: the owner of its items."""
+
+    def __init__(self, gate: Gate, source: AsyncGenerator[Any, Any]) -> None:
+        self._passage = Passage(gate)
+        self._source = source
+
+    async def aopen(self) -> tuple[Any, Any]:
+        """Let the stream in and take its first item."""
+        from redouble._source import aopened  # noqa: PLC0415  for those who stream
+
+        self._passage.__enter__()
+        is_open = False
+        try:
+            opening = await aopened(lambda: self._source)
+            is_open = True
+        finally:
+            if not is_open:
+                self._passage.__exit__(None, sys.exception(), None)
+        return opening
+
+    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it always is
+        """Learn that it failed; no other one is opened."""
+        self.cut(error)
+        return False
+
+    def cut(self, error: BaseException | None) -> None:
+        """Learn that it was cancelled."""
+        self._passage.__exit__(None, error, None)
+
+    def ended(self) -> None:
+        """Learn that it came to its end, or was closed."""
+        self._passage.__exit__(None, None, None)
+
+
+# The passages of this task or thread, innermost first: entering a gate in one is invisible to all others.
+_passages: ContextVar[tuple[Passage, ...]] = ContextVar("redouble_passages", default=())

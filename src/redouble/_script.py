@@ -1,0 +1,109 @@
+"""Scripts: functions that fail and succeed as they are told, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from redouble._check import Duration, seconds
+from redouble._time import virtual
+from redouble._virtual import VirtualClock
+
+__all__ = ["Script", "ScriptedFailure", "Step", "fail", "ok"]
+
+
+class ScriptedFailure(ConnectionError):
+    """What the step ``"fail"`` of a `Script` raises; a policy finds it worth retrying by default."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """How one call of a `Script` ends: made by `ok` and `fail`."""
+
+    value: Any = None
+    error: BaseException | type[BaseException] | None = None
+    takes: float = 0.0
+
+
+def ok(value: Any = None, *, takes: Duration = 0.0) -> Step:
+    """Return ``value``, after ``takes`` seconds of virtual time."""
+    return Step(value, None, seconds(takes, "takes"))
+
+
+def fail(error: BaseException | type[BaseException] = ScriptedFailure, *, takes: Duration = 0.0) -> Step:
+    """Raise ``error``, after ``takes`` seconds of virtual time."""
+    if not _raisable(error):
+        raise TypeError(f"fail({error!r}): write an exception, or an exception type")
+    return Step(None, error, seconds(takes, "takes"))
+
+
+class Script:
+    """A function that does what each step says, in order: for policies to call.
+
+    A step is ``"fail"``, an exception to raise, ``ok(value)`` or ``fail(error)``. ``script()`` plays the
+    next one in blocking code; ``script.aio`` is the same as a coroutine function. ``calls`` holds the
+    arguments of every call. One call too many is an `AssertionError`, which a
+    policy with ``on=Exception`` retries like any other.
+    """
+
+    def __init__(self, *steps: Step | BaseException | type[BaseException] | str) -> None:
+        self._length = len(steps)
+        self._steps = iter([_step(step) for step in steps])  # so that threads may share it
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Play the next step."""
+        step = self._next(args, kwargs)
+        if step.takes:
+            _clock(step).advance(step.takes)
+        return _end(step)
+
+    @property
+    def aio(self) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """The same script as a coroutine function."""
+
+        async def play(*args: Any, **kwargs: Any) -> Any:
+            step = self._next(args, kwargs)
+            if step.takes:
+                await _clock(step)._course.wait(step.takes)
+            return _end(step)
+
+        return play
+
+    def _next(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:
+        self.calls.append((args, kwargs))
+        step = next(self._steps, None)
+        if step is None:
+            raise AssertionError(f"{self!r}: it has none left")
+        return step
+
+    def __repr__(self) -> str:
+        return f"<Script with {self._length} step(s), called {len(self.calls)} time(s)>"
+
+
+def _raisable(error: object) -> TypeGuard[BaseException | type[BaseException]]:
+    return isinstance(error, BaseException) or (isinstance(error, type) and issubclass(error, BaseException))
+
+
+def _step(said: object) -> Step:
+    if isinstance(said, Step):
+        return said
+    if said == "fail":
+        return fail()
+    if _raisable(said):
+        return Step(error=said)
+    raise TypeError(f"a step {said!r}: write 'fail', an exception, ok(value) or fail(error)")
+
+
+def _clock(step: Step) -> VirtualClock:
+    clock = virtual()
+    if not isinstance(clock, VirtualClock):
+        raise RuntimeError(f"takes={step.takes} needs virtual time: write `with virtual_time():`")
+    return clock
+
+
+def _end(step: Step) -> Any:
+    if step.error is not None:
+        raise step.error
+    return step.value

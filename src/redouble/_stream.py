@@ -1,0 +1,169 @@
+"""Streams: retried until the first item has been handed out, and never after it.
+
+Opening a source and taking its first item is a call like any other, so the drivers of calls make it. Here
+is what comes after: handing on what the consumer sends and throws, closing, and telling how it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+from redouble._commit import Committing
+from redouble._drive import adrive, begin, drive
+from redouble._ending import error_of
+from redouble._options import Options
+from redouble._source import END, AsyncSource, Source, aopened, close_failed, opened
+
+__all__ = ["Opener", "Streaming"]
+
+T = TypeVar("T")
+
+
+class Opener(Generic[T]):
+    """Opens the sources of one stream, and knows what to make of how they end."""
+
+    def __init__(
+        self,
+        policy: Options,
+        name: str,
+        make: Callable[[], Any],
+        resume: Callable[[T], Any] | None = None,
+        *,
+        aio: bool = False,
+    ) -> None:
+        self._policy, self._name, self._aio = policy, name, aio
+        self._make, self._resume = make, resume
+        self._run: Committing | None = None
+        self._delay: float | None = None
+        self.last: T | None = None  # item, if whoever hands them out notes it
+
+    def open(self) -> tuple[Source[T], T]:
+        """Open a source, with retries, and take its first item, or `END`."""
+        run = self._run or self._begin(0)
+        opening = drive(run, self._delay, opened, (self._make,), {})
+        run.committed = True
+        return opening
+
+    async def aopen(self) -> tuple[AsyncSource[T], T]:
+        """Open a source, with retries, and take its first item, or `END`."""
+        run = self._run or self._begin(0)
+        opening = await adrive(run, self._delay, aopened, (self._make,), {})
+        run.committed = True
+        return opening
+
+    def failed(self, error: Exception, *, final: bool = False) -> bool:
+        """Take note that a source failed after its first item; say whether to open the next one."""
+        run = self._run
+        if run is None or (self._resume is not None and not final):
+            run = self._begin(1)  # there was progress: attempts, backoff and limits begin anew
+            run.credited = True
+            self._make = partial(cast("Callable[[T], Any]", self._resume), cast("T", self.last))
+        self._delay = run.failed(error, run.reading())
+        if self._delay is None and self._policy.wrap and not run.ok:
+            raise error_of(run, error) from error
+        return self._delay is not None
+
+    def close(self, source: Source[T]) -> None:
+        """Close a source that came to its end, or that nobody wants to go on with."""
+        try:
+            source.close()
+        except Exception as error:
+            self.failed(error, final=True)
+            raise
+        self.ended()
+
+    def cut(self, error: BaseException | None) -> None:
+        """Tell nobody: a cancelled stream is neither a success nor a failure."""
+
+    def ended(self) -> None:
+        """Take note that a source came to its end, or was closed."""
+        run = self._run or self._begin(1)
+        run.ended(run.reading())
+
+    def _begin(self, attempt: int) -> Committing:
+        self._run = begin(Committing, self._policy, self._name, aio=self._aio, attempt=attempt)
+        return self._run
+
+
+# ------------------------------------------------------------------- generator functions
+
+
+class Streaming(Generic[T]):
+    """One stream, in a ``with``: go through `first`, and then on with the source it gives."""
+
+    def __init__(
+        self,
+        policy: Options,
+        name: str,
+        fn: Callable[..., Generator[T, Any, Any]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self._opener = Opener[T](policy, name, partial(fn, *args, **kwargs))
+        self._source: Source[T] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def first(self) -> Generator[T, Any, Iterator[T]]:
+        """Hand out the first item, and go on until ``next`` is called: the rest is between them."""
+        source, item = self._opener.open()
+        self._source = source
+        if item is END:
+            return Ended(source.value)
+        while True:
+            with Answer() as answer:
+                answer.sent = yield item
+            if answer.sent is None and answer.thrown is None:
+                return source.items
+            try:
+                item = answer.passed_to(source.items)
+            except StopIteration as end:
+                return Ended(end.value)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self._source is None:
+            return  # it was never opened, and that has been dealt with
+        if error is None or isinstance(error, GeneratorExit):
+            self._opener.close(self._source)
+            return
+        close_failed(self._source)
+        if isinstance(error, Exception):
+            self._opener.failed(error)
+
+
+class Ended(Iterator[Any]):
+    """The source of nothing more; its end has a value."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __next__(self) -> Any:
+        raise StopIteration(self._value)
+
+
+class Answer:
+    """What a consumer does about an item: ``next``, ``send`` or ``throw``. Closing passes through."""
+
+    def __init__(self) -> None:
+        self.sent: object = None
+        self.thrown: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        self.thrown = None if isinstance(error, GeneratorExit) else error
+        return self.thrown is not None
+
+    def passed_to(self, items: Iterator[T]) -> T:
+        """Do the same to the source; return the item it answers with."""
+        source = cast("Generator[T, object, Any]", items)
+        return source.send(self.sent) if self.thrown is None else source.throw(self.thrown)

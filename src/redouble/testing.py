@@ -1,0 +1,140 @@
+"""For tests of code that retries: virtual time, scripts of outcomes, switches, and what happened.
+
+>>> from redouble import Retry
+>>> from redouble.testing import Script, ok, virtual_time
+>>> with virtual_time() as clock:
+...     Retry(backoff=[1, 2]).call(Script("fail", "fail", ok(3)))
+3
+>>> clock.delays
+[1.0, 2.0]
+
+With pytest, the fixtures ``redouble_time`` and ``redouble_events`` are there by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import isclose
+
+from redouble._ambient import SWITCH, Switch, ambient
+from redouble._check import whole
+from redouble._events import Event, observe
+from redouble._scope import Scope
+from redouble._script import Script, ScriptedFailure, Step, fail, ok
+from redouble._turned import virtual_time
+from redouble._verdict import Kind
+from redouble._virtual import VirtualClock
+from redouble.errors import Reason
+
+__all__ = [
+    "Scope",
+    "Script",
+    "ScriptedFailure",
+    "Step",
+    "VirtualClock",
+    "assert_retried",
+    "attempts",
+    "fail",
+    "no_retries",
+    "ok",
+    "recorded",
+    "virtual_time",
+]
+
+
+# ------------------------------------------------------------------------------ switches
+
+
+def attempts(most: int) -> Scope[None]:
+    """Let every policy behave as if it said ``attempts=most``, in this context."""
+    return Scope(partial(_attempts, whole(most, "attempts", 1, "a whole number, 1 for no retries")))
+
+
+@contextmanager
+def _attempts(most: int) -> Generator[None]:
+    switch = Switch(most)
+    before = SWITCH.get()
+    SWITCH.set(switch)
+    ambient.hold(1)
+    try:
+        yield
+    finally:
+        ambient.hold(-1)
+        switch.over = True  # also where a task, or another context, still refers to it
+        if SWITCH.get() is switch:
+            SWITCH.set(before)
+
+
+def no_retries() -> Scope[None]:
+    """Let every policy make one attempt, in this context."""
+    return attempts(1)
+
+
+# -------------------------------------------------------------------------- what happened
+
+
+def recorded() -> Scope[list[Event]]:
+    """Give a list of every event of every policy in this process, from now to the end of the block."""
+    return Scope(_recorded)
+
+
+@contextmanager
+def _recorded() -> Generator[list[Event]]:
+    events: list[Event] = []
+    with observe(events.append):
+        yield events
+
+
+def assert_retried(
+    events: Iterable[Event],
+    *,
+    times: int | None = None,
+    delays: Sequence[float] | None = None,
+    kind: Kind | str | None = None,
+    reason: Reason | str | None = None,
+    name: str | None = None,
+) -> None:
+    """Assert that there were retries, or just those you describe; what is left out is not looked at.
+
+    times: how many there were; 0 for none.
+    delays: the waits before them.
+    kind: what kind of failure led to each of them.
+    reason: why the call was given up in the end.
+    name: look only at the calls of this name.
+    """
+    seen = [event for event in events if name is None or event.name == name]
+    retries = [event for event in seen if event.what == "retry"]
+    wrong: list[str] = []
+    if len(retries) != times if times is not None else (delays is None and not retries):
+        wrong.append(f"retries: {'some' if times is None else times}, and there were {len(retries)}")
+    waited = [event.delay or 0.0 for event in retries]
+    if delays is not None and not _close(waited, delays):
+        wrong.append(f"delays of {list(delays)}, and they were {waited}")
+    kinds = [str(event.kind) for event in retries]
+    if kind is not None and any(found != kind for found in kinds):
+        wrong.append(f"failures of kind {kind}, and they were {', '.join(kinds)}")
+    reasons = [str(event.reason) for event in seen if event.what == "give_up"]
+    if reason is not None and set(reasons) != {str(reason)}:
+        wrong.append(f"it to be given up because of {reason}, and it was {' and '.join(reasons) or 'not'}")
+    if wrong:
+        timeline = "\n".join(f"  {_told(event)}" for event in seen) or "  nothing"
+        raise AssertionError(f"expected {'; '.join(wrong)}. What happened:\n{timeline}")
+
+
+def _close(some: Sequence[float], others: Sequence[float]) -> bool:
+    return len(some) == len(others) and all(
+        isclose(a, b, abs_tol=1e-9) for a, b in zip(some, others, strict=True)
+    )
+
+
+def _told(event: Event) -> str:
+    what = event.what.replace("_", " ")
+    said = f"{event.elapsed:.3f} s  {event.name or 'a call'}, attempt {event.attempt}: {what}"
+    if event.what == "retry":
+        return f"{said} after {event.delay:g} s"
+    if event.what == "give_up":
+        return f"{said} ({event.reason})"
+    error = "" if event.error is None else f", {type(event.error).__name__}"
+    return said + error + ("" if event.kind is None else f" ({event.kind})")
