@@ -15,12 +15,15 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 from urllib.parse import unquote
 
 import pytest
+
+from redouble.testing import virtual_time
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -56,6 +59,12 @@ def snippets(page: str) -> Iterator[Snippet]:
 
 
 def run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
+    """Run one; no delay costs any time, and one that has virtual time of its own needs none of ours."""
+    with nullcontext() if "virtual_time" in snippet.text else virtual_time():
+        really_run(snippet, path, namespace)
+
+
+def really_run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
     """Run one, with tracebacks that show the line of the page; `await` is allowed at the top."""
     if ">>> " in snippet.text:
         example = doctest.DocTestParser().get_doctest(snippet.text, {}, path, path, snippet.line - 1)
@@ -69,17 +78,6 @@ def run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
         asyncio.run(awaited)
 
 
-async def checkpoint(seconds: float) -> None:
-    await asyncio.sleep(0)
-
-
-@pytest.fixture
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sleep no delay of a snippet: neither those of the library nor its own."""
-    monkeypatch.setattr("redouble._time.time.sleep", abs)
-    monkeypatch.setattr("redouble._asyncio.sleep", checkpoint)
-
-
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Make a module for the page to run in: dataclasses and pickles look theirs up by name."""
@@ -88,7 +86,6 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return page
 
 
-@pytest.mark.usefixtures("no_waiting")
 @pytest.mark.parametrize("path", PAGES)
 def test_every_snippet_runs(path: str, module: ModuleType) -> None:
     for snippet in snippets((ROOT / path).read_text("utf-8")):
@@ -183,7 +180,6 @@ x += await one()
 """
 
 
-@pytest.mark.usefixtures("no_waiting")
 def test_snippets_are_found_and_run() -> None:
     found = list(snippets(PAGE))
     assert [s.language for s in found] == ["python"] * 6 + ["text"]

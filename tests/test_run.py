@@ -199,7 +199,7 @@ def test_the_order_of_one_call(script: list[object], expected: list[str]) -> Non
     from redouble._drive import begin
 
     traced, clock = Traced(), Virtual()
-    run = begin(traced.policy(attempts=2, clock=clock), "work", 0.0, aio=False)
+    run = begin(Run, traced.policy(attempts=2, clock=clock), "work", aio=False, started=0.0)
     for ending in script:
         assert run.start(clock.time) is None
         if isinstance(ending, Exception):

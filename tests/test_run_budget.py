@@ -10,6 +10,7 @@ import pytest
 from conftest import Drive
 from redouble import Grant, Kind, Retry, Verdict, errors, report
 from redouble._drive import begin
+from redouble._run import Run
 from redouble.types import Event
 from support import Boom, Call, Ledger, Panic, Virtual, always, fail, in_colour, ok
 from support import options as defaults
@@ -143,7 +144,7 @@ def test_the_engine_refunds_by_itself() -> None:
         ledger.lines.append(event.what)
 
     policy = Retry(on=Boom, budget=ledger, clock=Virtual(), on_give_up=told)
-    assert begin(policy, "work", 0.0, aio=False, attempt=1).failed(Boom(), 0.0) is None
+    assert begin(Run, policy, "work", aio=False, attempt=1, started=0.0).failed(Boom(), 0.0) is None
     assert ledger.lines == ["failed unknown", "spend unknown", "refund 1", "give_up"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry, observe, report
-from redouble._shape import shaped
+from redouble._shape import FIRST_ATTEMPT, shaped
 from signatures import CALLS, WRONG, only_keyword, positional
 from support import Boom, Ledger, Virtual, always, in_colour
 
@@ -172,8 +172,8 @@ def test_one_signature_is_compiled_once() -> None:
 
     first: Any
     second: Any
-    first = shaped(positional, is_async=False, straight=True)
-    second = shaped(other, is_async=False, straight=True)
+    first = shaped(positional, FIRST_ATTEMPT, is_async=False)
+    second = shaped(other, FIRST_ATTEMPT, is_async=False)
     assert first.__code__ is second.__code__
 
 

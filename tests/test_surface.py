@@ -119,8 +119,8 @@ def test_retry_describes_every_option_in_order() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_examples_in_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.sleep", abs)  # does nothing, at once
+@pytest.mark.usefixtures("redouble_time")
+def test_examples_in_docstrings_run(module: str) -> None:
     found = importlib.import_module(module)
     output: list[str] = []
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)

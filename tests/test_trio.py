@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -79,3 +80,32 @@ def test_a_call_made_outside_of_it() -> None:
     first, outcome, last = mocked(main)
     assert (first, outcome.value, last) == ("done", "done", "done")
     assert (outcome.report.elapsed, outcome.report.attempts) == (40, 3)
+
+
+def test_an_abandoned_stream_whose_closing_waits_unforeseen(caplog: pytest.LogCaptureFixture) -> None:
+    """A plain `close()` that gives something to await: it is not left half done without a word."""
+    log: list[str] = []
+
+    async def closing() -> None:
+        try:
+            await trio.sleep(1)
+        finally:
+            log.append("cut")
+
+    class Ticks:
+        def __aiter__(self) -> Ticks:
+            return self
+
+        async def __anext__(self) -> int:
+            return 1
+
+        def close(self) -> Any:
+            return closing()
+
+    async def main() -> None:
+        async for _ in Retry().stream(Ticks):
+            break
+
+    trio.run(main)
+    assert log == ["cut"]
+    assert caplog.messages == ["a stream that was abandoned could not be closed"]

@@ -24,12 +24,49 @@ TWINS = [
     ("_drive", "drive", "adrive"),
     ("_drive", "outcome", "aoutcome"),
     ("_block", "wait", "await_"),
-    ("_layer", "Gate.around", "Gate.around_async"),
+    ("_enter", "Entrance.__enter__", "Entrance.__aenter__"),
+    ("_enter", "Entrance.__exit__", "Entrance.__aexit__"),
+    ("_enter", "Entrance._enter", "Entrance._aenter"),
+    ("_gate", "Gate.around", "Gate.around_async"),
+    ("_resume", "Stream.__enter__", "AsyncStream.__aenter__"),
+    ("_resume", "Stream.__exit__", "AsyncStream.__aexit__"),
+    ("_resume", "Stream.__next__", "AsyncStream.__anext__"),
+    ("_resume", "Stream.close", "AsyncStream.aclose"),
+    ("_source", "Source.first", "AsyncSource.afirst"),
+    ("_source", "close_failed", "aclose_failed"),
+    ("_source", "opened", "aopened"),
+    ("_stream", "Opener.open", "Opener.aopen"),
 ]
 
 # What has another name in async code. The name of the other colour is no name there.
-FUNCTIONS = {"acall": "call", "adrive": "drive", "aoutcome": "outcome", "await_": "wait"}
-METHODS = {"anow": "now", "around_async": "around", "asleep": "sleep"}
+FUNCTIONS = {
+    "acall": "call",
+    "aclose_failed": "close_failed",
+    "adrive": "drive",
+    "aiter": "iter",
+    "anext": "next",
+    "aopened": "opened",
+    "aoutcome": "outcome",
+    "astream_of": "stream_of",
+    "await_": "wait",
+    "AsyncIterable": "Iterable",
+    "AsyncIterator": "Iterator",
+    "AsyncSource": "Source",
+    "StopAsyncIteration": "StopIteration",
+}
+METHODS = {
+    "_aenter": "_enter",
+    "_amade": "_made",
+    "aclose": "close",
+    "afirst": "first",
+    "aopen": "open",
+    "around_async": "around",
+    "asleep": "sleep",
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+}
 
 # What a coroutine function gives, and what is left of it without `await`.
 AWAITABLES = {"Awaitable", "Coroutine"}
@@ -169,6 +206,19 @@ def test_no_async_driver_is_without_a_twin() -> None:
         "_block.AsyncAttempt.__aenter__",
         "_block.AsyncAttempt.__aexit__",
         "_block.AsyncAttempts.__anext__",
+        "_enter.Entrance._amade",
+        "_gate.Admission.aopen",
+        *(f"_items.AsyncItems.{name}" for name in ("__anext__", "asend", "athrow", "aclose")),
+        *(f"_items.{name}" for name in ("AsyncItems._begin", "_busy", "_close", "_over")),
+        "_items.Owner.aopen",
+        "_resume.Remembering.__anext__",
+        "_scope.Scope.__aenter__",
+        "_scope.Scope.__aexit__",
+        "_source.AsyncSource.aclose",
+        "_source.astream_of",
+        "_trio._quietly",
+        "_virtual.Queue.wait",
+        "_virtual.VirtualClock.asleep",
     }
     found = {
         f"{path.stem}.{name}"
@@ -186,14 +236,14 @@ def wait(clock, delay):
     "Wait."
     if delay:
         clock.sleep(delay)
-    clock.now(aio=False)
+    clock.close(aio=False)
 """
 ASYNC = """
 async def wait(clock, delay):
     "Wait."
     if delay is not None:
         await clock.asleep(delay)
-    clock.anow(aio=True)
+    clock.aclose(aio=True)
 """
 
 
@@ -209,18 +259,18 @@ def test_twins_that_are_twins() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("clock.anow(aio=True)", "clock.anow(1, aio=True)"),
-        ("clock.anow(aio=True)", "clock.anow(aio=False)"),
-        ("clock.anow(", "clock.later("),
-        ("clock.anow(", "clock.now("),
+        ("clock.aclose(aio=True)", "clock.aclose(1, aio=True)"),
+        ("clock.aclose(aio=True)", "clock.aclose(aio=False)"),
+        ("clock.aclose(", "clock.later("),
+        ("clock.aclose(", "clock.close("),
         ('"Wait."', '"Wait a little."'),
         ("await clock.asleep(delay)", "await clock.asleep(delay + 1)"),
         ("await clock.asleep(delay)", "await clock.asleep(delay); delay = None"),
         ("if delay is not None", "if delay is None"),
         ("if delay is not None", "if clock is not None"),
         ("(clock, delay)", "(clock, delay=0)"),
-        ("clock.anow", "return clock.anow"),
-        ("clock.anow(aio=True)", ""),
+        ("clock.aclose", "return clock.aclose"),
+        ("clock.aclose(aio=True)", ""),
     ],
 )
 def test_a_change_in_one_of_them_is_seen(old: str, new: str) -> None:

@@ -1,0 +1,212 @@
+"""The pytest plugin: found by itself, in tests of every colour, and nothing is left behind.
+
+Tests are run in a process of their own, as somebody who has installed the library would run them.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from redouble import Retry
+from redouble.testing import Script, VirtualClock, assert_retried, ok
+from redouble.types import Event
+
+# Without the plugins of others: starting one of them takes longer than all of these tests.
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+
+HEAD = """
+import pytest
+from redouble import Retry, SYSTEM
+from redouble._ambient import ambient
+from redouble._time import LOOPS, VIRTUAL
+from redouble.testing import Script, assert_retried, ok
+
+HOUR = 3600.0
+POLICY = Retry(backoff=[HOUR, HOUR], give_up_after=None, name="fetch")
+"""
+
+# What runs coroutine functions: once each on a loop of its own, on a loop that was there before the test,
+# and under Trio.
+RUNNER = """
+import asyncio
+import inspect
+import pytest
+import trio
+from functools import partial
+from trio.testing import MockClock
+
+RUNNER = asyncio.Runner()
+RUNNER.get_loop()
+
+@pytest.fixture(params=["own", "shared", "trio"])
+def library(request):
+    return request.param
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    args = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    match args["library"]:
+        case "own":
+            asyncio.run(pyfuncitem.obj(**args))
+        case "shared":
+            RUNNER.run(pyfuncitem.obj(**args))
+        case "trio":
+            trio.run(partial(pyfuncitem.obj, **args), clock=MockClock())
+    return True
+
+def pytest_sessionfinish():
+    RUNNER.close()
+"""
+
+
+def run(where: Path, *options: str, test: str = "", conftest: str = "") -> tuple[dict[str, int], str]:
+    """Run pytest on a file; tell how many tests ended how, and all that was printed."""
+    (where / "test_it.py").write_text(HEAD + dedent(test), "utf-8")
+    (where / "conftest.py").write_text(conftest, "utf-8")
+    command = [*PYTEST, "-W", "error", *options, "test_it.py"]
+    done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)  # noqa: S603
+    ends = re.findall(r"(\d+) (passed|failed|error)", done.stdout)
+    return {word: int(count) for count, word in ends}, done.stdout + done.stderr
+
+
+def test_the_fixtures_are_there(redouble_time: VirtualClock, redouble_events: list[Event]) -> None:
+    """In this test too: the library is installed."""
+    policy = Retry(backoff=[3600], give_up_after=None, name="fetch")
+    assert policy.call(Script("fail", ok("done"))) == "done"
+    assert (redouble_time.delays, redouble_time.now()) == ([3600], 3600)
+    assert_retried(redouble_events, times=1, delays=[3600], name="fetch")
+
+
+def test_they_work_in_plain_tests(tmp_path: Path) -> None:
+    ended, printed = run(
+        tmp_path,
+        test="""
+        @pytest.mark.parametrize("times", [1, 2])
+        def test_time(redouble_time, times):
+            assert (redouble_time.delays, redouble_time.now()) == ([], 0)  # new for every test
+            assert POLICY.call(Script(*["fail"] * times, ok(3))) == 3
+            assert (redouble_time.delays, redouble_time.now()) == ([HOUR] * times, HOUR * times)
+            redouble_time.advance(60)
+
+        @pytest.mark.parametrize("times", [1, 2])
+        def test_events(redouble_events, redouble_time, times):
+            assert redouble_events == []
+            POLICY.call(Script(*["fail"] * times, ok(3)))
+            assert_retried(redouble_events, times=times, kind="network", name="fetch")
+
+        @pytest.fixture
+        def prepared(redouble_time):
+            POLICY.call(Script("fail", ok(3)))
+            return redouble_time
+
+        def test_another_fixture(prepared, redouble_time):
+            assert prepared is redouble_time
+            assert redouble_time.delays == [HOUR]
+
+        @pytest.mark.usefixtures("redouble_time")
+        class TestMarked:
+            def test_method(self):
+                assert POLICY.call(Script("fail", ok(3))) == 3
+                assert SYSTEM.now() == HOUR
+        """,
+    )
+    assert ended == {"passed": 6}, printed
+
+
+def test_they_work_in_async_tests(tmp_path: Path) -> None:
+    ended, printed = run(
+        tmp_path,
+        conftest=RUNNER,
+        test="""
+        @pytest.mark.parametrize("again", [1, 2])
+        async def test_time(library, redouble_time, redouble_events, again):
+            assert await POLICY.call(Script("fail", ok(3)).aio) == 3
+            assert (redouble_time.delays, redouble_time.now(), SYSTEM.anow()) == ([HOUR], HOUR, HOUR)
+            assert_retried(redouble_events, times=1)
+
+        async def test_without(library):
+            assert not ambient.active
+        """,
+    )
+    assert ended == {"passed": 9}, printed
+
+
+@pytest.mark.parametrize("how", ["assert False", "raise KeyboardInterrupt", "pytest.skip('now')", "pass"])
+def test_nothing_is_left_behind(tmp_path: Path, how: str) -> None:
+    """However a test ends. What runs last looks at what there is."""
+    ended, printed = run(
+        tmp_path,
+        conftest="""
+import pytest
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure():
+    import asyncio
+    from redouble import _events
+    from redouble._ambient import ambient
+    from redouble._time import LOOPS, VIRTUAL
+    left = (ambient.active, ambient._users, VIRTUAL.get(), LOOPS, _events._observers)
+    replaced = asyncio.BaseEventLoop.run_forever.__module__
+    print("left:", left, replaced)
+""",
+        test=f"""
+        def test_it(redouble_time, redouble_events):
+            assert ambient.active
+            POLICY.call(Script("fail", ok(3)))
+            {how}
+
+        def test_next():
+            assert not ambient.active
+        """,
+    )
+    assert "left: (False, 0, None, {}, ()) asyncio.base_events" in printed
+    passed = {"assert False": 1, "raise KeyboardInterrupt": 0, "pytest.skip('now')": 1, "pass": 2}
+    assert ended.get("passed", 0) == passed[how], printed
+
+
+def test_they_are_described(tmp_path: Path) -> None:
+    _, printed = run(tmp_path, "--fixtures", test="def test_it(): pass")
+    for name, words in {
+        "redouble_time": "Virtual time for the whole test: a clock with ``delays``, ``now()`` and",
+        "redouble_events": "Every event of every policy during the test, in a list; for",
+    }.items():
+        assert re.search(rf"^{name} -- .*pytest_plugin.py:\d+\n +{re.escape(words)}", printed, re.MULTILINE)
+    assert "fixtures defined from redouble.pytest_plugin" in printed
+
+
+def test_they_come_by_the_entry_point_and_can_be_left_out(tmp_path: Path) -> None:
+    ended, printed = run(
+        tmp_path, "-p", "no:redouble", test="def test_it(redouble_time): pass\ndef test_other(): pass"
+    )
+    assert ended == {"passed": 1, "error": 1}
+    assert "fixture 'redouble_time' not found" in printed
+
+
+def test_what_nobody_asks_for_is_not_imported(tmp_path: Path) -> None:
+    """Every run of pytest on the machine loads the plugin, also for code that never retries."""
+    script = (
+        "import sys, pytest\n"
+        "before = set(sys.modules)\n"
+        "import redouble.pytest_plugin\n"
+        "costly = {'asyncio', 'trio', 'redouble.testing', 'redouble._turned'}\n"
+        "print(*sorted(costly & set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.split() == []
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n"
+        "def test_before(): assert 'redouble.testing' not in sys.modules\n"
+        "def test_asked(redouble_events): assert 'redouble.testing' in sys.modules\n",
+        "utf-8",
+    )
+    command = [*PYTEST, "-q", "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
+    assert "2 passed" in done.stdout
