@@ -1,14 +1,8 @@
-"""One request to the service, blocking and async, with nothing but the standard library.
-
-Neither knows anything of retries.
-"""
+"""One request to the flaky service, with nothing but the standard library; it knows nothing of retries."""
 
 from __future__ import annotations
 
-import asyncio
 import http.client
-import io
-from email.message import Message
 
 
 class UnavailableError(Exception):
@@ -21,29 +15,13 @@ class UnavailableError(Exception):
 
 def get(port: int, path: str) -> bytes:
     """Ask once."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        return _body(response.status, response.headers, response.read())
+        body = response.read()
+        if response.status == http.client.SERVICE_UNAVAILABLE:
+            raise UnavailableError(float(response.headers["Retry-After"]))
+        return body
     finally:
         connection.close()
-
-
-async def get_async(port: int, path: str) -> bytes:
-    """Ask once, over asyncio's streams."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-        head = await reader.readuntil(b"\r\n\r\n")
-        body = await reader.read()
-    finally:
-        writer.close()
-    first, _, rest = head.partition(b"\r\n")
-    return _body(int(first.split()[1]), http.client.parse_headers(io.BytesIO(rest)), body)
-
-
-def _body(status: int, headers: Message, body: bytes) -> bytes:
-    if status == http.client.SERVICE_UNAVAILABLE:
-        raise UnavailableError(float(headers["Retry-After"]))
-    return body
