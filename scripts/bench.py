@@ -6,7 +6,8 @@ import argparse
 import platform
 import sys
 
-from benchmarks.figures import Row, measure
+from benchmarks.figures import measure
+from benchmarks.row import Row
 from benchmarks.table import block, markdown
 from benchmarks.timing import QUICK, THOROUGH
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 
 from benchmarks.imports import race_imports, unwanted
+from benchmarks.judging import judging
 from benchmarks.memory import asleep
+from benchmarks.row import Row
+from benchmarks.streams import streams
 from benchmarks.timing import (
     Effort,
     Sample,
@@ -35,34 +37,6 @@ MODULES = {
 Shape = Callable[[Competitor], Call | None]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row: what everybody took, and what Redouble may take at most, as a ratio to ``base``."""
-
-    work: str
-    timings: dict[str, Timing]
-    most: float
-    base: str = "by hand"
-    unit: str = "ns"
-    faster_than: tuple[str, ...] = ()  # these must take 30 times as long
-    problems: tuple[str, ...] = ()
-
-    def ratio(self, name: str) -> float:
-        """Say how many times as much as the base."""
-        return self.timings[name].best / self.timings[self.base].best
-
-    def missed(self) -> Iterator[str]:
-        """Name what was not reached."""
-        ratio = self.ratio("redouble")
-        if ratio > self.most:
-            yield f"{self.work}: {ratio:.2f} x {self.base}, to reach <= {self.most} x"
-        for peer in self.faster_than:
-            faster = self.timings[peer].best / self.timings["redouble"].best
-            if faster < 30:
-                yield f"{self.work}: {faster:.1f} x faster than {peer}, to reach >= 30 x"
-        yield from (f"{self.work}: {problem}" for problem in self.problems)
-
-
 def measure(effort: Effort) -> Iterator[Row]:
     """Measure row after row."""
     competitors: dict[str, Competitor] = {
@@ -82,6 +56,8 @@ def measure(effort: Effort) -> Iterator[Row]:
     with zero_sleeps_free():
         yield Row("two failures, then success, no delay", timed(lambda c: c.two_failures), 3.0)
         yield Row("exhausted after three", timed(lambda c: c.exhausted, failing_calls), 3.0)
+    yield from streams(effort)
+    yield from judging(effort)
     loaded = tuple(f"loads {name}" for name in unwanted())
     yield Row("`import`", race_imports(effort.imports), 1.0, base="tenacity", problems=loaded)
     yield sleeping(effort.asleep)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.figures import MODULES, Row
+from benchmarks.figures import MODULES
+from benchmarks.row import Row
 
 
 def amount(value: float, unit: str) -> str:

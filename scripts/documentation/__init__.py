@@ -1,0 +1,1 @@
+"""The documentation: from plain Markdown and docstrings to a site, and to what language models read."""
