@@ -26,9 +26,9 @@ FLOORS: dict[str, set[str]] = {
         *("_transient", "_python", "_known", "_reading", "_codes", "_retry_after"),
     },
     "engine": {"_nested", "_ending", "_state", "_run", "_commit"},
-    "layer": {"_cleanup", "_source", "_items", "_layer", "_gate"},
+    "layer": {"_cleanup", "_ways", "_function", "_source", "_items", "_layer", "_gate"},
     "layers": {"_shape", "_drive", "_block", "_stream", "_resume", "_enter", "_retry", "_decorate"},
-    "for tests": {"_scope", "_virtual", "_turned", "_script", "testing", "pytest_plugin"},
+    "for tests": {"_switch", "_virtual", "_turned", "_script", "testing", "pytest_plugin"},
     "surface": {"types", "__init__"},
 }
 ORDER = list(FLOORS)
@@ -37,6 +37,7 @@ ORDER = list(FLOORS)
 FOR_TYPES_ONLY = {
     ("errors", "_report"),
     ("_ending", "_state"),
+    ("_retry", "_enter"),
     ("_retry", "_resume"),
     ("pytest_plugin", "testing"),
     ("pytest_plugin", "types"),

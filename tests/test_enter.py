@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -206,45 +207,47 @@ def test_nested_and_repeated(colour: str) -> None:
 
     def blocking() -> None:
         for _ in range(2):
-            with entrance as outer, entrance as inner:
-                assert [outer, inner] == place.made[-2:]
-            assert outer.left == inner.left == [None]
+            with entrance as outer:
+                with entrance as inner:
+                    assert [outer, inner] == place.made[-2:]
+                assert (outer.left, inner.left) == ([], [None])
+            assert outer.left == [None]
         with ExitStack() as stack:
             assert stack.enter_context(entrance) is place.made[4]
 
     async def waiting() -> None:
         for _ in range(2):
-            async with entrance as outer, entrance as inner:
-                assert [outer, inner] == place.made[-2:]
-            assert outer.left == inner.left == [None]
+            async with entrance as outer:
+                async with entrance as inner:
+                    assert [outer, inner] == place.made[-2:]
+                assert (outer.left, inner.left) == ([], [None])
+            assert outer.left == [None]
         async with AsyncExitStack() as stack:
             assert await stack.enter_async_context(entrance) is place.made[4]
 
     in_colour(colour, blocking, waiting)
     assert [connection.left for connection in place.made] == [[None]] * 5
-    inner_first = Place()
-    inner_first.policy.enter(inner_first.connect)
-    assert inner_first.log == []  # nothing happens before it is entered
 
 
-def test_what_contextlib_makes(colour: str) -> None:
-    """Functions decorated by `contextmanager` are the most common of all."""
-    place, fails = Place(), [Boom(), Boom()]
+def test_nothing_happens_before_it_is_entered() -> None:
+    place = Place()
+    place.policy.enter(place.connect)
+    assert place.log == []
 
-    @contextmanager
-    def connection(host: str) -> Generator[str]:
-        if fails:
-            raise fails.pop()
-        yield host
 
-    @asynccontextmanager
-    async def aconnection(host: str) -> AsyncGenerator[str]:
-        if fails:
-            raise fails.pop()
-        yield host
+def test_two_tasks_and_one_entrance() -> None:
+    """Each leaves what it entered, and not what the other is still using."""
+    place = Place()
+    entrance: Any = place.policy.enter(place.connect)
 
-    seen: list[str] = []
-    make: Any = aconnection if colour in ASYNC else connection
-    entered(colour, place.policy.enter(make, "db"), seen.append)
-    assert seen == ["db"]
-    assert place.clock.waits == [1, 2]
+    async def one(turns: int) -> None:
+        async with entrance as connection:
+            for _ in range(turns):
+                await SYSTEM.asleep(0)
+            assert connection.left == []
+        assert connection.left == [None]
+
+    async def main() -> None:
+        await asyncio.gather(one(3), one(9))
+
+    asyncio.run(main())

@@ -30,12 +30,12 @@ async def aplain() -> AsyncGenerator[None]:
 @pytest.mark.parametrize(
     ("colours", "make", "message"),
     [
-        (SYNC, int, r"int made a int, which has no __enter__ and __exit__$"),
-        (SYNC, OnlyIn, r"OnlyIn made a OnlyIn, which has no __enter__ and __exit__"),
-        (SYNC, aplain, r"aplain made a _AsyncGeneratorContextManager, .*: write `async with`$"),
-        (ASYNC, int, r"int made a int, which has no __aenter__ and __aexit__$"),
-        (ASYNC, OnlyIn, r"OnlyIn made a OnlyIn, which has no __aenter__ and __aexit__"),
-        (ASYNC, plain, r"plain made a _GeneratorContextManager, .*: write `with`$"),
+        (SYNC, int, r"int made 'int', which has no __enter__ and __exit__$"),
+        (SYNC, OnlyIn, r"OnlyIn made 'OnlyIn', which has no __enter__ and __exit__"),
+        (SYNC, aplain, r"aplain made '_AsyncGeneratorContextManager', .*: write `async with`$"),
+        (ASYNC, int, r"int made 'int', which has no __aenter__ and __aexit__$"),
+        (ASYNC, OnlyIn, r"OnlyIn made 'OnlyIn', which has no __aenter__ and __aexit__"),
+        (ASYNC, plain, r"plain made '_GeneratorContextManager', .*: write `with`$"),
     ],
 )
 def test_wrong_things_made(colours: tuple[str, ...], make: Callable[..., Any], message: str) -> None:
@@ -48,7 +48,7 @@ def test_a_coroutine_function_in_a_plain_with() -> None:
     """Said as such, without a warning of a coroutine that was never awaited."""
     place = Place()
     entrance: Any = place.policy.enter(place.aconnect)
-    with pytest.raises(TypeError, match="made a coroutine, which has no __enter__"), entrance:
+    with pytest.raises(TypeError, match="made 'coroutine', which has no __enter__"), entrance:
         pytest.fail("entered")
 
 
@@ -61,4 +61,4 @@ def test_until_is_refused() -> None:
 def test_what_is_made_already_is_refused() -> None:
     place = Place()
     with pytest.raises(TypeError, match="callable"):
-        place.policy.enter(place.connect())  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        place.policy.enter(place.connect())  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from functools import partial
 from typing import Any
@@ -146,23 +145,6 @@ def test_what_is_thrown_before_the_start() -> None:
     assert opened == []
 
 
-def test_what_is_thrown_in_parts() -> None:
-    """The old way, type and value apart."""
-
-    async def items() -> AsyncGenerator[int]:
-        yield 1
-
-    async def main() -> None:
-        for stream in (items(), POLICY(items)()):
-            await anext(stream)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                with pytest.raises(ValueError, match="text"):
-                    await stream.athrow(ValueError, ValueError("text"))  # pyright: ignore[reportDeprecated]
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize("colour", ASYNC)
 def test_a_wait_that_was_cancelled(colour: str) -> None:
     """A generator is over then; what is no generator may be asked again, and is closed in the end."""
@@ -218,6 +200,8 @@ def test_only_generators_can_be_sent_to() -> None:
 
         def failed(self, error: Exception, *, final: bool = False) -> bool:
             return False
+
+        def returned(self, error: Exception) -> None: ...
 
         def cut(self, error: BaseException | None) -> None: ...
 

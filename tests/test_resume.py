@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from redouble import SYSTEM, Retry, Verdict, errors, report
 from redouble.types import Event
@@ -234,24 +232,3 @@ def test_a_crash_is_not_resumed(colour: str) -> None:
         feed.play(colour)
     assert (feed.opened, feed.asked) == (1, [])
     assert feed.trail[-1] == "close:1"
-
-
-@given(
-    breaks=st.lists(st.integers(0, 3), max_size=12),
-    most=st.integers(1, 12),
-    colour=st.sampled_from(["sync", "asyncio", "trio"]),
-)
-def test_any_breaks(breaks: list[int], most: int, colour: str) -> None:
-    """Whatever breaks and wherever the consumer leaves: a prefix of the numbers, all sources closed."""
-    feed = Feed(*breaks, "end", most=9, attempts=3, backoff=[0] * 9)
-    try:
-        taken = feed.play(colour, most)
-    except Boom as error:
-        taken = feed.taken
-        said = report(error)
-        assert said is not None
-        assert (said.reason, said.attempts) == ("attempts", 3)
-    assert taken == list(range(1, len(taken) + 1))
-    numbers = range(1, feed.opened + 1)
-    for word in ("open", "close"):
-        assert [said for said in feed.trail if said.startswith(word)] == [f"{word}:{n}" for n in numbers]

@@ -136,7 +136,7 @@ def test_every_option_is_described(name: str) -> None:
             ["(message: str = '', *, retry_after: float | None = None)"],
         ),
         ("redouble.errors", "AttemptTimeout", "exception", [""]),
-        ("redouble.testing", "recorded", "function", ["() -> Scope[list[Event]]"]),
+        ("redouble.testing", "recorded", "function", ["() -> Switch[list[Event]]"]),
         ("redouble.types", "Answer", "type", [""]),
         ("redouble.types", "Judge", "class", [""]),
     ],

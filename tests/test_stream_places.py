@@ -83,6 +83,27 @@ def test_dropped_elsewhere(colour: str, where: str) -> None:
     assert len(gate.left) == 1
 
 
+@pytest.mark.parametrize("colour", ASYNC)
+def test_in_a_cycle(colour: str) -> None:
+    """Closed when that is collected, without a warning: the gate has hold of the source, and nobody else."""
+    gate, tape = Door(), Tape([[1, 2]], Virtual(), [])
+
+    class Node:
+        stream: Any
+        itself: Any
+
+    async def main() -> None:
+        node = Node()
+        node.stream, node.itself = gate(tape.aitems)(), node
+        await anext(node.stream)
+        del node
+        gc.collect()
+        assert tape.trail == ["open:1", "close:1"]
+
+    in_colour(colour, lambda: None, main)
+    assert gate.left == [None]
+
+
 @given(
     steps=st.lists(st.sampled_from([1, 2, BOOM, PANIC]), max_size=5),
     reader=st.builds(

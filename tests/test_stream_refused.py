@@ -29,11 +29,11 @@ class Waits:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: 5, r"<lambda> returned a int, which cannot be iterated over$"),
-        (lambda: None, r"returned a NoneType, which cannot be iterated over$"),
-        (numbers, r"numbers returned a async_generator, .*: write `async for`$"),
-        (coroutine, r"coroutine returned a coroutine, .*: write `async for`$"),
-        (Waits, r"Waits returned a Waits, .*: write `async for`$"),
+        (lambda: 5, r"<lambda> opened 'int', which cannot be iterated over$"),
+        (lambda: None, r"opened 'NoneType', which cannot be iterated over$"),
+        (numbers, r"numbers opened 'async_generator', .*: write `async for`$"),
+        (coroutine, r"coroutine opened 'coroutine', .*: write `async for`$"),
+        (Waits, r"Waits opened 'Waits', .*: write `async for`$"),
     ],
 )
 @pytest.mark.parametrize("colour", SYNC)
@@ -45,9 +45,9 @@ def test_not_to_be_read_by_for(colour: str, make: Callable[[], Any], message: st
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: 5, r"<lambda> gave a int, which `async for` cannot use$"),
-        (lambda: [1], r"<lambda> gave a list, which `async for` cannot use: write `for`$"),
-        (coroutine, r"coroutine gave a list, which `async for` cannot use: write `for`$"),
+        (lambda: 5, r"<lambda> opened 'int', which `async for` cannot use$"),
+        (lambda: [1], r"<lambda> opened 'list', which `async for` cannot use: write `for`$"),
+        (coroutine, r"coroutine opened 'list', which `async for` cannot use: write `for`$"),
     ],
 )
 @pytest.mark.parametrize("colour", ASYNC)
@@ -64,9 +64,9 @@ def test_not_a_function_of_the_last_item(wrong: Any) -> None:
 
 def test_what_is_open_already_is_refused() -> None:
     with pytest.raises(TypeError, match=r"cannot stream \[1\]: it is not callable"):
-        policy().stream([1])  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        policy().stream([1])  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
     with pytest.raises(TypeError, match="cannot stream a coroutine, which can run only once"):
-        policy().stream(coroutine())  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        policy().stream(coroutine())  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def test_until_is_refused() -> None:

@@ -94,6 +94,12 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
         {"on": always(Verdict.accept())},
         Streamed([1], Boom, None, 1, note=None, told=f"{B1} item:1 close:1 success:1 left"),
     ),
+    (
+        [[1, "fail"]],
+        Reader(),
+        {"on": always(Verdict.accept()), "wrap": True},
+        Streamed([1], Boom, None, 1, note=None, told=f"{B1} item:1 close:1 success:1 left"),
+    ),
     # limits end at the first item
     ([[1, Takes(99), 2]], Reader(), {"timeout": 5, "work_timeout": 5}, Streamed([1, 2], attempts=1)),
     ([[Takes(99), 1, 2]], Reader(), {"timeout": 5}, Streamed([1, 2], attempts=1)),
@@ -125,7 +131,12 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
     ([[1, 2, 3]], Reader("send", 1, "hello"), {}, Streamed([1, 2, 3], got=["hello", None, None])),
     ([[1, 2, 3]], Reader("send", 2, "hello"), {}, Streamed([1, 2, 3], got=[None, "hello", None])),
     ([[1]], Reader("send", 1, "bye"), {}, Streamed([1], got=["bye"])),
-    ([[1, 2]], Reader("throw", 1, Boom()), {}, Streamed([1], Boom, "committed", 1, note=COMMITTED, got=[])),
+    (
+        [[1, 2]],
+        Reader("throw", 1, Boom()),
+        {},
+        Streamed([1], Boom, None, 1, told=f"{B1} item:1 close:1 success:1 left"),
+    ),
     ([[1, 2, 3]], Reader("throw", 2, Boom()), {}, Streamed([1, 2], Boom, "committed", 1, got=[None])),
     ([[Catches(1), 2]], Reader("throw", 1, Boom()), {}, Streamed([1, 2], got=["caught", None])),
     ([[1, Catches(2), 3]], Reader("throw", 2, Boom()), {}, Streamed([1, 2, 3], got=[None, "caught", None])),

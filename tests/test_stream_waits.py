@@ -246,3 +246,13 @@ def test_no_generator(colour: str, make: Callable[[], Any], at_once: bool) -> No
 
 def test_nothing_to_close() -> None:
     assert not waits(Ticks())
+
+
+class Odd(Ticks):
+    @property
+    def aclose(self) -> Any:
+        raise LookupError("aclose")
+
+
+def test_where_nobody_can_tell_it_may_wait() -> None:
+    assert waits(Odd())

@@ -1,4 +1,4 @@
-"""One flag: whether anything ambient is at work, such as an observer or the virtual time of a test.
+"""One flag: whether anything ambient is at work, such as an observer or a switch of a test.
 
 Every successful call reads it once, so that what nobody uses costs nobody anything. Whoever turns
 something on that calls must notice holds the flag up until it is turned off again.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from _thread import allocate_lock  # what threading.Lock is, without importing all of threading
 from contextvars import ContextVar
 
-__all__ = ["SWITCH", "Switch", "ambient"]
+__all__ = ["MOST", "Most", "ambient"]
 
 
 class Ambient:
@@ -32,7 +32,7 @@ class Ambient:
 ambient = Ambient()
 
 
-class Switch:
+class Most:
     """How many attempts every policy makes, whatever its options say: for tests. Once ``over``, as it was."""
 
     def __init__(self, most: int) -> None:
@@ -40,4 +40,4 @@ class Switch:
         self.over = False
 
 
-SWITCH: ContextVar[Switch | None] = ContextVar("redouble_switch", default=None)
+MOST: ContextVar[Most | None] = ContextVar("redouble_most_attempts", default=None)

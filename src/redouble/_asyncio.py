@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from asyncio import CancelledError, Task, _enter_task, _leave_task, current_task, get_running_loop, sleep
 from asyncio.events import _get_running_loop as home
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from time import monotonic as now
 from typing import Any
 
-__all__ = ["cancelling", "finish", "home", "now", "sleep"]
+__all__ = ["cancelling", "finish", "home", "is_home", "now", "sleep"]
 
 # `now` is the system's monotonic clock and not `loop.time()`: that is the same clock on asyncio's own
 # loops, and on uvloop a cached one that stands still while a callback runs.
@@ -23,7 +23,12 @@ def cancelling() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def finish(work: Coroutine[Any, Any, None], may_wait: Callable[[], bool]) -> None:  # noqa: ARG001  no need to know
+def is_home(loop: object) -> bool:
+    """Say whether this loop runs here."""
+    return loop is not None and home() is loop
+
+
+def finish(work: Coroutine[Any, Any, None]) -> None:
     """Do ``work`` at once as far as it goes without waiting; the rest, if any, in a task of its own.
 
     The task is there from the start: what the work enters, such as an `asyncio.timeout`, must belong to

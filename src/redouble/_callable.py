@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-__all__ = ["Colour", "colour", "done", "drop", "refuse", "spelled", "would_not_run"]
+__all__ = ["Colour", "Misused", "colour", "done", "drop", "refuse", "spelled", "would_not_run"]
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def refuse(fn: object, verb: str) -> None:
         raise TypeError(
             f"cannot decorate the class {fn.__name__}: decorate a method, or a function that makes one"
         )
-    if getattr(inner, "__code__", None) in CONTEXT_MANAGERS:
+    if verb != "enter" and getattr(inner, "__code__", None) in CONTEXT_MANAGERS:
         raise TypeError(
             f"cannot {verb} {spelled(inner)}, which makes a context manager: calling it runs nothing yet. "
             f"Write `with policy.enter({spelled(inner)}):`, or decorate below @contextmanager"
@@ -78,6 +78,14 @@ def done(fn: object, result: T) -> T:
             "decorate or pass a coroutine function, as in policy.call(fetch, url)"
         )
     return result
+
+
+class Misused(BaseException):
+    """A mistake of whoever wrote the call: carried past the rules, and raised as a `TypeError`."""
+
+    def error(self) -> TypeError:
+        """Return what to raise."""
+        return TypeError(*self.args)
 
 
 def drop(thing: object) -> None:

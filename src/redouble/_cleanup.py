@@ -1,17 +1,23 @@
-"""Whether closing an async stream would have to wait, read off its code.
+"""Closing an async stream though nobody awaits it: whether that would have to wait, read off its code.
 
-Trio cannot take over a coroutine that somebody else has begun to run. So for an abandoned stream it must
-be known beforehand: cleaning up that waits for nothing is done at once, all other in a task of its own.
+What waits for nothing is done at once. All other goes on in a task of its own; and Trio cannot take over a
+coroutine that somebody else has begun to run, so it must be known beforehand.
 """
 
 from __future__ import annotations
 
 import dis
+from collections.abc import Coroutine
+from functools import lru_cache
 from inspect import iscoroutinefunction
-from types import AsyncGeneratorType
-from typing import Any, Protocol, runtime_checkable
+from types import AsyncGeneratorType, CodeType
+from typing import Any, Protocol, cast, runtime_checkable
 
-__all__ = ["waits"]
+from redouble._log import log
+
+__all__ = ["COMPLAINT", "at_once", "waits"]
+
+COMPLAINT = "a stream that was abandoned could not be closed"
 
 # After these nothing comes next. Every `await`, spelled out or not, is compiled to a SEND.
 ENDS = {"RERAISE", "RETURN_CONST", "RETURN_VALUE", "RAISE_VARARGS"}
@@ -30,27 +36,42 @@ class Tells(Protocol):
 
 def waits(stream: object) -> bool:
     """Say whether closing a stream, where it stands now, may have to wait."""
-    if isinstance(stream, AsyncGeneratorType):
-        return _generator_waits(stream)
-    if isinstance(stream, Tells):
-        return stream.may_wait()
-    aclose = getattr(stream, "aclose", None)
-    close = aclose or getattr(stream, "close", None)
-    if iscoroutinefunction(close):
-        return any(step.opname == WAIT for step in dis.get_instructions(close))
+    try:
+        if isinstance(stream, AsyncGeneratorType):
+            frame = cast("Any", stream).ag_frame
+            return frame is not None and _reaches_wait(frame.f_code, frame.f_lasti)
+        if isinstance(stream, Tells):
+            return stream.may_wait()
+        aclose = getattr(stream, "aclose", None)
+        close = aclose or getattr(stream, "close", None)
+        if iscoroutinefunction(close):
+            return any(step.opname == WAIT for step in dis.get_instructions(close))
+    except Exception:
+        return True  # who knows
     return aclose is not None
 
 
-def _generator_waits(generator: Any) -> bool:
-    frame = generator.ag_frame
-    if frame is None:
-        return False
-    code = dis.Bytecode(generator.ag_code)
-    steps = list(code)
+def at_once(work: Coroutine[Any, Any, None]) -> None:
+    """Do what waits for nothing; should it wait after all, it is cut there, and that is logged."""
+    try:
+        work.send(None)
+        work.close()
+        log(COMPLAINT)
+    except StopIteration:
+        pass
+    except Exception:
+        log(COMPLAINT, trouble=True)
+
+
+@lru_cache(maxsize=512)
+def _reaches_wait(code: CodeType, last: int) -> bool:
+    """Say whether a generator that stands at ``last`` can come to a wait when it is closed there."""
+    bytecode = dis.Bytecode(code)
+    steps = list(bytecode)
     index = {step.offset: place for place, step in enumerate(steps)}
-    handlers: list[Any] = getattr(code, "exception_entries")  # noqa: B009  not in the stubs
+    handlers: list[Any] = getattr(bytecode, "exception_entries")  # noqa: B009  not in the stubs
     # Closing raises where it stands; from there on, follow every way the code can take.
-    ahead, seen = _caught(handlers, frame.f_lasti), set[int]()
+    ahead, seen = _caught(handlers, last), set[int]()
     while ahead:
         offset = ahead.pop()
         if offset in seen:

@@ -13,6 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from redouble._layer import Layer, Pipeline, decoration
 from redouble._retry import Retry
+from redouble._transient import Transient
 
 __all__ = ["retry", "variant"]
 
@@ -37,8 +38,8 @@ class _Decorate(Generic[P]):
         fn: object = args[0]
         an_option = not hasattr(fn, "__get__") and not callable(fn)  # 3, (OSError,), "5s", ...
         is_coroutine = iscoroutine(cast("Any", fn))
-        an_error = isinstance(fn, type) and issubclass(fn, BaseException)
-        if options or len(args) > 1 or (an_option and not is_coroutine) or an_error:
+        a_rule = isinstance(fn, Transient) or (isinstance(fn, type) and issubclass(fn, BaseException))
+        if options or len(args) > 1 or (an_option and not is_coroutine) or a_rule:
             raise TypeError("write @retry, or @retry(on=..., attempts=...): options are keywords")
         return self._default(cast("Callable[..., object]", fn))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
-from redouble._ambient import SWITCH, ambient
+from redouble._ambient import MOST, ambient
 from redouble._ending import error_of, outcome_of
 from redouble._events import teller
 from redouble._options import Options
@@ -42,8 +42,8 @@ def begin(
         tell = teller(policy)
     started = now() if started is None else started
     run = kind(policy, started, name, now, cancelling if aio else None, tell, attempt)
-    if ambient.active and (switch := SWITCH.get()) is not None and not switch.over:
-        run.most = switch.most
+    if ambient.active and (said := MOST.get()) is not None and not said.over:
+        run.most = said.most
     return run
 
 

@@ -12,9 +12,10 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from redouble._callable import drop, spelled
+from redouble._callable import Misused, drop, spelled
 from redouble._drive import acall, call
 from redouble._options import Options
+from redouble._ways import Ways
 
 __all__ = ["Entrance"]
 
@@ -26,38 +27,44 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
 
     def __init__(self, policy: Options, name: str, make: Callable[[], Any]) -> None:
         self._policy, self._name, self._make = policy, name, make
-        self._entered: list[Callable[..., Any]] = []  # the ways out, innermost last
+        self._ways_out = Ways[Callable[..., Any]]()
 
     def __enter__(self) -> T:
-        return call(self._policy, self._name, self._enter, (), {})
+        try:
+            return call(self._policy, self._name, self._enter, (), {})
+        except Misused as misused:
+            raise misused.error() from None
 
     async def __aenter__(self) -> T:
-        return await acall(self._policy, self._name, self._aenter, (), {})
+        try:
+            return await acall(self._policy, self._name, self._aenter, (), {})
+        except Misused as misused:
+            raise misused.error() from None
 
     def _enter(self) -> T:
         manager = self._made()
         enter, leave = self._ways(manager, aio=False)
         entered: T = enter(manager)
-        self._entered.append(partial(leave, manager))
+        self._ways_out.enter(partial(leave, manager))
         return entered
 
     async def _aenter(self) -> T:
         manager = await self._amade()
         enter, leave = self._ways(manager, aio=True)
         entered: T = await enter(manager)
-        self._entered.append(partial(leave, manager))
+        self._ways_out.enter(partial(leave, manager))
         return entered
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
-        swallowed: bool | None = self._entered.pop()(kind, error, tb)
+        swallowed: bool | None = self._ways_out.leave()(kind, error, tb)
         return swallowed
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
-        swallowed: bool | None = await self._entered.pop()(kind, error, tb)
+        swallowed: bool | None = await self._ways_out.leave()(kind, error, tb)
         return swallowed
 
     def _made(self) -> object:
@@ -77,7 +84,7 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
             drop(manager)
             fits = hasattr(kind, "__enter__" if aio else "__aenter__")
             fix = f": write `{'with' if aio else 'async with'}`" if fits else ""
-            raise TypeError(
-                f"{spelled(self._make)} made a {kind.__qualname__}, which has no {enter} and {leave}{fix}"
+            raise Misused(
+                f"{spelled(self._make)} made {kind.__qualname__!r}, which has no {enter} and {leave}{fix}"
             )
         return getattr(kind, enter), getattr(kind, leave)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from contextvars import ContextVar
+from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from redouble._callable import done
-from redouble._layer import Layer
+from redouble._layer import AROUND, Layer
 from redouble._time import SYSTEM, Clock
+from redouble._ways import Ways
 
 __all__ = ["Gate"]
 
@@ -32,8 +33,8 @@ class Gate(Layer):
 
     @property
     def _held(self) -> bool:
-        kind = type(self)  # one with wrappers of its own may not hold it
-        return kind.around is Gate.around and kind.around_async is Gate.around_async
+        # One with wrappers of its own may not hold it.
+        return all(getattr(type(self), around) is getattr(Gate, around) for around in AROUND.values())
 
     clock: Clock = SYSTEM
 
@@ -70,32 +71,26 @@ class Gate(Layer):
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
-        from redouble._items import AsyncItems, StreamFunction  # noqa: PLC0415  for those who stream
+        from redouble._function import StreamFunction  # noqa: PLC0415  for those who stream
+        from redouble._items import AsyncItems  # noqa: PLC0415
 
         def gated(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            return AsyncItems(Admission(self, fn(*args, **kwargs)))
+            fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
+            return AsyncItems(Admission(self, partial(fn, *args, **kwargs)))
 
         return StreamFunction(fn, gated)
 
     def __enter__(self) -> None:
         passage = Passage(self)
         passage.__enter__()
-        _passages.set((passage, *_passages.get()))
-        self.__dict__.setdefault("_entered", []).append(passage)
+        ways: Ways[Passage] = self.__dict__.setdefault("_ways_out", Ways())
+        ways.enter(passage)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        # Of this task or thread if there is one; else it was entered elsewhere (frameworks enter and
-        # leave what yields in different contexts), and any one will do: no place may be lost.
-        passages = _passages.get()
-        entered: list[Passage] = self.__dict__.get("_entered", [])
-        passage = next((passage for passage in [*passages, *entered] if passage.gate is self), None)
-        if passage is None:
-            raise RuntimeError("a gate was left that had not been entered")
-        _passages.set(tuple(other for other in passages if other is not passage))
-        entered.remove(passage)
-        passage.__exit__(kind, error, tb)
+        ways: Ways[Passage] = self.__dict__.get("_ways_out") or Ways()
+        ways.leave().__exit__(kind, error, tb)
 
 
 class Passage:
@@ -130,9 +125,9 @@ class StreamPassage(Passage):
 class Admission:
     """One async generator on its way: the owner of its items."""
 
-    def __init__(self, gate: Gate, source: AsyncGenerator[Any, Any]) -> None:
+    def __init__(self, gate: Gate, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
         self._passage = Passage(gate)
-        self._source = source
+        self._make = make
 
     async def aopen(self) -> tuple[Any, Any]:
         """Let the stream in and take its first item."""
@@ -141,11 +136,11 @@ class Admission:
         self._passage.__enter__()
         is_open = False
         try:
-            opening = await aopened(lambda: self._source)
+            opening = await aopened(self._make)
             is_open = True
         finally:
             if not is_open:
-                self._passage.__exit__(None, sys.exception(), None)
+                self.cut(sys.exception())
         return opening
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it always is
@@ -154,13 +149,11 @@ class Admission:
         return False
 
     def cut(self, error: BaseException | None) -> None:
-        """Learn that it was cancelled."""
+        """Learn that it failed, or was cancelled."""
         self._passage.__exit__(None, error, None)
+
+    returned = cut
 
     def ended(self) -> None:
         """Learn that it came to its end, or was closed."""
-        self._passage.__exit__(None, None, None)
-
-
-# The passages of this task or thread, innermost first: entering a gate in one is invisible to all others.
-_passages: ContextVar[tuple[Passage, ...]] = ContextVar("redouble_passages", default=())
+        self.cut(None)

@@ -8,18 +8,20 @@ what is made of its end, is its owner's business.
 from __future__ import annotations
 
 import functools
+import gc
 import sys
+from _thread import get_ident
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from types import FunctionType, MethodType
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from types import AsyncGeneratorType
+from typing import Any, Protocol, TypeVar
+from weakref import ref
 
+from redouble._cleanup import at_once
 from redouble._source import END, AsyncSource, aclose_failed
-from redouble._time import backend
+from redouble._time import Backend, backend
 
-__all__ = ["AsyncItems", "Owner", "StreamFunction"]
+__all__ = ["AsyncItems", "Owner"]
 
-P = ParamSpec("P")
-S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -37,8 +39,15 @@ class Owner(Protocol):
         """
         ...
 
-    def cut(self, error: BaseException | None) -> object:
-        """Learn that a cancellation, or its like, went through the source and ended it."""
+    def returned(self, error: Exception) -> None:
+        """Learn that the consumer threw an error of its own into the source, and had it back."""
+        ...
+
+    def cut(self, error: BaseException | None) -> None:
+        """Learn that a cancellation, or its like, went through the source and ended it.
+
+        What is left of it may still be closed, and then `ended` or `failed` are called too.
+        """
         ...
 
     def ended(self) -> None:
@@ -49,15 +58,17 @@ class Owner(Protocol):
 class AsyncItems(AsyncGenerator[T, Any]):
     """The items of one stream, on behalf of one consumer."""
 
-    __slots__ = ("__weakref__", "_home", "_owner", "_source", "_take")
+    __slots__ = ("__weakref__", "_here", "_home", "_owner", "_source", "_take")
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._source: AsyncSource[T] | None = None
         self._take: Callable[[], Awaitable[T]] | None = None  # nothing is open yet
+        self._here: Backend = backend()
         self._home: object = None
 
-    async def __anext__(self, take: Callable[[], Awaitable[T]] | None = None) -> T:
+    # Not split in two, though `take` and `thrown` are only for `asend` and `athrow`: every item comes here.
+    async def __anext__(self, take: Callable[[], Awaitable[T]] | None = None, thrown: object = None) -> T:
         cut = True
         try:
             item = await (take or self._take or self._begin)()
@@ -72,13 +83,21 @@ class AsyncItems(AsyncGenerator[T, Any]):
             source = self._source
             if source is None or self.ag_running:
                 raise  # it was not opened, or is busy with somebody else, as the error says
-            self._source, self._take = None, _over
-            await aclose_failed(source)
+            self._source, self._take = None, _busy
+            try:
+                await aclose_failed(source)
+            finally:
+                self._take = _over
+            if error is thrown:
+                self._owner.returned(error)
+                raise
             if not self._owner.failed(error):
                 raise
         finally:
             if cut and self._source is not None and _is_over(self._source.items):
-                self._source, self._take = None, _over
+                self._take = _over
+                if not self._source.leave_iterator():
+                    self._source = None
                 self._owner.cut(sys.exception())
         return await self.__anext__(self._begin)
 
@@ -90,10 +109,13 @@ class AsyncItems(AsyncGenerator[T, Any]):
         return await self.__anext__(functools.partial(_generator(self._source).asend, value))
 
     async def athrow(self, kind: Any, *more: Any) -> T:
+        error = more[0] if more and more[0] is not None else kind
         if self._source is None:
             self._take = _over
-            raise more[0] if more and more[0] is not None else kind
-        return await self.__anext__(functools.partial(_generator(self._source).athrow, kind, *more))
+            raise error
+        # As in blocking code: what is thrown before the second item is asked for is known by its thrower.
+        thrown = error if isinstance(self._take, functools.partial) else None
+        return await self.__anext__(functools.partial(_generator(self._source).athrow, kind, *more), thrown)
 
     async def aclose(self) -> None:
         if self.ag_running:
@@ -106,11 +128,18 @@ class AsyncItems(AsyncGenerator[T, Any]):
         source = self._source
         if source is None:
             return
-        here = backend()
-        if self._home is not None and here.home() is self._home:
-            here.finish(_close(source, self._owner), source.may_wait)
-        else:  # in another thread, or after the event loop, whose own hooks see to what was open
+        if not self._here.is_home(self._home):
+            self._owner.cut(None)  # in another thread, or after the event loop, whose own hooks see to it
+        elif not source.may_wait():
+            at_once(_close(source, self._owner))
+        elif not collecting() or not _has_own_end(source.items):
+            self._here.finish(_close(source, self._owner))
+        else:
+            # What is collected with us is finalised too, in whatever order, and would be in the middle of
+            # its cleanup. So it is left to that; what else was opened is not.
             self._owner.cut(None)
+            if source.leave_iterator():
+                self._here.finish(_close(source, self._owner))
 
     @property
     def ag_running(self) -> bool:
@@ -118,18 +147,23 @@ class AsyncItems(AsyncGenerator[T, Any]):
         source = self._source
         return self._take is _busy or bool(source is not None and getattr(source.items, "ag_running", False))
 
+    @property
+    def begun(self) -> bool:
+        """Whether something is open."""
+        return self._source is not None
+
     def may_wait(self) -> bool:
         """Say whether closing it may have to wait."""
         return self._source is not None and self._source.may_wait()
 
     async def _begin(self) -> T:
-        self._take = _busy
-        self._home = backend().home()
+        self._take, self._here = _busy, backend()
+        self._home = self._here.home()
         try:
             source, item = await self._owner.aopen()
         finally:
             self._take = _over
-        self._source, self._take = source, source.items.__anext__
+        self._source, self._take = source, functools.partial(_second, ref(self))
         if item is END:
             raise StopAsyncIteration
         first: T = item
@@ -142,6 +176,13 @@ class AsyncItems(AsyncGenerator[T, Any]):
 
 async def _busy() -> Any:
     raise RuntimeError("anext(): asynchronous generator is already running")
+
+
+async def _second(reader: Callable[[], AsyncItems[T] | None]) -> T:
+    items: Any = reader()
+    items._take = items._source.items.__anext__
+    second: T = await items._take()
+    return second
 
 
 async def _over() -> Any:
@@ -169,43 +210,26 @@ def _is_over(items: AsyncIterator[Any]) -> bool:
     return getattr(items, "ag_frame", items) is None  # what is no generator may be asked again
 
 
+def _has_own_end(items: object) -> bool:
+    return isinstance(items, AsyncItems | AsyncGeneratorType)
+
+
+# The thread in which the garbage collector is at work, if it is.
+_collector: list[int] = []
+
+
+def collecting() -> bool:
+    """Say whether it is the garbage collector that brought us here."""
+    return get_ident() in _collector
+
+
+def _note(phase: str, _: object) -> None:
+    _collector[:] = [get_ident()] if phase == "start" else []
+
+
+gc.callbacks.append(_note)
+
+
 def _generator(source: AsyncSource[T]) -> AsyncGenerator[T, Any]:
     items: Any = source.items
     return items  # type: ignore[no-any-return]  # whoever sends to a mere iterator is told so by Python
-
-
-class StreamFunction(Generic[P, T, S]):
-    """What decorating an async generator function gives: a function, and to `inspect` one of that kind.
-
-    Frameworks ask `inspect.isasyncgenfunction`, and so do our own layers.
-    """
-
-    # In slots: what a wrapper around this one takes over (`functools.update_wrapper`) must not be these.
-    __slots__ = ("__code__", "__defaults__", "__dict__", "__kwdefaults__", "__weakref__", "_make")
-
-    __name__: str
-    __qualname__: str
-
-    def __init__(self, fn: Callable[..., Any], make: Callable[P, AsyncGenerator[T, S]]) -> None:
-        self._make = make
-        original: Any = fn
-        while isinstance(original, functools.partial | MethodType):
-            original = original.func if isinstance(original, functools.partial) else original.__func__
-        if not isinstance(original, FunctionType | StreamFunction):
-            original = type(original).__call__
-        self.__name__, self.__qualname__ = original.__name__, original.__qualname__
-        self.__code__ = original.__code__
-        self.__defaults__ = original.__defaults__
-        self.__kwdefaults__ = original.__kwdefaults__
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-        return self._make(*args, **kwargs)
-
-    def __get__(self, instance: object, owner: object = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
-
-    def __reduce__(self) -> str:
-        return self.__qualname__  # found by name, as functions are
-
-    def __repr__(self) -> str:
-        return f"<function {self.__qualname__}>"

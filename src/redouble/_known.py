@@ -9,8 +9,8 @@ the libraries.
 from __future__ import annotations
 
 from redouble import _reading as read
+from redouble._codes import ANSWERED, CONFLICT, RATE_LIMIT, UNSENT_BUSY, UNSENT_TIMEOUT
 from redouble._python import BUSY, NETWORK, TIMEOUT, UNSENT, Entry
-from redouble._reading import CONNECT_TIMEOUT
 from redouble._verdict import Kind, Verdict
 
 __all__ = ["TABLE"]
@@ -19,11 +19,7 @@ READ_TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout_read")
 WRITE_TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout_write")
 POOL_TIMEOUT = Verdict.retry(kind=Kind.timeout, sent=False, reason="timeout_pool")
 POOL_FULL = Verdict.retry(kind=Kind.throttled, sent=False, reason="pool_full")
-RATE_LIMIT = Verdict.retry(kind=Kind.throttled, sent=True, reason="rate_limit")
 LIMITED_HERE = Verdict.retry(kind=Kind.throttled, sent=False, reason="rate_limit")
-CONFLICT = Verdict.retry(kind=Kind.server, sent=True, reason="conflict")
-ANSWERED = Verdict.retry(kind=Kind.server, sent=True, reason="busy")
-UNSENT_BUSY = Verdict.retry(kind=Kind.server, sent=False, reason="busy")
 ASKED_FOR = Verdict.retry(kind=Kind.unknown, reason="retryable")
 
 STANDARD: dict[str, Entry] = {
@@ -46,7 +42,7 @@ STANDARD: dict[str, Entry] = {
 
 HTTPX: dict[str, Entry] = {
     "ConnectError": read.connecting,
-    "ConnectTimeout": CONNECT_TIMEOUT,
+    "ConnectTimeout": UNSENT_TIMEOUT,
     "HTTPStatusError": read.by_status,
     "NetworkError": NETWORK,
     "PoolTimeout": POOL_TIMEOUT,
@@ -58,7 +54,7 @@ HTTPX: dict[str, Entry] = {
 
 REQUESTS: dict[str, Entry] = {
     "ChunkedEncodingError": NETWORK,
-    "ConnectTimeout": CONNECT_TIMEOUT,
+    "ConnectTimeout": UNSENT_TIMEOUT,
     "ConnectionError": read.by_inside_or_network,
     "HTTPError": read.by_status,
     "ReadTimeout": READ_TIMEOUT,
@@ -68,7 +64,7 @@ REQUESTS: dict[str, Entry] = {
 }
 
 URLLIB3: dict[str, Entry] = {
-    "ConnectTimeoutError": CONNECT_TIMEOUT,
+    "ConnectTimeoutError": UNSENT_TIMEOUT,
     "EmptyPoolError": POOL_TIMEOUT,
     "MaxRetryError": read.by_inside,
     "NewConnectionError": read.connecting,
@@ -88,7 +84,7 @@ AIOHTTP: dict[str, Entry] = {
     "ClientOSError": read.by_errno_or_network,
     "ClientPayloadError": NETWORK,
     "ClientResponseError": read.by_status,
-    "ConnectionTimeoutError": CONNECT_TIMEOUT,
+    "ConnectionTimeoutError": UNSENT_TIMEOUT,
     "ServerFingerprintMismatch": None,
     "ServerTimeoutError": TIMEOUT,
     "SocketTimeoutError": READ_TIMEOUT,
@@ -100,7 +96,7 @@ DATABASES: dict[str, Entry] = {
     "psycopg.Error": read.by_sqlstate,
     "psycopg.OperationalError": read.by_sqlstate_or_text,
     "psycopg.errors.CancellationTimeout": None,
-    "psycopg.errors.ConnectionTimeout": CONNECT_TIMEOUT,
+    "psycopg.errors.ConnectionTimeout": UNSENT_TIMEOUT,
     "psycopg_pool.PoolClosed": None,
     "psycopg_pool.PoolTimeout": POOL_TIMEOUT,
     "psycopg_pool.TooManyRequests": POOL_FULL,
@@ -139,7 +135,7 @@ REDIS: dict[str, Entry] = {
 BOTOCORE: dict[str, Entry] = {
     "CapacityNotAvailableError": LIMITED_HERE,
     "ClientError": read.by_aws_code,
-    "ConnectTimeoutError": CONNECT_TIMEOUT,
+    "ConnectTimeoutError": UNSENT_TIMEOUT,
     "ConnectionClosedError": NETWORK,
     "ConnectionError": NETWORK,
     "EndpointConnectionError": read.connecting,

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from redouble._log import log
 from redouble._options import Options
 from redouble._report import Report, Stamp, stamp_of
-from redouble._time import one_time
+from redouble._time import under_trio
 from redouble.errors import Reason
 
 __all__ = ["bears_exhaustion", "nested"]
@@ -75,9 +75,9 @@ def _stamps(error: BaseException, run: Current) -> Iterator[Stamp | Report]:
 
 
 def _tried(stamp: Stamp | Report) -> bool:
-    """Leave out a policy that stopped at its first attempt: with it, nothing multiplies."""
+    """Leave out a policy that ended at its first attempt, by its own will: with it, nothing multiplies."""
     attempts = stamp.attempts if isinstance(stamp, Report) else stamp.attempt
-    return attempts > 1 or stamp.reason is not Reason.stopped
+    return attempts > 1 or stamp.reason not in (Reason.stopped, Reason.committed)
 
 
 def _during(stamp: Stamp | Report, run: Current) -> bool:
@@ -86,7 +86,7 @@ def _during(stamp: Stamp | Report, run: Current) -> bool:
         return True
     inner = cast("Current", stamp)
     one_colour = (inner.cancelling is None) == (run.cancelling is None)
-    if inner.policy.clock is not run.policy.clock or not (one_colour or one_time()):
+    if inner.policy.clock is not run.policy.clock or not (one_colour or not under_trio()):
         return True  # their times cannot be compared
     return inner.started >= run.attempt_started
 

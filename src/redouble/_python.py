@@ -58,9 +58,9 @@ def by_members(group: Any, ask: Ask) -> Verdict | None:
         for member in one.exceptions:
             if id(member) not in members:
                 members[id(member)] = member
-                if type(member) is ExceptionGroup:
+                if isinstance(member, ExceptionGroup):
                     groups.append(cast("object", member))
-    verdicts = [ask(member) for member in members.values() if type(member) is not ExceptionGroup]
+    verdicts = [ask(member) for member in members.values() if not isinstance(member, ExceptionGroup)]
     found = [v for v in verdicts if v is not None and v.action == "retry"]
     if len(found) < len(verdicts):
         return None
@@ -75,10 +75,10 @@ def by_members(group: Any, ask: Ask) -> Verdict | None:
 
 def by_hint(rejected: Any, _: Ask) -> Verdict | None:
     """Retry a call that was not made, after as long as we were told to wait."""
-    after = rejected.retry_after
-    if after is not None and after != after:  # noqa: PLR0124  NaN must not cost us the refusal
-        after = None
-    return Verdict.retry(kind=Kind.throttled, after=after, sent=False, reason="rejected")
+    try:
+        return Verdict.retry(kind=Kind.throttled, after=rejected.retry_after, sent=False, reason="rejected")
+    except Exception:  # NaN, or no number at all: that must not cost us the refusal
+        return Verdict.retry(kind=Kind.throttled, sent=False, reason="rejected")
 
 
 BUILTIN: dict[str, Entry] = {

@@ -17,9 +17,7 @@ from redouble._python import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
 from redouble._retry_after import after, header, hint, milliseconds
 from redouble._verdict import Kind, Verdict
 
-__all__ = ["CONNECT_TIMEOUT"]
-
-CONNECT_TIMEOUT = Verdict.retry(kind=Kind.timeout, sent=False, reason="timeout_connect")
+__all__: list[str] = []
 
 # -------------------------------------------------------------------------- HTTP clients
 
@@ -68,7 +66,7 @@ def connecting(error: Any, ask: Ask) -> Verdict | None:
             found = ask(cause)
             if found is None:
                 return None
-            return CONNECT_TIMEOUT if found.kind is Kind.timeout else UNSENT
+            return codes.UNSENT_TIMEOUT if found.kind is Kind.timeout else UNSENT
     return UNSENT
 
 
@@ -155,7 +153,7 @@ def by_redis_text(error: Any, ask: Ask) -> Verdict | None:
 
 def by_redis_timeout(error: Any, _: Ask) -> Verdict | None:
     """Look whether it says "connecting"."""
-    return CONNECT_TIMEOUT if "connecting" in str(error) else TIMEOUT
+    return codes.UNSENT_TIMEOUT if "connecting" in str(error) else TIMEOUT
 
 
 # ----------------------------------------------------------------------- gRPC, AWS, Kafka

@@ -6,14 +6,15 @@ Of which colour a stream is, its reader says: nothing is opened before the first
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from inspect import GEN_SUSPENDED, getgeneratorstate
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from redouble._items import AsyncItems
 from redouble._source import END, close_failed
 from redouble._stream import Opener
 
-__all__ = ["AsyncStream", "Either", "Stream"]
+__all__ = ["Stream"]
 
 T = TypeVar("T")
 
@@ -52,30 +53,50 @@ class Remembering(AsyncItems[T]):
         super().__init__(opener)
         self._opener = opener
 
-    async def __anext__(self, take: Any = None) -> T:
-        self._opener.last = item = await super().__anext__(take)
+    async def __anext__(self, take: Any = None, thrown: object = None) -> T:
+        self._opener.last = item = await super().__anext__(take, thrown)
         return item
 
 
-class Stream(Iterator[T]):
-    """An open-ended iterator over a stream; ``close()`` it early, or let a ``with`` do that."""
+class Stream(Iterator[T], AsyncIterator[T]):
+    """The items of a stream, for ``for`` or ``async for``, as what opens it demands.
 
-    _make: Callable[..., Opener[T]]
-    _items: Generator[T, None, None] | None = None
+    It is closed at its end; to close it early, use it in a ``with`` or ``async with``.
+    """
+
+    def __init__(self, make: Callable[..., Opener[T]]) -> None:
+        # Both are made now, so that threads may share it; nothing is opened before somebody reads.
+        self._items = items(make(aio=False))
+        self._async_items = Remembering(make(aio=True))
 
     def __iter__(self) -> Generator[T, None, None]:
-        if self._items is None:
-            self._items = items(self._make(aio=False))
         return self._items
+
+    def __aiter__(self) -> AsyncItems[T]:
+        return self._async_items
 
     def __next__(self) -> T:
         return next(iter(self))
 
+    async def __anext__(self) -> T:
+        return await anext(aiter(self))
+
     def close(self) -> None:
         """Close the stream."""
-        self.__iter__().close()
+        if self._async_items.begun:
+            raise TypeError("this stream was read by `async for`: write `async with`, or await aclose()")
+        self._items.close()
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        if getgeneratorstate(cast("Any", self._items)) == GEN_SUSPENDED:
+            raise TypeError("this stream was read by `for`: write `with`, or close()")
+        await self._async_items.aclose()
 
     def __enter__(self) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
         return self
 
     def __exit__(
@@ -83,36 +104,7 @@ class Stream(Iterator[T]):
     ) -> None:
         self.close()
 
-
-class AsyncStream(AsyncIterator[T]):
-    """The same in async code; ``aclose()`` it early, or let an ``async with`` do that."""
-
-    _make: Callable[..., Opener[T]]
-    _async_items: AsyncItems[T] | None = None
-
-    def __aiter__(self) -> AsyncItems[T]:
-        if self._async_items is None:
-            self._async_items = Remembering(self._make(aio=True))
-        return self._async_items
-
-    async def __anext__(self) -> T:
-        return await anext(aiter(self))
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self.__aiter__().aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-class Either(Stream[T], AsyncStream[T]):
-    """A stream that nobody has begun to read: of which colour it is, its reader says."""
-
-    def __init__(self, make: Callable[..., Opener[T]]) -> None:
-        self._make = make

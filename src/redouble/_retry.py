@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import FrozenInstanceError
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from redouble._ambient import ambient
 from redouble._block import AsyncAttempts, attempts
@@ -27,13 +27,21 @@ from redouble._shape import EVERY_ATTEMPT, FIRST_ATTEMPT, STREAM, shaped
 from redouble._time import cancelling
 
 if TYPE_CHECKING:
-    from redouble._resume import AsyncStream, Stream
+    from redouble._enter import Entrance
+    from redouble._resume import Stream
 
 __all__ = ["Retry"]
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
+
+Openable: TypeAlias = Iterable[T] | AsyncIterable[T] | Awaitable[AsyncIterable[T]]
+Enterable: TypeAlias = (
+    AbstractContextManager[T, Any]
+    | AbstractAsyncContextManager[T, Any]
+    | Awaitable[AbstractAsyncContextManager[T, Any]]
+)
 
 
 class Retry(Options, Layer):
@@ -42,7 +50,8 @@ class Retry(Options, Layer):
     >>> policy = Retry(on=ConnectionError, attempts=5, give_up_after=10)
 
     Use it as a decorator, by ``policy.call(fn, ...)``, by ``policy.run(fn, ...)`` for an `Outcome`
-    instead of an exception, or around a block::
+    instead of an exception, by ``policy.stream(open)`` and ``policy.enter(make)`` for streams and context
+    managers, or around a block::
 
         for attempt in policy:
             with attempt:
@@ -89,7 +98,8 @@ class Retry(Options, Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` retried until its first item, for an async generator function."""
-        from redouble._items import AsyncItems, StreamFunction  # noqa: PLC0415
+        from redouble._function import StreamFunction  # noqa: PLC0415
+        from redouble._items import AsyncItems  # noqa: PLC0415
         from redouble._stream import Opener  # noqa: PLC0415
 
         self._refuse_until(fn)
@@ -148,29 +158,19 @@ class Retry(Options, Layer):
             f"a stream has no outcome before its end: iterate over policy.call({spelled(fn)}, ...)"
         )
 
-    @overload
     def stream(
         self,
-        open: Callable[[], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
+        open: Callable[[], Openable[T]],  # noqa: A002
         /,
         *,
-        resume: Callable[[T], AsyncIterable[T] | Awaitable[AsyncIterable[T]]] | None = None,
-    ) -> AsyncStream[T]: ...
-    @overload
-    def stream(
-        self,
-        open: Callable[[], Iterable[T]],
-        /,
-        *,
-        resume: Callable[[T], Iterable[T]] | None = None,
-    ) -> Stream[T]: ...
-    def stream(self, open: Callable[[], Any], /, *, resume: Callable[[T], Any] | None = None) -> Any:  # noqa: A002
+        resume: Callable[[T], Openable[T]] | None = None,
+    ) -> Stream[T]:
         """Iterate over what ``open()`` opens, retried until its first item, for ``for`` or ``async for``.
 
         With ``resume``, a stream that breaks after that is opened again by ``resume(last_item)``, which
         must begin behind that item; attempts, backoff and limits begin anew whenever there was progress.
         """
-        from redouble._resume import Either  # noqa: PLC0415
+        from redouble._resume import Stream  # noqa: PLC0415
         from redouble._stream import Opener  # noqa: PLC0415
 
         refuse(open, "stream")
@@ -179,31 +179,18 @@ class Retry(Options, Layer):
             raise TypeError(
                 f"resume={resume!r}: write a function of the last item that opens what follows it"
             )
-        return Either[T](partial(Opener, self, self.name or spelled(open), open, resume))
+        return Stream[T](partial(Opener, self, self.name or spelled(open), open, resume))
 
-    @overload
-    def enter(
-        self,
-        make: Callable[
-            P, AbstractAsyncContextManager[T, Any] | Awaitable[AbstractAsyncContextManager[T, Any]]
-        ],
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> AbstractAsyncContextManager[T]: ...
-    @overload
-    def enter(
-        self, make: Callable[P, AbstractContextManager[T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> AbstractContextManager[T]: ...
-    def enter(self, make: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def enter(self, make: Callable[P, Enterable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Entrance[T]:
         """Make a context manager and enter it with retries: ``with policy.enter(connect, host) as it:``.
 
         Only entering is retried, each time with a new one; the body of the ``with`` never is.
         """
         from redouble._enter import Entrance  # noqa: PLC0415
 
+        refuse(make, "enter")
         self._refuse_until(make)
-        return Entrance[Any](self, self.name or spelled(make), partial(make, *args, **kwargs))
+        return Entrance[T](self, self.name or spelled(make), partial(make, *args, **kwargs))
 
     def _refuse_until(self, fn: object) -> None:
         if self.until is not None:

@@ -69,6 +69,7 @@ class Script:
                 await _clock(step)._course.wait(step.takes)
             return _end(step)
 
+        play.__qualname__ = type(self).__qualname__  # so that events have the same name in both colours
         return play
 
     def _next(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from inspect import isawaitable
 from typing import Any, Final, Generic, TypeVar, cast
 
-from redouble._callable import drop, spelled
+from redouble._callable import Misused, drop, spelled
 from redouble._cleanup import waits
 from redouble._log import log
 
@@ -64,6 +64,11 @@ class AsyncSource(Generic[T]):
             self._open.insert(0, self.items)
         return await self.items.__anext__()
 
+    def leave_iterator(self) -> bool:
+        """Take note that the iterator has ended; say whether there is anything else to be closed."""
+        self._open.remove(self.items)
+        return bool(self._open)
+
     def may_wait(self) -> bool:
         """Say whether closing it may have to wait."""
         return any(waits(stream) for stream in self._open)
@@ -80,14 +85,9 @@ class AsyncSource(Generic[T]):
                 await self.aclose()
 
 
-def opened(
-    open: Callable[..., Iterable[T]],  # noqa: A002
-    /,
-    *args: Any,
-    **kwargs: Any,
-) -> tuple[Source[T], T]:
+def opened(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # noqa: A002
     """Open a source and take its first item, or `END`; one that fails at that is closed."""
-    source = Source(stream_of(open, open(*args, **kwargs)))
+    source = Source(stream_of(open, open()))
     kept = False
     try:
         item = source.first()
@@ -101,14 +101,9 @@ def opened(
     return source, item
 
 
-async def aopened(
-    open: Callable[..., AsyncIterable[T]],  # noqa: A002
-    /,
-    *args: Any,
-    **kwargs: Any,
-) -> tuple[AsyncSource[T], T]:
+async def aopened(open: Callable[[], AsyncIterable[T]], /) -> tuple[AsyncSource[T], T]:  # noqa: A002
     """Open a source and take its first item, or `END`; one that fails at that is closed."""
-    source = AsyncSource(await astream_of(open, open(*args, **kwargs)))
+    source = AsyncSource(await astream_of(open, open()))
     kept = False
     try:
         item = await source.afirst()
@@ -146,9 +141,7 @@ def stream_of(open: object, stream: object) -> Iterable[Any]:  # noqa: A002
     if not hasattr(type(stream), "__iter__") and not hasattr(type(stream), "__getitem__"):
         drop(stream)
         fix = ": write `async for`" if hasattr(stream, "__aiter__") or isawaitable(stream) else ""
-        raise TypeError(
-            f"{spelled(open)} returned a {type(stream).__name__}, which cannot be iterated over{fix}"
-        )
+        raise Misused(f"{spelled(open)} opened {type(stream).__name__!r}, which cannot be iterated over{fix}")
     return cast("Iterable[Any]", stream)
 
 
@@ -158,5 +151,5 @@ async def astream_of(open: object, stream: object) -> AsyncIterable[Any]:  # noq
         stream = await stream
     if not hasattr(type(stream), "__aiter__"):
         fix = ": write `for`" if hasattr(type(stream), "__iter__") else ""
-        raise TypeError(f"{spelled(open)} gave a {type(stream).__name__}, which `async for` cannot use{fix}")
+        raise Misused(f"{spelled(open)} opened {type(stream).__name__!r}, which `async for` cannot use{fix}")
     return cast("AsyncIterable[Any]", stream)

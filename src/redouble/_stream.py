@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
+from redouble._callable import Misused
 from redouble._commit import Committing
 from redouble._drive import adrive, begin, drive
 from redouble._ending import error_of
@@ -38,33 +39,47 @@ class Opener(Generic[T]):
         self._make, self._resume = make, resume
         self._run: Committing | None = None
         self._delay: float | None = None
+        self._cut = False
         self.last: T | None = None  # item, if whoever hands them out notes it
 
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and take its first item, or `END`."""
         run = self._run or self._begin(0)
-        opening = drive(run, self._delay, opened, (self._make,), {})
+        try:
+            opening: tuple[Source[T], T] = drive(run, self._delay, partial(opened, self._make), (), {})
+        except Misused as misused:
+            raise misused.error() from None
         run.committed = True
         return opening
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
         """Open a source, with retries, and take its first item, or `END`."""
         run = self._run or self._begin(0)
-        opening = await adrive(run, self._delay, aopened, (self._make,), {})
+        try:
+            opening: tuple[AsyncSource[T], T] = await adrive(
+                run, self._delay, partial(aopened, self._make), (), {}
+            )
+        except Misused as misused:
+            raise misused.error() from None
         run.committed = True
         return opening
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Take note that a source failed after its first item; say whether to open the next one."""
-        run = self._run
-        if run is None or (self._resume is not None and not final):
-            run = self._begin(1)  # there was progress: attempts, backoff and limits begin anew
-            run.credited = True
-            self._make = partial(cast("Callable[[T], Any]", self._resume), cast("T", self.last))
+        if self._resume is not None and not final:
+            self._run = None  # there was progress: attempts, backoff and limits begin anew
+            self._make = partial(self._resume, cast("T", self.last))
+        run = self._run or self._begin(1)
+        if self._cut:
+            return False
         self._delay = run.failed(error, run.reading())
         if self._delay is None and self._policy.wrap and not run.ok:
             raise error_of(run, error) from error
         return self._delay is not None
+
+    def returned(self, error: Exception) -> None:  # noqa: ARG002  it is the consumer's
+        """Take note that the consumer had an error of its own back: the stream did nothing wrong."""
+        self.ended()
 
     def close(self, source: Source[T]) -> None:
         """Close a source that came to its end, or that nobody wants to go on with."""
@@ -75,17 +90,20 @@ class Opener(Generic[T]):
             raise
         self.ended()
 
-    def cut(self, error: BaseException | None) -> None:
+    def cut(self, error: BaseException | None) -> None:  # noqa: ARG002  it is nobody's to judge
         """Tell nobody: a cancelled stream is neither a success nor a failure."""
+        self._cut = True
 
     def ended(self) -> None:
         """Take note that a source came to its end, or was closed."""
         run = self._run or self._begin(1)
-        run.ended(run.reading())
+        if not self._cut:
+            run.ended(run.reading())
 
     def _begin(self, attempt: int) -> Committing:
-        self._run = begin(Committing, self._policy, self._name, aio=self._aio, attempt=attempt)
-        return self._run
+        self._run = run = begin(Committing, self._policy, self._name, aio=self._aio, attempt=attempt)
+        run.credited = bool(attempt)  # the items before were
+        return run
 
 
 # ------------------------------------------------------------------- generator functions
@@ -104,6 +122,7 @@ class Streaming(Generic[T]):
     ) -> None:
         self._opener = Opener[T](policy, name, partial(fn, *args, **kwargs))
         self._source: Source[T] | None = None
+        self._thrown: BaseException | None = None  # by the consumer, at the first item
 
     def __enter__(self) -> Self:
         return self
@@ -119,6 +138,7 @@ class Streaming(Generic[T]):
                 answer.sent = yield item
             if answer.sent is None and answer.thrown is None:
                 return source.items
+            self._thrown = answer.thrown
             try:
                 item = answer.passed_to(source.items)
             except StopIteration as end:
@@ -134,7 +154,10 @@ class Streaming(Generic[T]):
             return
         close_failed(self._source)
         if isinstance(error, Exception):
-            self._opener.failed(error)
+            if error is self._thrown:  # as `@contextmanager` does with what the body of a `with` raised
+                self._opener.ended()
+            else:
+                self._opener.failed(error)
 
 
 class Ended(Iterator[Any]):

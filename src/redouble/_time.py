@@ -2,7 +2,7 @@
 
 A `Clock` tells the time and waits, in blocking and in async code. `SYSTEM` is the real one: it finds
 out by itself, and without importing either, whether asyncio or Trio is running. Nothing else in the
-library may import `time`, `asyncio` or `trio`; a test sees to it.
+library, but what is for tests, may import `time`, `asyncio` or `trio`; a test sees to it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = [
     "backend",
     "cancelling",
     "in_event_loop",
-    "one_time",
     "reader",
     "reading",
+    "under_trio",
     "virtual",
 ]
 
@@ -70,7 +70,7 @@ class Clock:
 class Virtual(Protocol):
     """The clock of a test, in place of the real one. Once it is ``over``, time is real again."""
 
-    over: bool
+    _over: bool
 
     def now(self) -> float:
         """Tell the time."""
@@ -80,7 +80,7 @@ class Virtual(Protocol):
         """Tell the time in async code."""
         ...
 
-    def going(self) -> float:
+    def _going(self) -> float:
         """Tell the time of calls that may outlive it: when it is over, it goes on as real time does."""
         ...
 
@@ -103,10 +103,10 @@ def virtual() -> Virtual | None:
     if not ambient.active:
         return None
     clock = VIRTUAL.get()
-    if (clock is None or clock.over) and LOOPS:
+    if (clock is None or clock._over) and LOOPS:
         events: Any = modules["asyncio.events"]
         clock = LOOPS.get(events._get_running_loop())
-    return None if clock is None or clock.over else clock
+    return None if clock is None or clock._over else clock
 
 
 class _System(Clock):
@@ -152,7 +152,7 @@ def reading(clock: Clock, *, aio: bool) -> Callable[[], float]:
     """Return what tells the time of a whole call by this clock, or by a virtual one in its place."""
     test = virtual() if clock is SYSTEM else None
     if test is not None:
-        return test.going
+        return test._going
     return clock.anow if aio else clock.now
 
 
@@ -195,8 +195,12 @@ class Backend(Protocol):
         """Return what runs tasks here: the same object for the same event loop, None outside of any."""
         ...
 
-    def finish(self, work: Coroutine[Any, Any, None], may_wait: Callable[[], bool], /) -> None:
-        """Do what would have to be awaited, though nobody awaits it; ``may_wait`` says whether it waits."""
+    def is_home(self, place: object, /) -> bool:
+        """Say whether that is here."""
+        ...
+
+    def finish(self, work: Coroutine[Any, Any, None], /) -> None:
+        """Do what has to be awaited, though nobody awaits it."""
         ...
 
 
@@ -217,10 +221,10 @@ def cancelling() -> bool:
     return backend().cancelling()
 
 
-def one_time() -> bool:
-    """Say whether blocking and async code here go by the same clock: not under Trio, which has its own."""
+def under_trio() -> bool:
+    """Say whether a task of Trio's runs, where async code goes by Trio's clock and blocking code does not."""
     trio: Any = modules.get("trio")
-    return trio is None or not trio.lowlevel.in_trio_task()
+    return trio is not None and bool(trio.lowlevel.in_trio_task())
 
 
 def in_event_loop() -> bool:
@@ -228,4 +232,4 @@ def in_event_loop() -> bool:
     events = modules.get("asyncio.events")
     if events is not None and events._get_running_loop() is not None:
         return True
-    return not one_time()
+    return under_trio()

@@ -73,7 +73,7 @@ class Transient:
         """Return a rule that also knows what ``table`` says, and asks it first.
 
         Keys are exception types or their full names. Values are answers, or functions of the error; one
-        that answers None leaves the error to what was known before.
+        that answers None leaves the error to its base classes, and to what was known before.
 
         >>> transient.with_({"mylib.errors.Busy": 2.5, KeyError: False})
         transient.with_({'mylib.errors.Busy': 2.5, KeyError: False})
@@ -170,7 +170,7 @@ def _checked(table: object) -> dict[int | str, Verdict | Rule]:
 
 def _key(key: object) -> int | str:
     if isinstance(key, str):
-        if not all(key.split(".")) or "." not in key:
+        if "." not in key or not all(part.isidentifier() for part in key.split(".")):
             raise ValueError(f"with_: key {key!r}: write the full name, such as 'mylib.errors.Busy'")
         return key
     if not isinstance(key, type) or not issubclass(key, BaseException):

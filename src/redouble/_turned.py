@@ -16,7 +16,7 @@ from math import ulp
 from typing import Any
 
 from redouble._ambient import ambient
-from redouble._scope import Scope
+from redouble._switch import Switch
 from redouble._time import LOOPS, VIRTUAL, virtual
 from redouble._virtual import Course, VirtualClock
 
@@ -135,7 +135,7 @@ class Turning:
     def run(self, loop: Any) -> None:
         """Run a loop, in virtual time if this context has one."""
         clock = VIRTUAL.get()
-        if not isinstance(clock, VirtualClock) or clock.over:
+        if not isinstance(clock, VirtualClock) or clock._over:
             self._run_forever(loop)
             return
         self.turn(loop, clock)
@@ -152,7 +152,7 @@ def _run_forever(loop: Any) -> None:
     turning.run(loop)
 
 
-def virtual_time() -> Scope[VirtualClock]:
+def virtual_time() -> Switch[VirtualClock]:
     """Let time be virtual: sleeping costs nothing and is recorded.
 
     In blocking code that goes for this context. On asyncio it goes for the whole loop that is running, or
@@ -162,7 +162,7 @@ def virtual_time() -> Scope[VirtualClock]:
     For a ``with``, which gives the clock, or as a decorator of a test. A block inside a block has a clock of
     its own that goes with the outer one.
     """
-    return Scope(_virtual_time)
+    return Switch(_virtual_time)
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def _virtual_time() -> Generator[VirtualClock]:
     finally:
         ambient.hold(-1)
         turning.hold(-1)
-        clock.end()
+        clock._finish()
         if VIRTUAL.get() is clock:
             VIRTUAL.set(before)
         if turns:

@@ -18,7 +18,7 @@ from typing import Any
 
 from redouble._check import Duration
 from redouble._check import seconds as checked
-from redouble._time import LOOPS, Clock, backend, one_time
+from redouble._time import LOOPS, Clock, backend, under_trio
 
 __all__ = ["Course", "VirtualClock"]
 
@@ -35,12 +35,12 @@ class Course:
         self._ended: float | None = None
         self._queues: dict[object, Queue] = {}
         self._users = 0
-        if not one_time():
+        if under_trio():
             self._trio = _trio_clock()
 
     def now(self) -> float:
         """Tell how much time has passed."""
-        if not one_time() and self._ended is None and self._trio is not (theirs := _trio_clock()):
+        if under_trio() and self._ended is None and self._trio is not (theirs := _trio_clock()):
             self._passed, self._trio = self.now_as_known(), theirs  # it began at zero, and after us
         return self.now_as_known()
 
@@ -51,7 +51,7 @@ class Course:
 
     def advance(self, step: float) -> None:
         """Let time pass."""
-        if not one_time():
+        if under_trio():
             self.now()
             self._trio.jump(step)
         else:
@@ -69,7 +69,7 @@ class Course:
         self.now()
         loop = _get_running_loop()
         turned = LOOPS.get(loop)
-        if not one_time() or (isinstance(turned, VirtualClock) and turned._course is self):
+        if under_trio() or (isinstance(turned, VirtualClock) and turned._course is self):
             return backend().sleep(seconds)
         return self._queues.setdefault(loop, Queue(self)).wait(seconds)
 
@@ -138,20 +138,20 @@ class VirtualClock(Clock):
         self._course: Course = Course() if outer is None else outer._course
         self._began = self._course.now()
         self._end: float | None = None
-        self.over = False
+        self._over = False
 
     def now(self) -> float:
         """Return the seconds since it began."""
-        return self.going() if self._end is None else self._end
+        return self._going() if self._end is None else self._end
 
-    def going(self) -> float:
+    def _going(self) -> float:
         """Return the same, and after the block go on as real time does."""
         return self._since(self._course.now())
 
-    def end(self) -> None:
+    def _finish(self) -> None:
         """Stand still: the block of virtual time is over, also where somebody still refers to its clock."""
         self._end = self._since(self._course.now_as_known())
-        self.over = True
+        self._over = True
 
     def _since(self, now: float) -> float:
         # Off another beginning, a second is 1.0000000000009: nobody wants to read that in a test.

@@ -18,21 +18,21 @@ from contextlib import contextmanager
 from functools import partial
 from math import isclose
 
-from redouble._ambient import SWITCH, Switch, ambient
+from redouble._ambient import MOST, Most, ambient
 from redouble._check import whole
 from redouble._events import Event, observe
-from redouble._scope import Scope
 from redouble._script import Script, ScriptedFailure, Step, fail, ok
+from redouble._switch import Switch
 from redouble._turned import virtual_time
 from redouble._verdict import Kind
 from redouble._virtual import VirtualClock
 from redouble.errors import Reason
 
 __all__ = [
-    "Scope",
     "Script",
     "ScriptedFailure",
     "Step",
+    "Switch",
     "VirtualClock",
     "assert_retried",
     "attempts",
@@ -47,27 +47,27 @@ __all__ = [
 # ------------------------------------------------------------------------------ switches
 
 
-def attempts(most: int) -> Scope[None]:
+def attempts(most: int) -> Switch[None]:
     """Let every policy behave as if it said ``attempts=most``, in this context."""
-    return Scope(partial(_attempts, whole(most, "attempts", 1, "a whole number, 1 for no retries")))
+    return Switch(partial(_attempts, whole(most, "attempts", 1, "a whole number, 1 for no retries")))
 
 
 @contextmanager
 def _attempts(most: int) -> Generator[None]:
-    switch = Switch(most)
-    before = SWITCH.get()
-    SWITCH.set(switch)
+    said = Most(most)
+    before = MOST.get()
+    MOST.set(said)
     ambient.hold(1)
     try:
         yield
     finally:
         ambient.hold(-1)
-        switch.over = True  # also where a task, or another context, still refers to it
-        if SWITCH.get() is switch:
-            SWITCH.set(before)
+        said.over = True  # also where a task, or another context, still refers to it
+        if MOST.get() is said:
+            MOST.set(before)
 
 
-def no_retries() -> Scope[None]:
+def no_retries() -> Switch[None]:
     """Let every policy make one attempt, in this context."""
     return attempts(1)
 
@@ -75,9 +75,9 @@ def no_retries() -> Scope[None]:
 # -------------------------------------------------------------------------- what happened
 
 
-def recorded() -> Scope[list[Event]]:
+def recorded() -> Switch[list[Event]]:
     """Give a list of every event of every policy in this process, from now to the end of the block."""
-    return Scope(_recorded)
+    return Switch(_recorded)
 
 
 @contextmanager
@@ -94,30 +94,37 @@ def assert_retried(
     delays: Sequence[float] | None = None,
     kind: Kind | str | None = None,
     reason: Reason | str | None = None,
+    ok: bool | None = None,
     name: str | None = None,
 ) -> None:
-    """Assert that there were retries, or just those you describe; what is left out is not looked at.
+    """Assert that there were retries, and that they were as you describe them.
 
-    times: how many there were; 0 for none.
+    times: how many there were; left out, there must be some; 0 for none.
     delays: the waits before them.
-    kind: what kind of failure led to each of them.
+    kind: the kind of every failure.
     reason: why the call was given up in the end.
+    ok: whether it succeeded in the end.
     name: look only at the calls of this name.
     """
     seen = [event for event in events if name is None or event.name == name]
-    retries = [event for event in seen if event.what == "retry"]
+    told: dict[str, list[Event]] = {"retry": [], "failure": [], "give_up": [], "success": []}
+    for event in seen:
+        told.setdefault(event.what, []).append(event)
     wrong: list[str] = []
-    if len(retries) != times if times is not None else (delays is None and not retries):
-        wrong.append(f"retries: {'some' if times is None else times}, and there were {len(retries)}")
-    waited = [event.delay or 0.0 for event in retries]
+    retries = len(told["retry"])
+    if retries != times if times is not None else (delays is None and not retries):
+        wrong.append(f"retries: {'some' if times is None else times}, and there were {retries}")
+    waited = [event.delay or 0.0 for event in told["retry"]]
     if delays is not None and not _close(waited, delays):
         wrong.append(f"delays of {list(delays)}, and they were {waited}")
-    kinds = [str(event.kind) for event in retries]
-    if kind is not None and any(found != kind for found in kinds):
-        wrong.append(f"failures of kind {kind}, and they were {', '.join(kinds)}")
-    reasons = [str(event.reason) for event in seen if event.what == "give_up"]
+    kinds = [str(event.kind) for event in told["failure"]]
+    if kind is not None and set(kinds) != {str(kind)}:
+        wrong.append(f"failures of kind {kind}, and they were {', '.join(kinds) or 'none'}")
+    reasons = [str(event.reason) for event in told["give_up"]]
     if reason is not None and set(reasons) != {str(reason)}:
         wrong.append(f"it to be given up because of {reason}, and it was {' and '.join(reasons) or 'not'}")
+    if ok is not None and (bool(reasons) is ok or bool(told["success"]) is not ok):
+        wrong.append(f"it to {'succeed' if ok else 'fail'}, and it did not")
     if wrong:
         timeline = "\n".join(f"  {_told(event)}" for event in seen) or "  nothing"
         raise AssertionError(f"expected {'; '.join(wrong)}. What happened:\n{timeline}")

@@ -6,20 +6,21 @@
 
 from redouble._budget import Budget
 from redouble._check import Duration
+from redouble._enter import Entrance
 from redouble._events import Event, Observation, Observer, What
 from redouble._options import Delays
-from redouble._resume import AsyncStream, Stream
+from redouble._resume import Stream
 from redouble._time import Chance
 from redouble._verdict import Answer, Ended, Judge, On, Rule, Until
 
 __all__ = [
     "Answer",
-    "AsyncStream",
     "Budget",
     "Chance",
     "Delays",
     "Duration",
     "Ended",
+    "Entrance",
     "Event",
     "Judge",
     "Observation",

@@ -12,9 +12,9 @@ import pytest
 
 from redouble import Clock, Kind, Reason, Retry
 from redouble.testing import (
-    Scope,
     Script,
     ScriptedFailure,
+    Switch,
     VirtualClock,
     assert_retried,
     attempts,
@@ -81,7 +81,7 @@ def test_scripts_in_calls() -> None:
 
 
 def test_switches() -> None:
-    assert_type(no_retries(), Scope[None])
+    assert_type(no_retries(), Switch[None])
     with attempts(3), no_retries() as nothing:
         assert_type(nothing, None)
     with (

@@ -9,30 +9,31 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
 from redouble._callable import colour, spelled
+from redouble._ways import Ways
 
-__all__ = ["Scope"]
+__all__ = ["Switch"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-class Scope(AbstractContextManager[T, None]):
+class Switch(AbstractContextManager[T, None]):
     """Something that is so inside a block, or in a function that it decorates."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[T, Any]]) -> None:
         self._make = make
-        self._entered: list[AbstractContextManager[T, Any]] = []
+        self._ways_out = Ways[AbstractContextManager[T, Any]]()
 
     def __enter__(self) -> T:
         block = self._make()
         value = block.__enter__()
-        self._entered.append(block)
+        self._ways_out.enter(block)
         return value
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self._entered.pop().__exit__(kind, error, tb)
+        self._ways_out.leave().__exit__(kind, error, tb)
 
     async def __aenter__(self) -> NoReturn:
         raise TypeError("write `with` also in async code: entering and leaving never wait")
@@ -42,18 +43,20 @@ class Scope(AbstractContextManager[T, None]):
 
     def __call__(self, fn: F, /) -> F:
         """Decorate a function: each call of it is a block of its own."""
+        if isinstance(fn, type):
+            raise TypeError(f"cannot decorate the class {fn.__name__}: decorate its tests, or use a fixture")
         if colour(fn) == "coroutine":
 
-            async def ascoped(*args: Any, **kwargs: Any) -> Any:
+            async def aswitched(*args: Any, **kwargs: Any) -> Any:
                 with self._make():
                     return await fn(*args, **kwargs)
 
-            return cast("F", functools.update_wrapper(ascoped, fn))
+            return cast("F", functools.update_wrapper(aswitched, fn))
         if colour(fn) != "plain":
             raise TypeError(f"cannot decorate {spelled(fn)}, which is a generator: write `with` inside it")
 
-        def scoped(*args: Any, **kwargs: Any) -> Any:
+        def switched(*args: Any, **kwargs: Any) -> Any:
             with self._make():
                 return fn(*args, **kwargs)
 
-        return cast("F", functools.update_wrapper(scoped, fn))
+        return cast("F", functools.update_wrapper(switched, fn))

@@ -1,4 +1,4 @@
-"""Scopes: blocks that decorate tests of every colour, too."""
+"""Switchs: blocks that decorate tests of every colour, too."""
 
 from __future__ import annotations
 
@@ -69,21 +69,21 @@ def test_what_yields_is_refused() -> None:
             virtual_time()(fn)
 
 
-def test_one_scope_again_and_inside_itself() -> None:
-    scope = recorded()
-    with scope as outer:
+def test_one_switch_again_and_inside_itself() -> None:
+    switch = recorded()
+    with switch as outer:
         POLICY.call(Script(ok()))
-        with scope as inner:
+        with switch as inner:
             POLICY.call(Script(ok()))
-    with scope as again:
+    with switch as again:
         pass
     assert [len(events) for events in (outer, inner, again)] == [4, 2, 0]
 
 
 def test_async_with_says_what_to_write() -> None:
     async def main() -> None:
-        scope: Any = virtual_time()
-        async with scope:
+        switch: Any = virtual_time()
+        async with switch:
             raise AssertionError("it was entered")
 
     with pytest.raises(TypeError, match="write `with` also in async code"):

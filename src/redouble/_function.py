@@ -1,0 +1,52 @@
+"""What decorating an async generator function gives: a callable that passes for such a function.
+
+The items of a decorated async generator come from a class, so what makes them is no async generator function.
+Frameworks ask `inspect.isasyncgenfunction`, and so do our own layers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, Callable
+from types import FunctionType, MethodType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+__all__ = ["StreamFunction"]
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class StreamFunction(Generic[P, T, S]):
+    """A function, and to `inspect` an async generator function: it shows the code of what it stands for."""
+
+    # In slots: what a wrapper around this one takes over (`functools.update_wrapper`) must not be these.
+    __slots__ = ("__code__", "__defaults__", "__dict__", "__kwdefaults__", "__weakref__", "_make")
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, fn: Callable[..., Any], make: Callable[P, AsyncGenerator[T, S]]) -> None:
+        self._make = make
+        original: Any = fn
+        while isinstance(original, functools.partial | MethodType):
+            original = original.func if isinstance(original, functools.partial) else original.__func__
+        if not isinstance(original, FunctionType | StreamFunction):
+            original = type(original).__call__
+        self.__name__, self.__qualname__ = original.__name__, original.__qualname__
+        self.__code__ = original.__code__
+        self.__defaults__ = original.__defaults__
+        self.__kwdefaults__ = original.__kwdefaults__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
+        return self._make(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: object = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # found by name, as functions are
+
+    def __repr__(self) -> str:
+        return f"<function {self.__qualname__}>"
