@@ -201,6 +201,13 @@ except OSError as error:
 for attempt in policy:
     with attempt:
         if attempt.number < 2: fail()
+@policy
+def rows(): yield 1
+assert list(rows()) == list(policy.stream(lambda: [1])) == [1]
+class Door:
+    def __enter__(self): return 1
+    def __exit__(self, *_): pass
+with policy.enter(Door) as entered: assert entered == 1
 print(*{"asyncio", "trio", "logging", "socket", "ssl", "time"} & set(sys.modules))
 """
     assert fresh(code) == ["time"]

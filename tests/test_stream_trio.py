@@ -5,43 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 import pytest
 import trio
 
-from redouble import SYSTEM, Retry
+from redouble import Retry
 from support import Boom
+from test_stream_cleanup import LOG, counting, source, turns
 
 POLICY = Retry(on=Boom)
-LOG: list[str] = []
 COMPLAINT = "a stream that was abandoned could not be closed"
 
-
-@pytest.fixture(autouse=True)
-def counting() -> None:
-    LOG.clear()
-
-
-async def turns(count: int) -> None:
-    """Let others have theirs."""
-    for _ in range(count):
-        await SYSTEM.asleep(0)
-
-
-def source(clean: Callable[[], Awaitable[object]]) -> Callable[[], Any]:
-    """Make a source that cleans up in this way."""
-
-    async def items() -> AsyncIterator[int]:
-        try:
-            yield 1
-            yield 2
-        finally:
-            LOG.append("cleaning")
-            await clean()
-            LOG.append("clean")
-
-    return items
+pytestmark = pytest.mark.usefixtures(counting.__name__)
 
 
 def in_trio(

@@ -13,11 +13,9 @@ from inspect import iscoroutinefunction
 from types import AsyncGeneratorType, CodeType
 from typing import Any, Protocol, cast, runtime_checkable
 
-from redouble._log import log
+from redouble._log import ABANDONED, log
 
-__all__ = ["COMPLAINT", "at_once", "waits"]
-
-COMPLAINT = "a stream that was abandoned could not be closed"
+__all__ = ["at_once", "waits"]
 
 # After these nothing comes next. Every `await`, spelled out or not, is compiled to a SEND.
 ENDS = {"RERAISE", "RETURN_CONST", "RETURN_VALUE", "RAISE_VARARGS"}
@@ -56,11 +54,11 @@ def at_once(work: Coroutine[Any, Any, None]) -> None:
     try:
         work.send(None)
         work.close()
-        log(COMPLAINT)
+        log(ABANDONED)
     except StopIteration:
         pass
     except Exception:
-        log(COMPLAINT, trouble=True)
+        log(ABANDONED, trouble=True)
 
 
 @lru_cache(maxsize=512)

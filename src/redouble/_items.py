@@ -64,7 +64,6 @@ class AsyncItems(AsyncGenerator[T, Any]):
         self._owner = owner
         self._source: AsyncSource[T] | None = None
         self._take: Callable[[], Awaitable[T]] | None = None  # nothing is open yet
-        self._here: Backend = backend()
         self._home: object = None
 
     # Not split in two, though `take` and `thrown` are only for `asend` and `athrow`: every item comes here.
@@ -157,7 +156,8 @@ class AsyncItems(AsyncGenerator[T, Any]):
         return self._source is not None and self._source.may_wait()
 
     async def _begin(self) -> T:
-        self._take, self._here = _busy, backend()
+        self._take = _busy
+        self._here: Backend = backend()  # not before: blocking code loads no event loop
         self._home = self._here.home()
         try:
             source, item = await self._owner.aopen()
@@ -170,7 +170,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
         return first
 
 
-# What taking the next item amounts to while there is none to be had. Functions, and not methods: an object
+# What taking the next item amounts to, other than asking the source. Functions, and not methods: an object
 # that refers to itself would not be closed at once.
 
 
@@ -179,7 +179,7 @@ async def _busy() -> Any:
 
 
 async def _second(reader: Callable[[], AsyncItems[T] | None]) -> T:
-    items: Any = reader()
+    items: Any = reader()  # from here on it asks the source itself
     items._take = items._source.items.__anext__
     second: T = await items._take()
     return second

@@ -6,7 +6,9 @@ to fail a call.
 
 from __future__ import annotations
 
-__all__ = ["log"]
+__all__ = ["ABANDONED", "log"]
+
+ABANDONED = "a stream that was abandoned could not be closed"
 
 
 def log(message: str, *args: object, trouble: bool = False) -> None:

@@ -66,12 +66,12 @@ class Opener(Generic[T]):
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Take note that a source failed after its first item; say whether to open the next one."""
+        if self._cut:
+            return False
         if self._resume is not None and not final:
             self._run = None  # there was progress: attempts, backoff and limits begin anew
             self._make = partial(self._resume, cast("T", self.last))
         run = self._run or self._begin(1)
-        if self._cut:
-            return False
         self._delay = run.failed(error, run.reading())
         if self._delay is None and self._policy.wrap and not run.ok:
             raise error_of(run, error) from error
@@ -96,8 +96,8 @@ class Opener(Generic[T]):
 
     def ended(self) -> None:
         """Take note that a source came to its end, or was closed."""
-        run = self._run or self._begin(1)
         if not self._cut:
+            run = self._run or self._begin(1)
             run.ended(run.reading())
 
     def _begin(self, attempt: int) -> Committing:

@@ -11,7 +11,7 @@ from trio.lowlevel import current_trio_token as home
 from trio.lowlevel import in_trio_run, spawn_system_task
 from trio.lowlevel import in_trio_task as running
 
-from redouble._log import log
+from redouble._log import ABANDONED, log
 
 __all__ = ["cancelling", "finish", "home", "is_home", "now", "running", "sleep"]
 
@@ -35,4 +35,4 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception:  # which would end the whole of Trio
-        log("a stream that was abandoned could not be closed", trouble=True)
+        log(ABANDONED, trouble=True)
