@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
 
 from answering import flaky
-from redouble import Hints, Retry, report
-from redouble.types import Event
+from redouble import Hints, Retry, report, types
 from shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
 from support import COLOURS, Boom, Call, Ledger, Operation, Script, Virtual, in_colour, steps
+
+MOST_LOOKS = 10_000
+
+
+@pytest.fixture(autouse=True)
+def no_worker_at_work() -> Iterator[None]:
+    """See that every worker thread of a test has come to rest before the next test begins."""
+    yield
+    parked: list[Any] = getattr(sys.modules.get("redouble._threads"), "_idle", [])
+    never, busy = Event(), list[Thread]()
+    for _ in range(MOST_LOOKS):
+        busy = [t for t in enumerate_threads() if t.name == "redouble worker" and t not in parked]
+        if not busy:
+            return
+        never.wait(0.001)
+    pytest.fail(f"left at work: {busy}")
+
 
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
@@ -69,8 +88,10 @@ class _One:
             said[hook] = self._recorder(said.get(hook))
         self.policy = Retry(**said, clock=self.clock, budget=self.budget)
 
-    def _recorder(self, extra: Callable[[Event, Virtual], None] | None) -> Callable[[Event], None]:
-        def observer(event: Event) -> None:
+    def _recorder(
+        self, extra: Callable[[types.Event, Virtual], None] | None
+    ) -> Callable[[types.Event], None]:
+        def observer(event: types.Event) -> None:
             self.told.append(f"{event.what}:{event.attempt}")
             if extra is not None:
                 extra(event, self.clock)

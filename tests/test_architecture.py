@@ -20,14 +20,21 @@ PACKAGE = "redouble"
 # Bottom first. A module may import its own floor and those below, never one above; a new module has to
 # be given its place here.
 FLOORS: dict[str, set[str]] = {
-    "time and errors": {"errors", "_asyncio", "_trio", "_time", "_callable", "_check", "_log", "_ambient"},
+    "time and errors": {
+        *("errors", "_asyncio", "_trio", "_timer", "_taskgroup", "_backend", "_time", "_deadline"),
+        *("_callable", "_check", "_log", "_ambient", "_ways"),
+    },
     "parts": {
-        *("_backoff", "_verdict", "_budget", "_events", "_report", "_options"),
+        *("_backoff", "_verdict", "_budget", "_events", "_report", "_options", "_worker"),
         *("_transient", "_python", "_known", "_reading", "_codes", "_retry_after"),
     },
-    "engine": {"_nested", "_ending", "_state", "_run", "_commit"},
-    "layer": {"_cleanup", "_ways", "_function", "_source", "_items", "_layer", "_gate"},
-    "layers": {"_shape", "_drive", "_block", "_stream", "_resume", "_enter", "_retry", "_decorate"},
+    "workers": {"_threads", "_processes", "_pool", "_child", "_wire"},
+    "engine": {"_nested", "_ending", "_state", "_limits", "_run", "_commit"},
+    "layer": {"_cleanup", "_function", "_source", "_items", "_layer", "_gate"},
+    "layers": {
+        *("_shape", "_attempt", "_refused", "_drive", "_block", "_stream", "_resume", "_enter"),
+        *("_retry", "_decorate", "_timeout"),
+    },
     "for tests": {"_switch", "_virtual", "_turned", "_script", "testing", "pytest_plugin"},
     "surface": {"types", "__init__"},
 }
@@ -37,6 +44,11 @@ ORDER = list(FLOORS)
 FOR_TYPES_ONLY = {
     ("errors", "_report"),
     ("_ending", "_state"),
+    ("__init__", "_timeout"),
+    ("__init__", "_worker"),
+    ("_attempt", "_threads"),
+    ("_attempt", "_worker"),
+    ("_options", "_worker"),
     ("_retry", "_enter"),
     ("_retry", "_resume"),
     ("pytest_plugin", "testing"),
@@ -44,7 +56,7 @@ FOR_TYPES_ONLY = {
 }
 
 OF_TIME = {"time", "asyncio", "trio"}
-MAY_IMPORT_TIME = {"_time", "_asyncio", "_trio", "_virtual", "_turned"}
+MAY_IMPORT_TIME = {"_time", "_asyncio", "_timer", "_taskgroup", "_trio", "_virtual", "_turned"}
 FROM_OUTSIDE = {"_trio": {"trio"}, "_virtual": {"trio"}, "pytest_plugin": {"pytest"}}
 
 MODULES = sorted(path.relative_to(SOURCE).with_suffix("").as_posix() for path in SOURCE.rglob("*.py"))

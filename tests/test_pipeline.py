@@ -7,12 +7,13 @@ import inspect
 import operator
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from threading import get_ident
 from typing import Any, ParamSpec, TypeVar, assert_type
 
 import pytest
 
 import redouble
-from redouble import Layer, Pipeline, Retry, policy_of
+from redouble import Layer, Pipeline, Retry, Timeout, Worker, policy_of
 from redouble._callable import spelled
 from redouble._layer import decoration
 from support import Virtual, in_colour
@@ -131,6 +132,36 @@ def test_a_pipeline_is_a_value() -> None:
     assert Pipeline().call(add, 1) == 3
 
 
+def test_limits_in_a_pipeline(colour: str) -> None:
+    """A layer like any other: around the whole call, and around each attempt."""
+    inner = Timeout(60, worker=Worker())
+    pipeline = Timeout(3600, worker=Worker()) | Retry(attempts=2) | inner
+    assert pipeline.layers == (Timeout(3600, worker=Worker()), Retry(attempts=2), inner)
+    assert repr(Timeout(2) | Retry()) == "Timeout(seconds=2.0, worker=None) | Retry()"
+    assert Timeout(2) | Retry() == Timeout(2.0) | Retry() != Retry() | Timeout(2)
+    assert hash(Timeout(2) | Retry()) == hash(Timeout(2.0) | Retry())
+    assert in_colour(colour, lambda: pipeline(add)(1, two=4), lambda: pipeline(aadd)(1, two=4)) == 5
+    assert policy_of(pipeline(add)) is pipeline
+    assert redouble.variant(pipeline(add), attempts=1)(1) == 3
+
+
+def test_a_worker_in_the_middle_of_a_pipeline() -> None:
+    """What is outside runs here, what is inside on the thread."""
+    passed, here = list[str](), get_ident()
+
+    class Told(Marked):
+        def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+            def marked(*args: P.args, **kwargs: P.kwargs) -> T:
+                passed.append(f"{self.name} {'here' if get_ident() == here else 'there'}")
+                return fn(*args, **kwargs)
+
+            return marked
+
+    pipeline = Told("a", passed) | Retry(worker=Worker()) | Told("b", passed) | Told("c", passed)
+    assert pipeline.call(add, 1) == 3
+    assert passed == ["a here", "b there", "c there"]
+
+
 @pytest.mark.parametrize("wrong", [None, 3, add, Retry, "Retry()"], ids=repr)
 def test_only_layers_go_into_a_pipeline(wrong: Any) -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
@@ -225,7 +256,11 @@ def test_policy_of() -> None:
         decoration(add)
 
 
-@pytest.mark.parametrize("layer", [Retry(), AtMost(1), Retry() | AtMost(1)], ids=repr)
+@pytest.mark.parametrize(
+    "layer",
+    [Retry(), AtMost(1), Retry() | AtMost(1), Timeout(2, worker=Worker()), Retry(worker=Worker())],
+    ids=repr,
+)
 def test_a_decorated_function_is_not_kept(layer: Layer) -> None:
     """Not even one that calls itself, and so holds its own wrapper."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redouble import SYSTEM, Backoff, Hints, Kind, Retry, transient
+from redouble import SYSTEM, Backoff, Hints, Kind, Retry, Worker, transient
 from support import Draws, Judge, Ledger, Virtual, always, options
 
 
@@ -104,9 +104,11 @@ EVERY_OPTION: dict[str, Any] = {
     "backoff": {None: [1, 2], Kind.server: Backoff.exponential(1).maximum(3).full_jitter().take(9)},
     "give_up_after": timedelta(minutes=1),
     "timeout": 61,
+    "attempt_timeout": 7,
     "work_timeout": 59.5,
     "hints": Hints(mode="instead", longest=5, over=timedelta(seconds=2), spread=0.5),
     "budget": Ledger(3),
+    "worker": Worker(grace=timedelta(seconds=1)),
     "before_attempt": print,
     "on_success": print,
     "on_failure": print,

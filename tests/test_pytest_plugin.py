@@ -153,7 +153,7 @@ def pytest_unconfigure():
     from redouble import _events
     from redouble._ambient import ambient
     from redouble._time import LOOPS, VIRTUAL
-    left = (ambient.active, ambient._users, VIRTUAL.get(), LOOPS, _events._observers)
+    left = (ambient.active, VIRTUAL.get(), LOOPS, _events._observers)
     replaced = asyncio.BaseEventLoop.run_forever.__module__
     print("left:", left, replaced)
 """,
@@ -167,7 +167,7 @@ def pytest_unconfigure():
             assert not ambient.active
         """,
     )
-    assert "left: (False, 0, None, {}, ()) asyncio.base_events" in printed
+    assert "left: ([], None, {}, ()) asyncio.base_events" in printed
     passed = {"assert False": 1, "raise KeyboardInterrupt": 0, "pytest.skip('now')": 1, "pass": 2}
     assert ended.get("passed", 0) == passed[how], printed
 

@@ -111,7 +111,7 @@ def test_every_public_name_says_something(module: str, name: str) -> None:
     assert str(ROOT) not in reference.for_site(page)
 
 
-@pytest.mark.parametrize("name", ["Retry", "Hints"])
+@pytest.mark.parametrize("name", ["Retry", "Hints", "Worker"])
 def test_every_option_is_described(name: str) -> None:
     items = re.findall(
         r"^- (`.+?`): .", reference.for_readers(f"<!-- names: redouble -->\n`{name}`\n"), re.MULTILINE
@@ -135,7 +135,15 @@ def test_every_option_is_described(name: str) -> None:
             "exception",
             ["(message: str = '', *, retry_after: float | None = None)"],
         ),
-        ("redouble.errors", "AttemptTimeout", "exception", [""]),
+        ("redouble.errors", "WorkerFailed", "exception", [""]),
+        (
+            "redouble.errors",
+            "AttemptTimeout",
+            "exception",
+            ["(message: str = '', *, limit: str | None = None, seconds: float | None = None)"],
+        ),
+        ("redouble", "Timeout", "class", ["(seconds: Duration, worker: Worker | None = None)"]),
+        ("redouble", "remaining", "function", ["() -> float | None", "(default: T) -> float | T"]),
         ("redouble.testing", "recorded", "function", ["() -> Switch[list[Event]]"]),
         ("redouble.types", "Answer", "type", [""]),
         ("redouble.types", "Judge", "class", [""]),
@@ -166,6 +174,7 @@ def test_members_are_those_a_reader_can_use() -> None:
         return [member.name for member in entries.entry(module, name).members]
 
     assert members("redouble", "Outcome") == ["unwrap"]
+    assert members("redouble", "Report") == ["late"]
     assert members("redouble", "Kind") == ["network", "timeout", "throttled", "server", "client", "unknown"]
     assert members("redouble", "Gate") == ["clock", "admit", "ended"]
     assert {"call", "run"} <= set(members("redouble", "Retry"))

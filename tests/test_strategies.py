@@ -69,7 +69,7 @@ def test_every_page_has_the_skeleton(page: Path) -> None:
 
 
 def test_there_are_pages() -> None:
-    assert {"retry.md", "streams.md"} <= {page.name for page in PAGES}
+    assert {"retry.md", "streams.md", "timeout.md", "worker.md"} <= {page.name for page in PAGES}
 
 
 # ------------------------------------------------------------------- this test can fail

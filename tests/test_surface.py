@@ -24,12 +24,12 @@ from redouble import Retry, errors, types
 BUILT = {
     "retry", "Retry", "Attempt", "AttemptRecord", "Outcome", "Report", "Backoff", "Hints", "Verdict",
     "Kind", "Reason", "Clock", "SYSTEM", "Layer", "Gate", "Pipeline", "Grant", "transient", "observe",
-    "report", "policy_of", "variant", "errors",
+    "report", "policy_of", "variant", "deadline", "remaining", "cancelled", "Timeout", "Worker", "errors",
 }
 
 # Reserved for what is planned; a name moves up when it is there.
 LATER = {
-    "deadline", "remaining", "cancelled", "bind", "stats", "policies", "Timeout", "Worker",
+    "bind", "stats", "policies",
     "RetryBudget", "TokenBucket", "Bulkhead", "CircuitBreaker", "RateLimit", "AdaptiveRate",
     "AdaptiveConcurrency", "Throttle", "Hedge", "Fallback", "Chaos", "Keyed",
 }

@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Clock, Retry
-from redouble._time import Borrowed, backend, cancelling, in_event_loop
+from redouble._backend import backend, cancelling, in_event_loop
+from redouble._time import Borrowed
 from support import ASYNC, Virtual, in_colour
 from test_trio import Busy, flaky, mocked
 

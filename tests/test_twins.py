@@ -26,7 +26,6 @@ TWINS = [
     ("_block", "wait", "await_"),
     ("_enter", "Entrance.__enter__", "Entrance.__aenter__"),
     ("_enter", "Entrance.__exit__", "Entrance.__aexit__"),
-    ("_enter", "Entrance._enter", "Entrance._aenter"),
     ("_gate", "Gate.around", "Gate.around_async"),
     ("_resume", "Stream.__enter__", "Stream.__aenter__"),
     ("_resume", "Stream.__exit__", "Stream.__aexit__"),
@@ -39,6 +38,7 @@ TWINS = [
 
 # What has another name in async code. The name of the other colour is no name there.
 FUNCTIONS = {
+    "abound": "bound",
     "acall": "call",
     "aclose_failed": "close_failed",
     "adrive": "drive",
@@ -55,7 +55,6 @@ FUNCTIONS = {
 }
 METHODS = {
     "_aenter": "_enter",
-    "_amade": "_made",
     "aclose": "close",
     "afirst": "first",
     "aopen": "open",
@@ -201,20 +200,20 @@ def test_every_entry_of_the_tables_is_used() -> None:
 def test_no_async_driver_is_without_a_twin() -> None:
     """What has no other half is listed here: it belongs to a protocol that only async code has."""
     alone = {
-        "_block.AsyncAttempt.__aenter__",
-        "_block.AsyncAttempt.__aexit__",
         "_block.AsyncAttempts.__anext__",
-        "_enter.Entrance._amade",
+        *(f"_attempt.{name}" for name in ("_aprocessed", "_within", "aworked", "cut")),
+        *("_asyncio.checkpoint", "_backend.Backend.checkpoint", "_drive.acall_blocking"),
+        *(f"_enter.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
         "_gate.Admission.aopen",
         *(f"_items.AsyncItems.{name}" for name in ("__anext__", "asend", "athrow", "aclose")),
         *(f"_items.{name}" for name in ("AsyncItems._begin", "_busy", "_close", "_over", "_second")),
         "_items.Owner.aopen",
         "_resume.Remembering.__anext__",
         "_resume.Stream.aclose",
-        "_switch.Switch.__aenter__",
-        "_switch.Switch.__aexit__",
         "_source.AsyncSource.aclose",
         "_source.astream_of",
+        *(f"_timeout.{name}" for name in ("Once.cut", "Opening.aopen")),
+        "_retry.Retry.acall",
         "_trio._quietly",
         "_virtual.Queue.wait",
         "_virtual.VirtualClock.asleep",

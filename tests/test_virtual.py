@@ -44,7 +44,7 @@ def unwaiting() -> Iterator[None]:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     assert asyncio.BaseEventLoop.run_forever is run_forever
-    assert (VIRTUAL.get(), MOST.get(), LOOPS, ambient.active) == (None, None, {}, False)
+    assert (VIRTUAL.get(), MOST.get(), LOOPS, ambient.active) == (None, None, {}, [])
 
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)

@@ -8,7 +8,8 @@ from importlib import import_module
 
 from benchmarks.imports import race_imports, unwanted
 from benchmarks.judging import judging
-from benchmarks.memory import asleep
+from benchmarks.limits import limits
+from benchmarks.memory import grown_by
 from benchmarks.row import Row
 from benchmarks.streams import streams
 from benchmarks.timing import (
@@ -58,19 +59,23 @@ def measure(effort: Effort) -> Iterator[Row]:
         yield Row("exhausted after three", timed(lambda c: c.exhausted, failing_calls), 3.0)
     yield from streams(effort)
     yield from judging(effort)
+    yield from limits(competitors, effort)
     loaded = tuple(f"loads {name}" for name in unwanted())
     yield Row("`import`", race_imports(effort.imports), 1.0, base="tenacity", problems=loaded)
-    yield sleeping(effort.asleep)
+    everybody = list(competitors)
+    yield memory(f"{effort.asleep:,} calls asleep in backoff", "asleep", effort.asleep, everybody, 1.5)
+    cutting = [name for name, competitor in competitors.items() if competitor.limited is not None]
+    yield memory(f"{effort.in_flight:,} limited calls in flight", "limited", effort.in_flight, cutting, 1.0)
 
 
-def sleeping(count: int) -> Row:
-    """Measure the memory of calls that are asleep."""
-    taken = {name: asleep(module, count) for name, module in MODULES.items()}
+def memory(work: str, shape: str, count: int, names: list[str], most: float) -> Row:
+    """Measure the memory of calls that wait."""
+    taken = {name: grown_by(MODULES[name], shape, count) for name in names}
     cycles = taken["redouble"][1]
     return Row(
-        f"{count:,} calls asleep in backoff, memory per call",
+        f"{work}, memory per call",
         {name: Timing(size, size) for name, (size, _) in taken.items()},
-        1.5,
+        most,
         unit="bytes",
         problems=(f"{cycles} objects left in cycles",) if cycles else (),
     )

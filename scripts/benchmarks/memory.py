@@ -1,9 +1,9 @@
-"""Memory of calls that are asleep in backoff, each way of retrying in a process of its own.
+"""Memory of calls that wait, each way of retrying in a process of its own.
 
-Run as ``python -m benchmarks.memory with_redouble 100000``, it starts that many calls under asyncio,
-waits until all are asleep, and prints how much the process has grown per call, in bytes of resident
-memory. Then it cancels them all, and prints how much of what they left could only be freed by the
-garbage collector.
+Run as ``python -m benchmarks.memory with_redouble asleep 100000``, it starts that many calls under
+asyncio, waits until all are asleep in backoff (``limited``: until all wait in what they call), and prints
+how much the process has grown per call, in bytes of resident memory. Then it cancels them all, and prints
+how much of what they left could only be freed by the garbage collector.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from importlib import import_module
 from pathlib import Path
 from types import CoroutineType, FrameType, GeneratorType
 
-from benchmarks.work import AsyncCall, Competitor
+from benchmarks.work import HOUR, AsyncCall, Competitor, endless
 
 
-def asleep(module: str, count: int) -> tuple[float, int]:
+def grown_by(module: str, shape: str, count: int) -> tuple[float, int]:
     """Measure in a fresh process: bytes per call, and objects left in cycles."""
     run = subprocess.run(
-        [sys.executable, "-m", "benchmarks.memory", module, str(count)],
+        [sys.executable, "-m", "benchmarks.memory", module, shape, str(count)],
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
@@ -39,7 +39,7 @@ def resident() -> int:
 
 
 async def grown(call: AsyncCall, count: int) -> float:
-    """Put calls to sleep and return what each takes; then wake them by cancelling."""
+    """Let calls wait and return what each takes; then wake them by cancelling."""
     tasks = {asyncio.create_task(call(0))}  # what is loaded and cached by a first call is not counted
     await asyncio.sleep(0.01)
     before = resident()
@@ -48,7 +48,7 @@ async def grown(call: AsyncCall, count: int) -> float:
         await asyncio.sleep(0)
     after = resident()
     if any(task.done() for task in tasks):
-        raise AssertionError("these were to be asleep")
+        raise AssertionError("these were to wait")
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -64,11 +64,14 @@ def is_left(found: object) -> bool:
 
 def main() -> None:
     """Measure, in this process."""
-    module, count = sys.argv[1], int(sys.argv[2])
+    module, shape, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     competitor: Competitor = import_module(f"benchmarks.{module}").COMPETITOR
     gc.collect()
     gc.disable()
-    size = asyncio.run(grown(competitor.asleep, count))
+    call = competitor.asleep
+    if shape == "limited" and competitor.limited is not None:
+        call = competitor.limited(endless, HOUR)
+    size = asyncio.run(grown(call, count))
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
     print(size, sum(is_left(found) for found in gc.garbage))

@@ -39,10 +39,11 @@ class Effort:
     sample: float  # seconds of one sample
     imports: int  # fresh interpreters per library
     asleep: int  # calls asleep at once
+    in_flight: int  # calls under a limit at once
 
 
-THOROUGH = Effort(rounds=90, sample=0.005, imports=40, asleep=100_000)
-QUICK = Effort(rounds=5, sample=0.001, imports=3, asleep=5_000)
+THOROUGH = Effort(rounds=90, sample=0.005, imports=40, asleep=100_000, in_flight=10_000)
+QUICK = Effort(rounds=5, sample=0.001, imports=3, asleep=5_000, in_flight=1_000)
 
 
 def calls(call: Call) -> Sample:

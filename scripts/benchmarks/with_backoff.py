@@ -1,10 +1,13 @@
-"""backoff: a decorator only, so there is no block. Its logger is off; it would log every retry."""
+"""backoff: a decorator only, so there is no block. Its logger is off; it would log every retry.
+
+Its limit on time cuts nothing.
+"""
 
 from __future__ import annotations
 
 import backoff
 
-from benchmarks.work import HOUR, Competitor, abroken, awork, broken, flaky, work
+from benchmarks.work import HOUR, Competitor, abroken, awork, broken, flaky, slow, work
 
 COMPETITOR = Competitor(
     unlimited=backoff.on_exception(
@@ -32,4 +35,9 @@ COMPETITOR = Competitor(
         factor=HOUR,
         max_value=9 * HOUR,
     )(abroken),
+    limited=None,
+    on_thread=None,
+    in_a_second=backoff.on_exception(
+        backoff.constant, ConnectionError, max_tries=4, max_time=1, jitter=None, logger=None, interval=2
+    )(slow),
 )

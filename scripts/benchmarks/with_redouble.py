@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.work import HOUR, Competitor, abroken, awork, broken, flaky, work
-from redouble import Backoff, Retry, retry
+from benchmarks.work import HOUR, AsyncCall, Competitor, abroken, awork, broken, flaky, slow, work
+from redouble import Backoff, Retry, Worker, retry
 
 # The defaults: four attempts, full jitter up to two seconds, 30 seconds in all.
 policy = Retry(on=ConnectionError)
@@ -15,6 +15,11 @@ def block(x: int) -> int:
         with attempt:
             result = work(x)
     return result
+
+
+def limited(fn: AsyncCall, seconds: float) -> AsyncCall:
+    """Retry within so many seconds."""
+    return retry(on=ConnectionError, timeout=seconds)(fn)
 
 
 COMPETITOR = Competitor(
@@ -29,4 +34,7 @@ COMPETITOR = Competitor(
         backoff=Backoff.exponential(HOUR).maximum(9 * HOUR).equal_jitter(),
         give_up_after=None,
     )(abroken),
+    limited=limited,
+    on_thread=retry(on=ConnectionError, timeout=30, worker=Worker())(work),
+    in_a_second=retry(on=ConnectionError, timeout=1, backoff=Backoff.constant(2))(slow),
 )

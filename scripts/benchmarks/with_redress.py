@@ -1,11 +1,14 @@
-"""redress: its decorator, without hooks. It has no block, and it always has a limit on time."""
+"""redress: its decorator, without hooks. It has no block, and it always has a limit on time.
+
+That one cuts nothing; the one of an attempt does, so it has both in the rows about limits.
+"""
 
 from __future__ import annotations
 
 from redress import BackoffContext, ErrorClass, retry
 from redress.strategies import decorrelated_jitter
 
-from benchmarks.work import HOUR, Competitor, abroken, awork, broken, flaky, work
+from benchmarks.work import HOUR, AsyncCall, Competitor, abroken, awork, broken, flaky, slow, work
 
 jittered = decorrelated_jitter(base_s=0.2, max_s=2)
 
@@ -18,6 +21,22 @@ def classify(error: BaseException) -> ErrorClass:
 def none(_: BackoffContext) -> float:
     """Wait for nothing."""
     return 0.0
+
+
+def two_seconds(_: BackoffContext) -> float:
+    """Wait for two seconds."""
+    return 2.0
+
+
+def limited(fn: AsyncCall, seconds: float) -> AsyncCall:
+    """Retry within so many seconds."""
+    return retry(
+        classifier=classify,
+        max_attempts=4,
+        strategy=jittered,
+        deadline_s=seconds,
+        attempt_timeout_s=seconds,
+    )(fn)
 
 
 COMPETITOR = Competitor(
@@ -33,4 +52,11 @@ COMPETITOR = Competitor(
         strategy=decorrelated_jitter(base_s=HOUR, max_s=9 * HOUR),
         deadline_s=1000 * HOUR,
     )(abroken),
+    limited=limited,
+    on_thread=retry(
+        classifier=classify, max_attempts=4, strategy=jittered, deadline_s=30, attempt_timeout_s=30
+    )(work),
+    in_a_second=retry(
+        classifier=classify, max_attempts=4, strategy=two_seconds, deadline_s=1, attempt_timeout_s=1
+    )(slow),
 )

@@ -1,13 +1,14 @@
 """stamina: its instrumentation is off, as in a program without structlog and Prometheus.
 
-Its defaults are ten attempts within 45 seconds; here four within 30, as for the others.
+Its defaults are ten attempts within 45 seconds; here four within 30, as for the others. Its limits on
+time cut nothing.
 """
 
 from __future__ import annotations
 
 import stamina
 
-from benchmarks.work import HOUR, Competitor, abroken, awork, broken, flaky, work
+from benchmarks.work import HOUR, Competitor, abroken, awork, broken, flaky, slow, work
 
 stamina.instrumentation.set_on_retry_hooks([])
 
@@ -34,4 +35,9 @@ COMPETITOR = Competitor(
     asleep=stamina.retry(
         on=ConnectionError, attempts=4, timeout=None, wait_initial=HOUR, wait_max=9 * HOUR, wait_jitter=HOUR
     )(abroken),
+    limited=None,
+    on_thread=None,
+    in_a_second=stamina.retry(
+        on=ConnectionError, attempts=4, timeout=1, wait_initial=2, wait_max=2, wait_jitter=0
+    )(slow),
 )

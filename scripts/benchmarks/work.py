@@ -6,6 +6,7 @@ overhead disappears in it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from itertools import cycle
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 
 Call: TypeAlias = Callable[[int], int]
 AsyncCall: TypeAlias = Callable[[int], Coroutine[Any, Any, int]]
+Limit: TypeAlias = Callable[[AsyncCall, float], AsyncCall]
 
 HOUR = 3600.0
 
@@ -27,6 +29,9 @@ class Competitor:
     two_failures: four attempts without delays; the third one succeeds.
     exhausted: three attempts without delays, all of which fail.
     asleep: the first attempt fails, and hours of backoff follow.
+    limited: retries the given function, and cuts it where it is after so many seconds.
+    on_thread: as ``defaults``, and every attempt on another thread, not waited for longer than 30 seconds.
+    in_a_second: as ``adefaults``, with a limit of one second and delays of two, of what takes 0.4 and fails.
     """
 
     unlimited: Call
@@ -36,6 +41,9 @@ class Competitor:
     two_failures: Call
     exhausted: Call
     asleep: AsyncCall
+    limited: Limit | None
+    on_thread: Call | None
+    in_a_second: AsyncCall
 
 
 def work(x: int) -> int:
@@ -68,3 +76,21 @@ def broken(_: int) -> int:
 async def abroken(_: int) -> int:
     """Fail."""
     raise ConnectionError("reset by peer")
+
+
+async def slow(_: int) -> int:
+    """Take a while, and fail."""
+    await asyncio.sleep(0.4)
+    raise ConnectionError("reset by peer")
+
+
+async def crowded(x: int) -> int:
+    """Let all the others begin before any of them ends."""
+    await asyncio.sleep(0)
+    return x
+
+
+async def endless(_: int) -> int:
+    """Wait for what never comes, without a timer."""
+    never: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    return await never

@@ -5,10 +5,13 @@
 ... def fetch(url): ...
 """
 
+from typing import TYPE_CHECKING
+
 from redouble import errors
 from redouble._backoff import Backoff
 from redouble._block import Attempt
 from redouble._budget import Grant
+from redouble._deadline import cancelled, deadline, remaining
 from redouble._decorate import retry, variant
 from redouble._events import observe
 from redouble._gate import Gate
@@ -20,6 +23,10 @@ from redouble._time import SYSTEM, Clock
 from redouble._transient import transient
 from redouble._verdict import Kind, Verdict
 from redouble.errors import Reason
+
+if TYPE_CHECKING:
+    from redouble._timeout import Timeout
+    from redouble._worker import Worker
 
 __all__ = [
     "SYSTEM",
@@ -37,12 +44,32 @@ __all__ = [
     "Reason",
     "Report",
     "Retry",
+    "Timeout",
     "Verdict",
+    "Worker",
+    "cancelled",
+    "deadline",
     "errors",
     "observe",
     "policy_of",
+    "remaining",
     "report",
     "retry",
     "transient",
     "variant",
 ]
+
+_LATER = {"Timeout": "redouble._timeout", "Worker": "redouble._worker"}  # what many programs never need
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415  for those who need one of these
+
+    globals()[name] = found = getattr(import_module(_LATER[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("_"))]

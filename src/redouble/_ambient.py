@@ -6,27 +6,25 @@ something on that calls must notice holds the flag up until it is turned off aga
 
 from __future__ import annotations
 
-from _thread import allocate_lock  # what threading.Lock is, without importing all of threading
 from contextvars import ContextVar
 
 __all__ = ["MOST", "Most", "ambient"]
 
 
 class Ambient:
-    """The flag, counted."""
+    """The flag: ``active`` is true as long as there is anything in it, one entry for each user."""
 
-    __slots__ = ("_lock", "_users", "active")
+    __slots__ = ("active",)
 
     def __init__(self) -> None:
-        self.active = False
-        self._users = 0
-        self._lock = allocate_lock()
+        self.active: list[None] = []
 
     def hold(self, users: int) -> None:
         """Count users in (1) and out (-1)."""
-        with self._lock:
-            self._users += users
-            self.active = self._users > 0
+        if users > 0:
+            self.active.append(None)  # both are atomic: worker threads do so at every attempt
+        else:
+            self.active.pop()
 
 
 ambient = Ambient()

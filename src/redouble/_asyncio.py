@@ -1,26 +1,81 @@
-"""Time for asyncio, any loop, and the end of what was abandoned. Imported only once asyncio is running."""
+"""Time for asyncio, any loop, and the end of what was abandoned. Imported only once asyncio is running.
+
+The limits of attempts, which all loops share a timer for, are in `_timer`.
+"""
 
 from __future__ import annotations
 
-from asyncio import CancelledError, Task, _enter_task, _leave_task, current_task, get_running_loop, sleep
+from asyncio import (
+    CancelledError,
+    Event,
+    Task,
+    _enter_task,
+    _leave_task,
+    current_task,
+    get_running_loop,
+    sleep,
+)
 from asyncio.events import _get_running_loop as home
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from time import monotonic as now
 from typing import Any
 
-__all__ = ["cancelling", "finish", "home", "is_home", "now", "sleep"]
+from redouble._taskgroup import take_back
+from redouble._timer import Cut
+
+__all__ = [
+    "bell",
+    "cancelling",
+    "checkpoint",
+    "cut_after",
+    "finish",
+    "home",
+    "is_home",
+    "lift",
+    "now",
+    "sleep",
+]
+
+cut_after = Cut
 
 # `now` is the system's monotonic clock and not `loop.time()`: that is the same clock on asyncio's own
 # loops, and on uvloop a cached one that stands still while a callback runs.
 
 
-def cancelling() -> bool:
+def cancelling(error: BaseException | None = None) -> bool:
     """Say whether somebody asked for this task to be cancelled, even if the request was swallowed."""
     try:
         task = current_task()
     except RuntimeError:  # the coroutine is driven by hand, without a loop
         return False
-    return task is not None and task.cancelling() > 0
+    if task is None or not task.cancelling():
+        return False
+    take_back(task, error)
+    return task.cancelling() > 0
+
+
+async def checkpoint() -> None:
+    """Raise the cancellation that the running task has coming, if it has."""
+    if cancelling():
+        await sleep(0)
+
+
+def lift(limit: Cut) -> bool:
+    """Let a limit cut nothing from now on, though it is not left yet."""
+    limit.__exit__(None, None, None)
+    return True
+
+
+def bell() -> tuple[Callable[[], None], Callable[[], Awaitable[object]]]:
+    """Return how to ring a bell, once and from any thread, and how to wait for it."""
+    rung, loop = Event(), get_running_loop()
+
+    def ring() -> None:
+        with suppress(RuntimeError):  # the loop has been closed, so nobody waits
+            loop.call_soon_threadsafe(rung.set)
+
+    return ring, rung.wait
 
 
 def is_home(loop: object) -> bool:

@@ -7,16 +7,18 @@ and raise, and decide nothing; `wait` and `await_` are twins.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from types import TracebackType
-from typing import ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 from redouble._ambient import ambient
-from redouble._drive import begin
+from redouble._backend import Limit, cut_after, in_event_loop
+from redouble._drive import begin, concerned
 from redouble._ending import error_of
 from redouble._log import log
 from redouble._options import Options
+from redouble._refused import refuse_limits, refuse_until
 from redouble._run import Run
-from redouble._time import in_event_loop
 
 __all__ = ["AsyncAttempts", "Attempt", "attempts"]
 
@@ -55,16 +57,17 @@ class Attempt:
             if self._run is not None:
                 self._run.returned(None, self._run.reading())
             return False
-        if not isinstance(error, Exception):
-            return False
+        return isinstance(error, Exception) and self._goes_on_after(error)
+
+    def _goes_on_after(self, error: Exception) -> bool:
+        """Take in that the attempt failed; say whether there is another."""
         run = self._run or self._begin(1)
         self._delay = run.failed(error, run.reading())
-        if self._delay is None:
-            if self._policy.wrap and not run.ok:
-                raise error_of(run, error) from error
-            return False
-        self._state = FAILED
-        return True
+        if self._delay is not None:
+            self._state = FAILED
+        elif run.instead:
+            raise error_of(run, error)
+        return self._delay is not None
 
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt if something must be done then, else when one fails."""
@@ -98,12 +101,51 @@ class AsyncAttempt(Attempt):
     """The attempt an ``async for`` loop is at: write ``with attempt:``, without ``async``."""
 
     _aio = True
+    _limit: Limit | None = None
 
-    async def __aenter__(self) -> NoReturn:
-        raise TypeError("write `with attempt:` also in an `async for` loop: leaving an attempt never waits")
+    def __enter__(self) -> Self:
+        super().__enter__()
+        run = self._run
+        if run is not None and (self._policy._cuts < inf or run.deadline < inf):
+            run.read()
+            self._limit = cut_after(run.room())
+            self._limit.__enter__()
+        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        """Be there, so that `async with` comes as far as the message above."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        limit, self._limit = self._limit, None
+        if limit is not None and self._run is not None:
+            try:
+                limit.__exit__(kind, error, tb)
+            except Exception as other:  # Trio takes its cancellation out of a group, and raises the rest
+                return self._ended_by(other)
+            if limit.cancelled_caught:
+                return self._ended_by(self._run.expired())
+            if error is None:
+                self._run.returns(late=limit.cancel_called)
+        return super().__exit__(kind, error, tb)
+
+    def _ended_by(self, error: Exception) -> bool:
+        """Take in an error other than the one that left the block."""
+        self._state = OVER
+        try:
+            if not self._goes_on_after(error):
+                raise error
+        finally:
+            del error  # or it and this frame would keep each other alive
+        return True
+
+    if not TYPE_CHECKING:  # pragma: no branch  so that type checkers say so too
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError(
+                "write `with attempt:` also in an `async for` loop: leaving an attempt never waits"
+            )
+
+        async def __aexit__(self, *_: object) -> None:
+            """Be there, so that `async with` comes as far as the message above."""
 
 
 def wait(policy: Options, attempt: Attempt, run: Run) -> None:
@@ -140,8 +182,9 @@ def attempts(policy: Options) -> Iterator[Attempt]:
     attempt = Attempt()
     attempt._policy = policy
     attempt._state, attempt._run = READY, None  # what every turn reads is faster off the instance
-    if ambient.active or not policy._plain:
-        _refuse(policy, "for")
+    if (ambient.active and concerned()) or not policy._straight:
+        refuse_until(policy, "a `for` loop sees none")
+        refuse_limits(policy, "a `for` loop")
         attempt._prepare()
     else:
         attempt._started = policy._now()
@@ -170,11 +213,11 @@ class AsyncAttempts:
         self._policy = policy
         self._attempt = attempt = AsyncAttempt()
         attempt._policy = policy
-        self._straight = policy._plain and not ambient.active
+        self._straight = policy._plain and policy._cuts == inf and not (ambient.active and concerned())
         if self._straight:
             attempt._started = policy._anow()
         else:
-            _refuse(policy, "async for")
+            refuse_until(policy, "an `async for` loop sees none")
             attempt._prepare()
 
     def __aiter__(self) -> AsyncAttempts:
@@ -192,13 +235,6 @@ class AsyncAttempts:
 
     def __del__(self) -> None:
         self._attempt._close()  # the loop may have been left between a failure and its retry
-
-
-def _refuse(policy: Options, loop: str) -> None:
-    if policy.until is not None:
-        raise TypeError(
-            f"until= needs the result, which a `{loop}` loop never sees: use policy.call(fn, ...)"
-        )
 
 
 def _warn_of_stalling(attempt: Attempt) -> None:

@@ -7,17 +7,31 @@ applies its table of renames, and asserts that nothing else differs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from redouble._ambient import MOST, ambient
+from redouble._attempt import abound, aworked, bound
+from redouble._backend import cancelling
+from redouble._deadline import MOMENT
 from redouble._ending import error_of, outcome_of
-from redouble._events import teller
+from redouble._events import teller, watched
 from redouble._options import Options
 from redouble._report import Outcome
 from redouble._run import Run
-from redouble._time import cancelling, reading
+from redouble._time import reading, virtual
 
-__all__ = ["acall", "adrive", "aoutcome", "begin", "call", "drive", "outcome"]
+__all__ = [
+    "acall",
+    "acall_blocking",
+    "adrive",
+    "aoutcome",
+    "begin",
+    "call",
+    "concerned",
+    "drive",
+    "outcome",
+]
 
 R = TypeVar("R", bound=Run)
 T = TypeVar("T")
@@ -39,12 +53,17 @@ def begin(
     tell = None if policy._silent else teller(policy)
     if ambient.active:
         now = reading(policy._time, aio=aio)
-        tell = teller(policy)
+        tell = teller(policy) if watched() else tell
     started = now() if started is None else started
     run = kind(policy, started, name, now, cancelling if aio else None, tell, attempt)
     if ambient.active and (said := MOST.get()) is not None and not said.over:
         run.most = said.most
     return run
+
+
+def concerned() -> bool:
+    """Say whether anything ambient that is at work anywhere is at work here."""
+    return MOMENT.get() is not None or watched() or MOST.get() is not None or virtual() is not None
 
 
 # ------------------------------------------------------------------------------- calls
@@ -53,13 +72,21 @@ def begin(
 def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts, with a run from the start."""
     run = begin(Run, policy, name, aio=False)
-    return drive(run, None, fn, args, kwargs)
+    return drive(run, None, bound(run, fn), args, kwargs)
 
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
     """Make attempts, with a run from the start."""
     run = begin(Run, policy, name, aio=True)
-    return await adrive(run, None, fn, args, kwargs)
+    return await adrive(run, None, abound(run, fn), args, kwargs)
+
+
+async def acall_blocking(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
+    """Make attempts at blocking code, on a worker."""
+    from redouble._worker import Worker  # noqa: PLC0415  for those who use one
+
+    run = begin(Run, policy, name, aio=True)
+    return await adrive(run, None, partial(aworked, run, policy.worker or Worker(), fn), args, kwargs)
 
 
 def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
@@ -78,8 +105,8 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
             except Exception as error:
                 delay = run.failed(error, now())
                 if delay is None:
-                    if policy.wrap and not run.ok:
-                        raise error_of(run, error) from error
+                    if run.instead:
+                        raise error_of(run, error)  # noqa: B904  it knows its cause
                     raise
             else:
                 if run.tell is None and policy._plain:
@@ -113,8 +140,8 @@ async def adrive(
             except Exception as error:
                 delay = run.failed(error, now())
                 if delay is None:
-                    if policy.wrap and not run.ok:
-                        raise error_of(run, error) from error
+                    if run.instead:
+                        raise error_of(run, error)  # noqa: B904  it knows its cause
                     raise
             else:
                 if run.tell is None and policy._plain:
@@ -137,7 +164,7 @@ def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs
     """Make attempts, and tell how it ended instead of raising."""
     run = begin(Run, policy, name, aio=False)
     try:
-        value = drive(run, None, fn, args, kwargs)
+        value = drive(run, None, bound(run, fn), args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
@@ -151,7 +178,7 @@ async def aoutcome(
     """Make attempts, and tell how it ended instead of raising."""
     run = begin(Run, policy, name, aio=True)
     try:
-        value = await adrive(run, None, fn, args, kwargs)
+        value = await adrive(run, None, abound(run, fn), args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from redouble import errors
 from redouble._report import AttemptRecord, Outcome, Report, annotate
 from redouble._transient import kind_of
-from redouble._verdict import Verdict
+from redouble._verdict import CUT, Verdict
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
@@ -39,12 +39,18 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
     Reason.stopped: ("not worth retrying", errors.Stopped),
     Reason.committed: ("items had been handed out", errors.Stopped),
     Reason.nested: ("an inner policy gave up already", errors.Stopped),
+    Reason.worker_still_running: (
+        "its worker is still running, which could ask redouble.cancelled() or be a process",
+        errors.Stopped,
+    ),
 }
 
 
 def summary_of(run: State) -> str:
     """Say it in a line: for notes and messages."""
     words = OUTCOMES[run.reason or STOPPED][0]
+    if run.reason is Reason.timeout and run.which() == "deadline":
+        words = "the deadline has passed" if run.now >= run.deadline else "no time left before the deadline"
     if run.verdict.after is not None and _asked_too_much(run, run.verdict.after):
         words = f"asked to wait {run.verdict.after:g} s"
     plural = "" if run.attempt == 1 else "s"
@@ -56,28 +62,37 @@ def _asked_too_much(run: State, hint: float) -> bool:
     return run.reason is Reason.hint_too_long or (too_late and run.policy.hints.mode != "ignore")
 
 
-def error_of(run: State, last: Exception | None) -> errors.RetryError:
+def error_of(run: State, last: Exception | None) -> errors.RedoubleError:
     """Make an error of our own: there is nothing of the caller's to raise, or ours was asked for."""
     reason = run.reason or STOPPED
     refused = last is None and run.attempt > 0
-    kind = errors.NotAccepted if refused else OUTCOMES[reason][1]
     message = f"gave up {summary_of(run)}"
-    if last is not None:
-        said = run.records[-1] if len(run.records) % 2 else run.records[-2]
-        message += f": {type(last).__name__}: {said[2]}"
-    error = kind(message, reason=reason, report=report_of(run), last=run.value if refused else last)
+    if run.verdict is CUT:  # that its attempt was cut says nothing new; what went wrong before does
+        last, run.last = run.last, None
+    said = _said_last(run)
+    if last is not None and said is not None:
+        message += f": {said}"
+    error: errors.RedoubleError
+    if run.stuck and reason is Reason.worker_still_running:
+        error = errors.WorkerStillRunning(message)
+    else:
+        kind = errors.NotAccepted if refused else OUTCOMES[reason][1]
+        error = kind(message, reason=reason, report=report_of(run), last=run.value if refused else last)
     error.__cause__ = last
     annotate(error, run, None)
     return error
 
 
+def _said_last(run: State) -> str | None:
+    """Spell the last error, other than that an attempt was cut because the time of the call was up."""
+    for verdict, kind, text, *_ in reversed(run.records[::2]):
+        if kind is not None and verdict is not CUT:
+            return f"{kind.__name__}: {text}"
+    return None
+
+
 def report_of(run: State) -> Report:
     """Build the report."""
-    limit = None
-    if run.reason is Reason.timeout and run.until < INFINITY:
-        limit = "total" if run.policy.timeout == run.policy._limit else "give_up_after"
-    elif run.reason is Reason.work_timeout:
-        limit = "work"
     ended = run.records[::2]
     delays = [*run.records[1::2], None]
     first = run.attempt - len(ended) + 1  # of a very long call only the end is remembered
@@ -86,7 +101,8 @@ def report_of(run: State) -> Report:
         attempts=run.attempt,
         elapsed=run.now - run.started,
         work_elapsed=run.work,
-        limit=limit,
+        limit=run.which(),
+        workers_left=run.workers_left,
         name=run.name,
         labels=dict(run.policy.labels),
         history=tuple(

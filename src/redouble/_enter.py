@@ -5,16 +5,20 @@ A body that failed has done things; whether it may be done again, only its autho
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
 from functools import partial
 from inspect import isawaitable
+from math import inf
 from types import TracebackType
 from typing import Any, TypeVar
 
+from redouble._backend import backend, cut_after
 from redouble._callable import Misused, drop, spelled
-from redouble._drive import acall, call
+from redouble._drive import adrive, begin, drive
 from redouble._options import Options
+from redouble._refused import refuse_limits
+from redouble._run import Run
 from redouble._ways import Ways
 
 __all__ = ["Entrance"]
@@ -30,29 +34,48 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         self._ways_out = Ways[Callable[..., Any]]()
 
     def __enter__(self) -> T:
+        run = self._begin(aio=False)
         try:
-            return call(self._policy, self._name, self._enter, (), {})
+            return drive(run, None, self._enter, (run,), {})
         except Misused as misused:
             raise misused.error() from None
 
     async def __aenter__(self) -> T:
+        run = self._begin(aio=True)
         try:
-            return await acall(self._policy, self._name, self._aenter, (), {})
+            return await adrive(run, None, self._aenter, (run,), {})
         except Misused as misused:
             raise misused.error() from None
 
-    def _enter(self) -> T:
+    def _begin(self, *, aio: bool) -> Run:
+        if not aio:
+            refuse_limits(self._policy, "a `with` block")
+        return begin(Run, self._policy, self._name, aio=aio)
+
+    def _enter(self, run: Run) -> T:  # noqa: ARG002  blocking code has no limit to keep
         manager = self._made()
         enter, leave = self._ways(manager, aio=False)
         entered: T = enter(manager)
         self._ways_out.enter(partial(leave, manager))
         return entered
 
-    async def _aenter(self) -> T:
-        manager = await self._amade()
-        enter, leave = self._ways(manager, aio=True)
-        entered: T = await enter(manager)
-        self._ways_out.enter(partial(leave, manager))
+    async def _aenter(self, run: Run) -> T:
+        seconds = run.room()
+        limit = cut_after(seconds)
+        with ExitStack() as stack:
+            if seconds < inf:
+                stack.enter_context(limit)
+            manager = await self._amade()
+            enter, leave = self._ways(manager, aio=True)
+            entered: T = await enter(manager)
+            if seconds < inf and not backend().lift(limit):
+                await leave(manager, None, None, None)
+                raise run.expired()
+            # Not closed yet: what the manager has opened, such as a nursery, has to be closed before.
+            self._ways_out.enter(partial(_leave, stack.pop_all(), partial(leave, manager)))
+        if limit.cancelled_caught:
+            raise run.expired()
+        run.returns(late=limit.cancel_called)
         return entered
 
     def __exit__(
@@ -88,3 +111,14 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
                 f"{spelled(self._make)} made {kind.__qualname__!r}, which has no {enter} and {leave}{fix}"
             )
         return getattr(kind, enter), getattr(kind, leave)
+
+
+async def _leave(
+    limit: ExitStack,
+    leave: Callable[..., Awaitable[bool | None]],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    tb: TracebackType | None,
+) -> bool | None:
+    with limit:
+        return await leave(kind, error, tb)

@@ -18,7 +18,7 @@ from redouble._log import log
 from redouble._verdict import Kind, Verdict
 from redouble.errors import Reason
 
-__all__ = ["Event", "Observation", "What", "observe", "teller"]
+__all__ = ["Event", "Observation", "What", "observe", "teller", "watched"]
 
 What = Literal["before_attempt", "success", "failure", "retry", "give_up"]
 
@@ -27,7 +27,8 @@ class Event(NamedTuple):
     """One step of one call. ``what`` says which; fields that do not apply are None.
 
     ``attempt`` counts from 1; ``delay`` is the wait before the next attempt; ``hint`` is what the
-    other side asked for; ``elapsed`` counts from the start of the call.
+    other side asked for; ``elapsed`` counts from the start of the call; ``limit`` is the one that cut the
+    attempt, or ended the call.
     """
 
     what: What
@@ -42,6 +43,7 @@ class Event(NamedTuple):
     delay: float | None
     hint: float | None
     reason: Reason | None
+    limit: str | None
     labels: Mapping[str, str]
 
     def __repr__(self) -> str:
@@ -104,6 +106,11 @@ def observe(observer: Observer, /) -> Observation:
     return Observation(observer)
 
 
+def watched() -> bool:
+    """Say whether somebody observes every policy."""
+    return bool(_observers)
+
+
 def teller(policy: Any) -> Callable[..., None]:
     """Make the function by which a run tells what happens: the policy's own observer first.
 
@@ -126,6 +133,7 @@ def teller(policy: Any) -> Callable[..., None]:
             delay=delay,
             hint=run.verdict.after if bad else None,
             reason=run.reason,
+            limit=None if before else run.which(),
             labels=policy.labels,
         )
         own: Observer | None = getattr(policy, what if before else f"on_{what}")

@@ -16,9 +16,9 @@ from types import AsyncGeneratorType
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
+from redouble._backend import Backend, backend
 from redouble._cleanup import at_once
 from redouble._source import END, AsyncSource, aclose_failed
-from redouble._time import Backend, backend
 
 __all__ = ["AsyncItems", "Owner"]
 

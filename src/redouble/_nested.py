@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, cast
 from weakref import WeakValueDictionary
 
+from redouble._backend import under_trio
 from redouble._log import log
 from redouble._options import Options
 from redouble._report import Report, Stamp, stamp_of
-from redouble._time import under_trio
-from redouble.errors import Reason
+from redouble.errors import Reason, WorkerStillRunning
 
 __all__ = ["bears_exhaustion", "nested"]
 
@@ -29,14 +29,18 @@ class Current(Protocol):
     policy: Options
     started: float
     attempt_started: float
-    cancelling: Callable[[], bool] | None
+    cancelling: Callable[[BaseException | None], bool] | None
 
 
 def nested(error: BaseException, run: Current) -> Reason | None:
     """Return why to stop if an inner policy gave up on this error during this attempt."""
+    if isinstance(error, WorkerStillRunning):
+        return Reason.worker_still_running  # and another attempt would run beside it
     stamps = list(_stamps(error, run))
     if not stamps:
         return None
+    if any(_is_stuck(stamp) for stamp in stamps):
+        return Reason.worker_still_running
     # An exhausted budget speaks for everybody: retrying further out would defeat it.
     if run.policy.nested == "stop" or any(_exhausted(stamp) for stamp in stamps):
         return Reason.nested
@@ -48,6 +52,11 @@ def nested(error: BaseException, run: Current) -> Reason | None:
 def bears_exhaustion(replaced: Stamp | Report, run: Current) -> bool:
     """Say whether the mark of an exhausted budget must go on outwards with the stamp that replaces one."""
     return _exhausted(replaced) and _during(replaced, run)
+
+
+def _is_stuck(stamp: Stamp | Report) -> bool:
+    """Say whether an inner policy has left a worker beside which none may run."""
+    return stamp.workers_left > 0 if isinstance(stamp, Report) else getattr(stamp, "stuck", False)
 
 
 def _exhausted(stamp: Stamp | Report) -> bool:

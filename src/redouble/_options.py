@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from math import inf
 from types import MappingProxyType
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from redouble._backoff import Backoff, fresh
 from redouble._budget import Budget
@@ -21,13 +21,16 @@ from redouble._time import SYSTEM, Borrowed, Chance, Clock, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
 
+if TYPE_CHECKING:
+    from redouble._worker import Worker
+
 __all__ = ["Delays", "Hints", "Options"]
 
 Delays: TypeAlias = Backoff | Iterable[Duration]
 Observer: TypeAlias = Callable[[Event], object]
 
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
-LIMITS = ("give_up_after", "timeout", "work_timeout")
+LIMITS = ("give_up_after", "timeout", "work_timeout")  # any of these ends a call at last
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 
@@ -72,9 +75,11 @@ class Options:
     backoff: Delays | Mapping[Kind, Delays] | Mapping[Kind | None, Delays] = DEFAULT_BACKOFF
     give_up_after: Duration | None = 30.0
     timeout: Duration | None = None
+    attempt_timeout: Duration | None = None
     work_timeout: Duration | None = None
     hints: Hints = Hints()
     budget: Budget | None = None
+    worker: Worker | None = None
     before_attempt: Observer | None = None
     on_success: Observer | None = None
     on_failure: Observer | None = None
@@ -96,8 +101,12 @@ class Options:
     _time: Clock = field(init=False, compare=False)
     _now: Callable[[], float] = field(init=False, compare=False)
     _anow: Callable[[], float] = field(init=False, compare=False)
+    _total: float = field(init=False, compare=False)
+    _attempt_limit: float = field(init=False, compare=False)
+    _cuts: float = field(init=False, compare=False)
     _silent: bool = field(init=False, compare=False)
     _plain: bool = field(init=False, compare=False)
+    _straight: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         self._put("_rules", as_rules(self.on))
@@ -117,9 +126,11 @@ class Options:
         self._put(
             "backoff", self._recipe if isinstance(self.backoff, Mapping) else fresh(self.backoff, "backoff")
         )
-        for option in LIMITS:
+        for option in (*LIMITS, "attempt_timeout"):
             if (value := getattr(self, option)) is not None:
                 self._put(option, seconds(value, option))
+        if self.attempt_timeout == 0:
+            raise ValueError("attempt_timeout=0: no attempt could succeed; write more, or None for no limit")
         if self.attempts is None and all(getattr(self, option) is None for option in LIMITS):
             raise ValueError(
                 "attempts=None would retry for ever: set a time limit too, such as give_up_after=30"
@@ -127,6 +138,10 @@ class Options:
         instance(self.hints, "hints", Hints, "Hints(...), such as Hints(longest=60)")
         if self.budget is not None:
             methods(self.budget, "budget", ("start", "failed", "spend", "credit", "refund"))
+        if self.worker is not None:
+            from redouble._worker import check_worker  # noqa: PLC0415  for those who use one
+
+            check_worker(self.worker, "worker")
         for option in HOOKS:
             if (value := getattr(self, option)) is not None:
                 hook(value, option)
@@ -145,15 +160,19 @@ class Options:
 
     def _work_out(self) -> None:
         """Work out once what the engine and the drivers want to know in every call."""
-        limits = [
-            inf if limit is None else limit for limit in (self.timeout, self.give_up_after, self.work_timeout)
-        ]
+        said = (self.timeout, self.give_up_after, self.work_timeout, self.attempt_timeout)
+        limits = [inf if limit is None else limit for limit in said]
         self._put("_limit", min(limits[:2]))
+        self._put("_total", limits[0])
         self._put("_work_limit", limits[2])
+        self._put("_attempt_limit", limits[3])
+        # When the first attempt is cut, where it can be: `give_up_after` cuts nothing.
+        self._put("_cuts", min(limits[0], *limits[2:]))
         self._put("_silent", all(getattr(self, option) is None for option in HOOKS))
         # Plain: a call that succeeds at once has nothing to check, to tell or to credit.
         busy = (self.until, self.budget, self.before_attempt, self.on_success)
         self._put("_plain", all(x is None for x in busy) and 0 not in limits)
+        self._put("_straight", self._plain and self.worker is None and self.attempt_timeout is None)
 
     def _put(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)  # frozen for everybody else

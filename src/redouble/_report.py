@@ -37,7 +37,11 @@ class AttemptRecord(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What one call did. ``reason`` is None if it succeeded; ``limit`` says which limit ended it."""
+    """What one call did. ``reason`` is None if it succeeded.
+
+    ``limit`` says which limit ended it, or cut its last attempt: ``attempt``, ``work``, ``total``,
+    ``give_up_after`` or ``deadline``. ``workers_left`` are the threads that did not stop when told to.
+    """
 
     reason: Reason | None
     attempts: int
@@ -48,6 +52,11 @@ class Report(NamedTuple):
     name: str = ""
     labels: Mapping[str, str] = {}
     history: tuple[AttemptRecord, ...] = ()
+
+    @property
+    def late(self) -> bool:
+        """Whether it succeeded after its time was up: what was to be cut went on, and returned."""
+        return self.reason is None and self.limit is not None
 
 
 class Stamp(Protocol):

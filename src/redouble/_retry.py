@@ -11,20 +11,23 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import FrozenInstanceError
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
-from redouble._ambient import ambient
+from redouble._attempt import abound, bound, overdue, thread_job
+from redouble._backend import cancelling, cut_after
 from redouble._block import AsyncAttempts, attempts
-from redouble._callable import colour, done, refuse, spelled
-from redouble._drive import Args, Kwargs, acall, adrive, aoutcome, call, drive, outcome
+from redouble._callable import colour, done, refuse, spelled, would_not_run
+from redouble._drive import Args, Kwargs, acall, acall_blocking, adrive, aoutcome, call, drive, outcome
 from redouble._ending import error_of
 from redouble._events import teller
 from redouble._layer import Layer
 from redouble._options import Options
+from redouble._refused import refuse_limits, refuse_unlimited, refuse_until
 from redouble._report import Outcome
 from redouble._run import Run
-from redouble._shape import EVERY_ATTEMPT, FIRST_ATTEMPT, STREAM, shaped
-from redouble._time import cancelling
+from redouble._shape import EVERY_ATTEMPT, FIRST_ATTEMPT, FIRST_LIMITED, FIRST_WORKED, STREAM, shaped
+from redouble._time import SYSTEM
 
 if TYPE_CHECKING:
     from redouble._enter import Entrance
@@ -63,10 +66,14 @@ class Retry(Options, Layer):
     attempts: how many in total, the first included; None for no limit but time.
     backoff: seconds to wait, as a `Backoff` or any iterable; or a mapping of `Kind` to these.
     give_up_after: begin no attempt and no delay that could not start within this many seconds.
-    timeout: the limit of the whole call; so far it gates like ``give_up_after`` and cuts nothing.
-    work_timeout: the same for the sum of the time spent inside attempts, without delays and observers.
+    timeout: the limit of the whole call. An async attempt, and one on a worker, is cut when it is reached;
+        plain blocking code cannot be, so there it only lets nothing begin that comes too late.
+    attempt_timeout: the limit of each attempt: of async functions, and of blocking ones on a ``worker``.
+        One that is too slow fails with `AttemptTimeout`, and is retried unless a rule says otherwise.
+    work_timeout: like ``timeout``, for the time spent inside attempts, without delays and observers.
     hints: how to treat a delay asked for by the other side.
     budget: an allowance for retries, shared by passing the same object to many policies.
+    worker: where blocking functions run, so that they can be limited: `Worker()`, a thread, or a process.
     before_attempt, on_success, on_failure, on_retry, on_give_up: functions of one event.
     nested: what to do about an error on which an inner policy already gave up.
     wrap: raise a `RetryError` from your error instead of your error.
@@ -80,17 +87,26 @@ class Retry(Options, Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
-        return self._retried(fn, aio=False, call=_call, drive=drive)
+        refuse_unlimited(self, fn)
+        template, more = FIRST_ATTEMPT if self._plain else EVERY_ATTEMPT, dict[str, Any]()
+        if self.worker is not None:
+            quick = self._plain and self.worker.kind == "thread" and self.clock is SYSTEM
+            template = FIRST_WORKED if quick else EVERY_ATTEMPT
+            more = {"Job": thread_job(), "overdue": overdue}
+        return self._retried(fn, template, aio=False, call=_call, drive=drive, bound=bound, **more)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` retried, for a coroutine function."""
-        return self._retried(fn, aio=True, call=acall, drive=adrive)
+        quick = FIRST_ATTEMPT if self._cuts == inf else FIRST_LIMITED
+        template = quick if self._plain else EVERY_ATTEMPT
+        return self._retried(fn, template, aio=True, call=acall, drive=adrive, bound=abound)
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` retried until its first item, for a generator function."""
         from redouble._stream import Streaming  # noqa: PLC0415
 
-        self._refuse_until(fn)
+        refuse_until(self, f"{spelled(fn)} gives none")
+        refuse_limits(self, spelled(fn))
         name = self.name or spelled(fn)
         return shaped(fn, STREAM, is_async=False, Streaming=Streaming, policy=self, name=name)
 
@@ -102,7 +118,7 @@ class Retry(Options, Layer):
         from redouble._items import AsyncItems  # noqa: PLC0415
         from redouble._stream import Opener  # noqa: PLC0415
 
-        self._refuse_until(fn)
+        refuse_until(self, f"{spelled(fn)} gives none")
 
         def retrying(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
@@ -113,20 +129,23 @@ class Retry(Options, Layer):
         return StreamFunction(fn, retrying)
 
     def _retried(
-        self, fn: Callable[..., Any], *, aio: bool, **drivers: Callable[..., Any]
+        self, fn: Callable[..., Any], template: str, *, aio: bool, **drivers: Callable[..., Any]
     ) -> Callable[..., Any]:
+        now, tell = self._anow if aio else self._now, None if self._silent else teller(self)
+        whose: dict[str, Any] = {"name": self.name or spelled(fn), "cancelling": cancelling if aio else None}
         return shaped(
             fn,
-            FIRST_ATTEMPT if self._plain else EVERY_ATTEMPT,
+            template,
             is_async=aio,
-            ambient=ambient,
-            now=self._anow if aio else self._now,
+            now=now,
+            tell=tell,
             Run=Run,
+            begun=partial(Run, self, reading=now, tell=tell, **whose),
             error_of=error_of,
             policy=self,
-            name=self.name or spelled(fn),
-            cancelling=cancelling if aio else None,
-            tell=None if self._silent else teller(self),
+            cut_after=cut_after,
+            seconds=self._cuts,
+            **whose,
             **drivers,
         )
 
@@ -135,10 +154,23 @@ class Retry(Options, Layer):
         refuse(fn, "call")
         name, kind = self.name or spelled(fn), colour(fn)
         if kind == "plain":
+            refuse_unlimited(self, fn)
             return _call(self, name, fn, args, kwargs)
         if kind == "coroutine":
             return cast("T", acall(self, name, cast("Any", fn), args, kwargs))
         return cast("T", self._around(fn)(*args, **kwargs))
+
+    async def acall(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a blocking ``fn`` with retries from async code: on the policy's worker, or on a thread.
+
+        The event loop goes on meanwhile. All limits hold: `timeout`, `attempt_timeout`, `work_timeout` and
+        the deadline end the waiting, as a cancellation does, and tell the operation (`redouble.cancelled`).
+        """
+        refuse(fn, "call")
+        if (what := would_not_run(fn)) is not None:
+            fix = "await policy.call(...)" if colour(fn) == "coroutine" else "policy.call(...)"
+            raise TypeError(f"acall is for blocking functions, and {spelled(fn)} is {what}: write {fix}")
+        return done(fn, await acall_blocking(self, self.name or spelled(fn), fn, args, kwargs))
 
     @overload
     def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
@@ -151,6 +183,7 @@ class Retry(Options, Layer):
         refuse(fn, "run")
         name, kind = self.name or spelled(fn), colour(fn)
         if kind == "plain":
+            refuse_unlimited(self, fn)
             return _done(fn, outcome(self, name, fn, args, kwargs))
         if kind == "coroutine":
             return aoutcome(self, name, fn, args, kwargs)
@@ -174,7 +207,7 @@ class Retry(Options, Layer):
         from redouble._stream import Opener  # noqa: PLC0415
 
         refuse(open, "stream")
-        self._refuse_until(open)
+        refuse_until(self, f"{spelled(open)} gives none")
         if resume is not None and not callable(resume):
             raise TypeError(
                 f"resume={resume!r}: write a function of the last item that opens what follows it"
@@ -189,14 +222,8 @@ class Retry(Options, Layer):
         from redouble._enter import Entrance  # noqa: PLC0415
 
         refuse(make, "enter")
-        self._refuse_until(make)
+        refuse_until(self, f"{spelled(make)} gives none")
         return Entrance[T](self, self.name or spelled(make), partial(make, *args, **kwargs))
-
-    def _refuse_until(self, fn: object) -> None:
-        if self.until is not None:
-            raise TypeError(
-                f"until= judges a result, and {spelled(fn)} gives none: leave it out of this policy"
-            )
 
     def __aiter__(self) -> AsyncAttempts:
         return AsyncAttempts(self)

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 from redouble._backoff import Backoff
 from redouble._ending import MOST_RECORDS, error_of
+from redouble._limits import Limits
 from redouble._nested import nested
 from redouble._report import STAMP, annotate
-from redouble._state import State
-from redouble._verdict import ACCEPT, RETRY, STOP, accepted, judge
+from redouble._verdict import ACCEPT, CUT, RETRY, STOP, Verdict, accepted, judge
 from redouble.errors import AttemptTimeout, Reason
 
 __all__ = ["Run"]
@@ -36,12 +36,11 @@ forget_frames = BaseException.with_traceback
 STOPPED, ATTEMPTS, BUDGET = Reason.stopped, Reason.attempts, Reason.budget
 TIMEOUT, WORK_TIMEOUT = Reason.timeout, Reason.work_timeout
 BACKOFF_ENDED, HINT_TOO_LONG = Reason.backoff_ended, Reason.hint_too_long
+WORKER_STILL_RUNNING = Reason.worker_still_running
 
 
-class Run(State):
+class Run(Limits):
     """One logical call."""
-
-    __slots__ = ()
 
     # ------------------------------------------------- steps 1 and 2: before an attempt
 
@@ -58,6 +57,8 @@ class Run(State):
             return self.refusal()
         self.attempt += 1
         self.attempt_started = self.now
+        if self.limit is not None:
+            self.limit, self.tied = None, False
         if self.pending is not None:
             self.granted, self.pending = self.pending, None
         return None
@@ -88,7 +89,10 @@ class Run(State):
         # As `except` does it, the type is asked and not the error, which may have ideas of its own.
         kind = type(error)
         types = self.policy._types
-        if types is not None:
+        verdict: Verdict | None
+        if self.limit is not None and self.limit != "attempt":
+            verdict = CUT  # the call is over, whatever a rule would say
+        elif types is not None:
             verdict = RETRY if issubclass(kind, types) else None
         else:
             try:
@@ -149,14 +153,16 @@ class Run(State):
         now, until = self.now, self.until
         reason = None
         if verdict.action != "retry":
-            reason = STOPPED
+            reason = STOPPED if verdict is not CUT else WORK_TIMEOUT if self.limit == "work" else TIMEOUT
         elif self.most is not None and self.attempt >= self.most:
             reason = ATTEMPTS
         elif now >= until or self.stalled > MOST_STALLED:
             reason = TIMEOUT
         elif self.work >= policy._work_limit:
             reason = WORK_TIMEOUT
-        elif self.cancelling is not None and self.cancelling():
+        elif self.stuck:
+            reason = WORKER_STILL_RUNNING
+        elif self.cancelling is not None and self.cancelling(error):
             reason = STOPPED
         elif error is not None:
             try:

@@ -16,15 +16,17 @@ from keyword import iskeyword
 from types import CodeType, CoroutineType, FunctionType
 from typing import Any
 
+from redouble._ambient import ambient
 from redouble._callable import done
+from redouble._drive import concerned
 
-__all__ = ["EVERY_ATTEMPT", "FIRST_ATTEMPT", "STREAM", "shaped"]
+__all__ = ["EVERY_ATTEMPT", "FIRST_ATTEMPT", "FIRST_LIMITED", "FIRST_WORKED", "STREAM", "shaped"]
 
 PREFIX = "redouble_"  # keeps the names of the lines below apart from the parameters of what is wrapped
 
 FIRST_ATTEMPT = """\
 {async_}def retrying({parameters}):
-    if redouble_ambient.active:
+    if redouble_ambient.active and redouble_concerned():
         return {await_}redouble_call(
             redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
         )
@@ -37,14 +39,83 @@ FIRST_ATTEMPT = """\
         )
         redouble_delay = redouble_run.failed(redouble_error, redouble_now())
         if redouble_delay is None:
-            if redouble_policy.wrap and not redouble_run.ok:
-                raise redouble_error_of(redouble_run, redouble_error) from redouble_error
+            if redouble_run.instead:
+                raise redouble_error_of(redouble_run, redouble_error)
             raise
     else:
         redouble_run = None
     if redouble_run is not None:
         redouble_result = {await_}redouble_drive(
-            redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+            redouble_run,
+            redouble_delay,
+            redouble_bound(redouble_run, redouble_fn),
+            ({positional}),
+            {{{keywords}}},
+        )
+{check}    return redouble_result
+"""
+
+# The same where async attempts are cut: after the `with` comes only who was.
+FIRST_LIMITED = """\
+async def retrying({parameters}):
+    if redouble_ambient.active and redouble_concerned():
+        return await redouble_call(
+            redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
+        )
+    redouble_started = redouble_now()
+    redouble_run = None
+    try:
+        with redouble_cut_after(redouble_seconds):
+            return await redouble_fn({arguments})
+        redouble_run = redouble_begun(redouble_started)
+        redouble_run.room()
+        raise redouble_run.expired()
+    except redouble_Exception as redouble_error:
+        redouble_run = redouble_run or redouble_begun(redouble_started)
+        redouble_delay = redouble_run.failed(redouble_error, redouble_now())
+        if redouble_delay is None:
+            if redouble_run.instead:
+                raise redouble_error_of(redouble_run, redouble_error)
+            raise
+    return await redouble_drive(
+        redouble_run,
+        redouble_delay,
+        redouble_bound(redouble_run, redouble_fn),
+        ({positional}),
+        {{{keywords}}},
+    )
+"""
+
+# The same for blocking code on a thread of its own.
+FIRST_WORKED = """\
+def retrying({parameters}):
+    if redouble_ambient.active and redouble_concerned():
+        return redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}})
+    redouble_started = redouble_now()
+    redouble_run = None
+    redouble_job = redouble_Job(redouble_now, redouble_fn, ({positional}), {{{keywords}}})
+    try:
+        if redouble_job.within(redouble_seconds):
+            redouble_result = redouble_job.result()
+        else:
+            redouble_run = redouble_begun(redouble_started)
+            redouble_run.room()
+            raise redouble_overdue(redouble_run, redouble_policy.worker, redouble_job)
+    except redouble_Exception as redouble_error:
+        redouble_run = redouble_run or redouble_begun(redouble_started)
+        redouble_delay = redouble_run.failed(redouble_error, redouble_now())
+        if redouble_delay is None:
+            if redouble_run.instead:
+                raise redouble_error_of(redouble_run, redouble_error)
+            raise
+        redouble_result = None
+    if redouble_run is not None:
+        redouble_result = redouble_drive(
+            redouble_run,
+            redouble_delay,
+            redouble_bound(redouble_run, redouble_fn),
+            ({positional}),
+            {{{keywords}}},
         )
 {check}    return redouble_result
 """
@@ -71,7 +142,24 @@ CHECK = """\
 """
 
 
-TITLES = {FIRST_ATTEMPT: "first attempt", EVERY_ATTEMPT: "every attempt", STREAM: "stream"}
+TITLES = {
+    FIRST_ATTEMPT: "first attempt",
+    FIRST_LIMITED: "first attempt, limited",
+    FIRST_WORKED: "first attempt, on a worker",
+    EVERY_ATTEMPT: "every attempt",
+    STREAM: "stream",
+}
+
+
+# What all of them need.
+OF_ALL = {
+    "ambient": ambient,
+    "concerned": concerned,
+    "done": done,
+    "Exception": Exception,
+    "Coroutine": CoroutineType,
+    "type": type,
+}
 
 
 def shaped(fn: Callable[..., Any], template: str, *, is_async: bool, **names: Any) -> Callable[..., Any]:
@@ -81,8 +169,8 @@ def shaped(fn: Callable[..., Any], template: str, *, is_async: bool, **names: An
     """
     code = _compiled(template, is_async, *_signature(fn))
     scope = {PREFIX + name: value for name, value in names.items()}
-    types = {"redouble_Exception": Exception, "redouble_Coroutine": CoroutineType, "redouble_type": type}
-    wrapper = FunctionType(code, {**scope, **types, "redouble_fn": fn, "redouble_done": done})
+    scope |= {PREFIX + name: value for name, value in OF_ALL.items()}
+    wrapper = FunctionType(code, {**scope, "redouble_fn": fn})
     if isinstance(fn, FunctionType):
         wrapper.__defaults__ = fn.__defaults__
         wrapper.__kwdefaults__ = fn.__kwdefaults__

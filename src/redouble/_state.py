@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from redouble._budget import Grant
+from redouble._deadline import MOMENT, left
 from redouble._ending import itself, report_of, summary_of
 from redouble._events import What
 from redouble._nested import bears_exhaustion
 from redouble._options import Options
 from redouble._report import PREFIX, Report, annotate
+from redouble._time import Clock
 from redouble._transient import kind_of
-from redouble._verdict import RETRY, Ended, Kind, Verdict
+from redouble._verdict import CUT, RETRY, Ended, Kind, Verdict
 from redouble.errors import Reason
 
 __all__ = ["State", "Tell"]
 
-STOPPED = Reason.stopped
+STOPPED, WORKER_STILL_RUNNING = Reason.stopped, Reason.worker_still_running
 INFINITY = float("inf")
 
 
@@ -35,11 +37,21 @@ class Tell(Protocol):
 class State:
     """The state of one logical call."""
 
+    # What few calls need: written by those that do, into a dict that the others do not have.
+    deadline: float = INFINITY  # when the deadline of the context is, by the clock of this call
+    bound: str = "attempt"  # whose limit the running attempt has
+    seconds: float = INFINITY  # and what it is
+    tied: bool = False  # whether another one is the same
+    limit: str | None = None  # which one has cut it
+    workers_left: int = 0
+    stuck: bool = False  # the last attempt's worker has not stopped, and none may run beside it
+    instead: bool = False  # an error of our own comes out, and not the operation's
+
     # fmt: off
     __slots__ = (
-        "attempt", "attempt_started", "by_kind", "cancelling", "delays", "earliest", "exhausted", "granted",
-        "last", "most", "name", "now", "ok", "pending", "policy", "reading", "reason", "records", "stalled",
-        "started", "tell", "took", "until", "value", "verdict", "work",
+        "__dict__", "attempt", "attempt_started", "by_kind", "cancelling", "delays", "earliest", "exhausted",
+        "granted", "last", "most", "name", "now", "ok", "pending", "policy", "reading", "reason", "records",
+        "stalled", "started", "tell", "took", "until", "value", "verdict", "work",
     )
     # fmt: on
 
@@ -49,7 +61,7 @@ class State:
         started: float,
         name: str = "",
         reading: Callable[[], float] | None = None,
-        cancelling: Callable[[], bool] | None = None,
+        cancelling: Callable[[BaseException | None], bool] | None = None,
         tell: Tell | None = None,
         attempt: int = 1,
     ) -> None:
@@ -82,6 +94,9 @@ class State:
         self.pending: Grant | None = None
         self.granted: Grant | None = None
         self.stalled = 0
+        if MOMENT.get() is not None and (rest := left()) < INFINITY:
+            self.deadline = self.reading() + rest
+            self.until = min(self.until, self.deadline)
         if not attempt and policy.budget is not None:
             policy.budget.start(started)
 
@@ -99,9 +114,17 @@ class State:
     def over(self, reason: Reason, error: Exception | None) -> float | None:
         """End badly: say so on the error, hand back what was not used, and answer None: no delay."""
         self.reason = reason
-        self.last = None  # it may be this very error, which is about to carry this run
+        if self.verdict is not CUT:
+            self.last = None  # it may be this very error, which is about to carry this run
+        if reason is WORKER_STILL_RUNNING:
+            self.instead = self.stuck  # else it is an inner layer's, and says so already
+            self.workers_left = self.workers_left or 1
+        else:
+            self.instead = self.policy.wrap or self.verdict is CUT
         if self.pending is not None:
             self.hand_back()
+        if self.cancelling is not None:
+            self.cancelling(error)  # a failed task group leaves something behind that is taken back by this
         if error is not None:
             first_stop = self.attempt == 1 and reason is STOPPED
             replaced = annotate(error, self, None if first_stop else PREFIX + summary_of(self))
@@ -115,6 +138,23 @@ class State:
         if self.pending is not None and self.policy.budget is not None:
             grant, self.pending = self.pending, None
             self.policy.budget.refund(grant, self.now)
+
+    @property
+    def clock(self) -> Clock:
+        """Whose time this call goes by."""
+        return self.policy.clock
+
+    def which(self) -> str | None:
+        """Say which limit it was: that ended the call, or else that cut the last attempt."""
+        if self.tied and self.limit == "attempt":
+            return self.limit  # on a tie, the attempt's own
+        if self.reason is Reason.work_timeout:
+            return "work"
+        if self.reason is not Reason.timeout or self.verdict is CUT or self.until == INFINITY:
+            return self.limit
+        if self.until < self.started + self.policy._limit:
+            return "deadline"
+        return "total" if self.policy._total == self.policy._limit else "give_up_after"
 
     def report(self) -> Report:
         """Build the report."""

@@ -11,11 +11,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
+from redouble._attempt import abound, bound
 from redouble._callable import Misused
 from redouble._commit import Committing
 from redouble._drive import adrive, begin, drive
 from redouble._ending import error_of
 from redouble._options import Options
+from redouble._refused import refuse_limits
 from redouble._source import END, AsyncSource, Source, aopened, close_failed, opened
 
 __all__ = ["Opener", "Streaming"]
@@ -46,7 +48,9 @@ class Opener(Generic[T]):
         """Open a source, with retries, and take its first item, or `END`."""
         run = self._run or self._begin(0)
         try:
-            opening: tuple[Source[T], T] = drive(run, self._delay, partial(opened, self._make), (), {})
+            opening: tuple[Source[T], T] = drive(
+                run, self._delay, bound(run, partial(opened, self._make)), (), {}
+            )
         except Misused as misused:
             raise misused.error() from None
         run.committed = True
@@ -57,7 +61,7 @@ class Opener(Generic[T]):
         run = self._run or self._begin(0)
         try:
             opening: tuple[AsyncSource[T], T] = await adrive(
-                run, self._delay, partial(aopened, self._make), (), {}
+                run, self._delay, abound(run, partial(aopened, self._make)), (), {}
             )
         except Misused as misused:
             raise misused.error() from None
@@ -73,8 +77,8 @@ class Opener(Generic[T]):
             self._make = partial(self._resume, cast("T", self.last))
         run = self._run or self._begin(1)
         self._delay = run.failed(error, run.reading())
-        if self._delay is None and self._policy.wrap and not run.ok:
-            raise error_of(run, error) from error
+        if run.instead:
+            raise error_of(run, error)
         return self._delay is not None
 
     def returned(self, error: Exception) -> None:  # noqa: ARG002  it is the consumer's
@@ -101,6 +105,8 @@ class Opener(Generic[T]):
             run.ended(run.reading())
 
     def _begin(self, attempt: int) -> Committing:
+        if not self._aio:
+            refuse_limits(self._policy, "a stream")
         self._run = run = begin(Committing, self._policy, self._name, aio=self._aio, attempt=attempt)
         run.credited = bool(attempt)  # the items before were
         return run

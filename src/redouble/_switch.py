@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from redouble._callable import colour, spelled
 from redouble._ways import Ways
@@ -35,11 +35,13 @@ class Switch(AbstractContextManager[T, None]):
     ) -> None:
         self._ways_out.leave().__exit__(kind, error, tb)
 
-    async def __aenter__(self) -> NoReturn:
-        raise TypeError("write `with` also in async code: entering and leaving never wait")
+    if not TYPE_CHECKING:  # pragma: no branch  so that type checkers say so too
 
-    async def __aexit__(self, *_: object) -> None:
-        """Be there, so that `async with` comes as far as the message above."""
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError("write `with` also in async code: entering and leaving never wait")
+
+        async def __aexit__(self, *_: object) -> None:
+            """Be there, so that `async with` comes as far as the message above."""
 
     def __call__(self, fn: F, /) -> F:
         """Decorate a function: each call of it is a block of its own."""

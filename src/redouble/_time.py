@@ -8,13 +8,14 @@ library, but what is for tests, may import `time`, `asyncio` or `trio`; a test s
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from sys import modules
 from time import monotonic
 from typing import Any, Protocol
 
 from redouble._ambient import ambient
+from redouble._backend import backend, under_trio
 
 __all__ = [
     "LOOPS",
@@ -24,12 +25,9 @@ __all__ = [
     "Chance",
     "Clock",
     "Virtual",
-    "backend",
-    "cancelling",
-    "in_event_loop",
+    "here",
     "reader",
     "reading",
-    "under_trio",
     "virtual",
 ]
 
@@ -82,6 +80,14 @@ class Virtual(Protocol):
 
     def _going(self) -> float:
         """Tell the time of calls that may outlive it: when it is over, it goes on as real time does."""
+        ...
+
+    def _reach(self, moment: float) -> None:
+        """Move forwards to a moment."""
+        ...
+
+    def _hold(self, workers: int) -> None:
+        """Count workers in and out, in async code."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -156,6 +162,18 @@ def reading(clock: Clock, *, aio: bool) -> Callable[[], float]:
     return clock.anow if aio else clock.now
 
 
+def here() -> Callable[[], float]:
+    """Return what tells the time where we are, also when asked from another thread."""
+    test = virtual()
+    if test is not None:
+        return test._going
+    if under_trio():
+        from redouble import _trio  # noqa: PLC0415  it is running
+
+        return _trio.clock()
+    return monotonic
+
+
 class Borrowed(Clock):
     """Somebody's object with ``now()`` and ``sleep()``; in async code, what it lacks is the real clock's."""
 
@@ -174,62 +192,3 @@ class Borrowed(Clock):
     def asleep(self, seconds: float) -> Awaitable[None]:
         own = getattr(self._clock, "asleep", None)
         return backend().sleep(seconds) if own is None else own(seconds)
-
-
-class Backend(Protocol):
-    """What `_asyncio` and `_trio` have in common."""
-
-    def now(self) -> float:
-        """Return the event loop's time."""
-        ...
-
-    def sleep(self, seconds: float, /) -> Awaitable[None]:
-        """Wait, giving way at least once."""
-        ...
-
-    def cancelling(self) -> bool:
-        """Say whether the running task is being cancelled."""
-        ...
-
-    def home(self) -> object:
-        """Return what runs tasks here: the same object for the same event loop, None outside of any."""
-        ...
-
-    def is_home(self, place: object, /) -> bool:
-        """Say whether that is here."""
-        ...
-
-    def finish(self, work: Coroutine[Any, Any, None], /) -> None:
-        """Do what has to be awaited, though nobody awaits it."""
-        ...
-
-
-def backend() -> Backend:
-    """Find the async library that runs the current task."""
-    if modules.get("trio") is not None:
-        from redouble import _trio  # noqa: PLC0415  only once Trio is there
-
-        if _trio.running():
-            return _trio
-    from redouble import _asyncio  # noqa: PLC0415  only once async code runs
-
-    return _asyncio
-
-
-def cancelling() -> bool:
-    """Say whether the running task is being cancelled, whatever its operation made of that."""
-    return backend().cancelling()
-
-
-def under_trio() -> bool:
-    """Say whether a task of Trio's runs, where async code goes by Trio's clock and blocking code does not."""
-    trio: Any = modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_task())
-
-
-def in_event_loop() -> bool:
-    """Say whether this thread is inside a running event loop, which a blocking wait would stall."""
-    events = modules.get("asyncio.events")
-    if events is not None and events._get_running_loop() is not None:
-        return True
-    return under_trio()

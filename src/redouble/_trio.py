@@ -2,23 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from math import inf
 from typing import Any
 
+from trio import CancelScope, Event, RunFinishedError, sleep
 from trio import current_time as now
-from trio import sleep
+from trio.lowlevel import checkpoint_if_cancelled as checkpoint
+from trio.lowlevel import current_clock, in_trio_run, spawn_system_task
 from trio.lowlevel import current_trio_token as home
-from trio.lowlevel import in_trio_run, spawn_system_task
 from trio.lowlevel import in_trio_task as running
 
 from redouble._log import ABANDONED, log
 
-__all__ = ["cancelling", "finish", "home", "is_home", "now", "running", "sleep"]
+# fmt: off
+__all__ = [
+    "bell", "cancelling", "checkpoint", "clock", "cut_after", "finish", "home", "is_home", "lift", "now",
+    "running", "sleep"
+]
+# fmt: on
 
 
-def cancelling() -> bool:
+def cancelling(error: BaseException | None = None) -> bool:  # noqa: ARG001  whatever it is
     """Return False: Trio delivers a cancellation again at every checkpoint, so no wait outlives it."""
     return False
+
+
+def cut_after(seconds: float) -> CancelScope:
+    """Cancel what is in the ``with`` when time is up, and catch the cancellation."""
+    return CancelScope(deadline=now() + seconds)
+
+
+def lift(limit: CancelScope) -> bool:
+    """Let a limit cut nothing from now on, unless it has; it has to be left in its turn all the same."""
+    limit.deadline = inf
+    return not limit.cancel_called
+
+
+def clock() -> Callable[[], float]:
+    """Return what tells the time of this run of Trio, from any thread."""
+    return current_clock().current_time
+
+
+def bell() -> tuple[Callable[[], None], Callable[[], Awaitable[object]]]:
+    """Return how to ring a bell, once and from any thread, and how to wait for it."""
+    rung, here = Event(), home()
+
+    def ring() -> None:
+        with suppress(RunFinishedError):  # then nobody waits
+            here.run_sync_soon(rung.set)
+
+    return ring, rung.wait
 
 
 def is_home(place: object) -> bool:

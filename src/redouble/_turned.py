@@ -18,7 +18,8 @@ from typing import Any
 from redouble._ambient import ambient
 from redouble._switch import Switch
 from redouble._time import LOOPS, VIRTUAL, virtual
-from redouble._virtual import Course, VirtualClock
+from redouble._timer import retime
+from redouble._virtual import HOLDS, Course, VirtualClock
 
 __all__ = ["virtual_time"]
 
@@ -49,6 +50,8 @@ class Turned:
         ]
         loop.time, loop.run_in_executor = self.time, self.run_in_executor
         loop._selector.select = self.select
+        HOLDS[loop] = self.hold
+        retime(loop)
 
     def time(self) -> float:
         """Tell the loop's time."""
@@ -76,12 +79,16 @@ class Turned:
     def run_in_executor(self, executor: Any, fn: Callable[..., Any], *args: Any) -> Any:
         """Run something in a thread, and hold the clock meanwhile."""
         future = self._run_in_executor(executor, fn, *args)
-        self._busy += 1
+        self.hold(1)
         future.add_done_callback(self._idle)
         return future
 
     def _idle(self, _: object) -> None:
-        self._busy -= 1
+        self.hold(-1)
+
+    def hold(self, workers: int) -> None:
+        """Count workers in (1) and out (-1)."""
+        self._busy += workers
 
     def back(self) -> None:
         """Let the loop go by real time again; timers that are set keep their distance."""
@@ -93,6 +100,8 @@ class Turned:
                 setattr(thing, name, value)
         if self._loop._scheduled:
             self._loop.time = lambda: time.monotonic() + ahead
+        del HOLDS[self._loop]
+        retime(self._loop)
 
 
 class Turning:

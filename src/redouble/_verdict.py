@@ -123,6 +123,7 @@ FOR_EVER = 1e300  # what infinity becomes: it fits no limit
 RETRY = Verdict("retry")
 STOP = Verdict("stop")
 ACCEPT = Verdict("accept")
+CUT = Verdict("stop", Kind.timeout, reason="timeout")  # by us, because the time of the whole call was up
 
 
 def verdict(answer: object, rule: object) -> Verdict:

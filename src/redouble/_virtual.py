@@ -10,19 +10,24 @@ import asyncio
 import time
 from _thread import allocate_lock
 from asyncio.events import _get_running_loop
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import Any
 
+from redouble._backend import backend, under_trio
 from redouble._check import Duration
 from redouble._check import seconds as checked
-from redouble._time import LOOPS, Clock, backend, under_trio
+from redouble._time import LOOPS, Clock
 
-__all__ = ["Course", "VirtualClock"]
+__all__ = ["HOLDS", "Course", "VirtualClock"]
 
 TURNS = 10  # of a loop that keeps its own time: enough for everybody to fall asleep before the first wakes
+
+
+# How the clocks of loops that go by virtual time are held while a worker is at work.
+HOLDS: dict[object, Callable[[int], None]] = {}
 
 
 class Course:
@@ -35,6 +40,7 @@ class Course:
         self._ended: float | None = None
         self._queues: dict[object, Queue] = {}
         self._users = 0
+        self._workers = 0
         if under_trio():
             self._trio = _trio_clock()
 
@@ -72,6 +78,21 @@ class Course:
         if under_trio() or (isinstance(turned, VirtualClock) and turned._course is self):
             return backend().sleep(seconds)
         return self._queues.setdefault(loop, Queue(self)).wait(seconds)
+
+    def busy(self, workers: int) -> None:
+        """Count workers in (1) and out (-1), in async code: meanwhile time passes as it really does."""
+        if not under_trio():
+            hold = HOLDS.get(_get_running_loop())
+            if hold is not None:
+                hold(workers)
+            return
+        self.now()
+        if not self._workers:
+            self._jumping = (self._trio.rate, self._trio.autojump_threshold)
+            self._trio.rate, self._trio.autojump_threshold = 1.0, inf
+        self._workers += workers
+        if not self._workers:
+            self._trio.rate, self._trio.autojump_threshold = self._jumping
 
     def hold(self, users: int) -> None:
         """Count blocks in (1) and out (-1); after the last, time is real again, from where it is."""
@@ -157,6 +178,14 @@ class VirtualClock(Clock):
         # Off another beginning, a second is 1.0000000000009: nobody wants to read that in a test.
         passed = now - self._began
         return round(passed, 9) if self._began else passed
+
+    def _reach(self, moment: float) -> None:
+        """Move forwards to a moment by this clock."""
+        self._course.move_to(self._began + moment)
+
+    def _hold(self, workers: int) -> None:
+        """Let time pass as it really does while a worker is at work."""
+        self._course.busy(workers)
 
     def advance(self, seconds: Duration) -> None:
         """Let time pass."""

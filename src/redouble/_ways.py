@@ -9,7 +9,7 @@ __all__ = ["Ways"]
 
 T = TypeVar("T")
 
-Way: TypeAlias = tuple[object, Any]  # whose, and how to leave
+Way: TypeAlias = "tuple[Ways[Any], Any]"  # whose, and how to leave
 
 
 class Ways(Generic[T]):
@@ -23,7 +23,8 @@ class Ways(Generic[T]):
     def enter(self, way_out: T) -> None:
         """Note how to leave."""
         way = (self, way_out)
-        _here.set((way, *_here.get()))
+        # Those that were left from elsewhere are forgotten here, or they would be kept for ever.
+        _here.set((way, *(known for known in _here.get() if known in known[0]._open)))
         self._open.append(way)
 
     def leave(self) -> T:
@@ -33,13 +34,15 @@ class Ways(Generic[T]):
         will do: nothing may stay open.
         """
         here = _here.get()
-        way = next((way for way in (*here, *reversed(self._open)) if way in self._open), None)
-        if way is None:
-            raise RuntimeError("something was left that had not been entered")
-        _here.set(tuple(other for other in here if other is not way))
-        self._open.remove(way)
-        found: T = way[1]
-        return found
+        for way in (*here, *reversed(self._open)):
+            try:
+                self._open.remove(way)
+            except ValueError:  # it is somebody else's, or somebody was quicker
+                continue
+            _here.set(tuple(other for other in here if other is not way))
+            found: T = way[1]
+            return found
+        raise RuntimeError("something was left that had not been entered")
 
 
 # Innermost first. Entering in one task or thread is invisible to all others.

@@ -116,7 +116,18 @@ class DeadlineExceeded(RetryError, TimeoutError):
 
 
 class AttemptTimeout(RedoubleError, TimeoutError):
-    """One attempt took longer than it may."""
+    """One attempt took longer than it may: ``seconds``, by the limit that ``limit`` names.
+
+    That is ``attempt``, or ``work``, ``total`` or ``deadline`` if less time than that was left.
+    """
+
+    def __init__(self, message: str = "", *, limit: str | None = None, seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
 
 class WorkerStillRunning(RedoubleError, TimeoutError):

@@ -2,6 +2,9 @@
 
 Numbers stand in the rows as the facts state them. Nothing in the engine depends on the unit, so a fact
 in milliseconds is run with its milliseconds taken for seconds: that keeps the arithmetic exact.
+
+A limited row is run in virtual time, in which what sleeps for too long is cut. Only the waiting for a worker
+that does not end is real: such rows have limits of milliseconds.
 """
 
 from __future__ import annotations
@@ -14,17 +17,25 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from redouble import Backoff, Hints, Retry, Verdict, report
+from redouble.testing import virtual_time
 
-from .support import Bucket, Draws, Operation, Panic, Step, Virtual
+from .support import Bucket, Course, Draws, Operation, Panic, Step, Turned, Virtual
 
 SYNC = ("sync", "thread")
 ASYNC = ("asyncio", "trio")
 EVERY = SYNC + ASYNC
+WORKERS = ("worker", "worker-asyncio", "worker-trio")  # of a blocking call, and awaited
 
 HOOKS = ("before_attempt", "on_failure", "on_retry", "on_success", "on_give_up")
-HEARD = ("events", "quota", "hints", "at", "retried")  # what only an observer can know
+HEARD = ("events", "quota", "hints", "at", "retried", "cuts")  # what only an observer can know
+EXACT = (
+    "elapsed",
+    "work_elapsed",
+    "now",
+)  # but where a loop waits for a worker, time passes as it really does
 
 NONE = Backoff.constant(0)
 INSTEAD = Hints(mode="instead", spread=0)
@@ -34,7 +45,7 @@ INSTEAD = Hints(mode="instead", spread=0)
 class Seen:
     """How one call went."""
 
-    clock: Virtual
+    clock: Course
     operation: Operation
     budget: Bucket | None = None
     value: object = None
@@ -63,28 +74,34 @@ class Seen:
             "quota": self.quota,
             "hints": [event.hint for event in self.told if event.what == "failure"],
             "at": [(event.what, event.elapsed) for event in self.told],
+            "cuts": [
+                (event.limit, event.error.seconds)
+                for event in self.told
+                if event.what == "failure" and event.limit
+            ],
+            "stopped": self.operation.told,
             "retried": [event.attempt for event in self.told if event.what == "retry"],
         }
         if budget is not None:
             words |= {"trail": budget.trail, "started": budget.started, "spent": budget.spent}
-        for word in ("reason", "attempts", "elapsed", "work_elapsed", "limit"):
+        for word in ("reason", "attempts", "elapsed", "work_elapsed", "limit", "workers_left"):
             words[word] = getattr(said, word, None)
         return words
 
 
-Extra = Callable[[Any, Virtual], None]
+Extra = Callable[[Any, Course], None]
 
 
 def takes(seconds: float, attempt: int | None = None) -> Extra:
     """Make an observer that takes time, on one attempt or on all."""
 
-    def observer(event: Any, clock: Virtual) -> None:
+    def observer(event: Any, clock: Course) -> None:
         clock.time += seconds if attempt in (None, event.attempt) else 0
 
     return observer
 
 
-def fails(event: Any, clock: Virtual) -> None:
+def fails(event: Any, clock: Course) -> None:
     """Observe badly."""
     raise RuntimeError("this observer fails")
 
@@ -100,6 +117,7 @@ class Flow:
 
     ``total`` is a limit for the whole call: ``timeout`` where nothing can be cut, else ``give_up_after``.
     ``rules`` come before the default of retrying everything.
+    ``limited``: attempts are cut, asleep or on a worker.
     """
 
     fact: str
@@ -107,6 +125,7 @@ class Flow:
     expected: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     colours: tuple[str, ...] = EVERY
+    limited: bool = False
 
     def policy(self, colour: str, seen: Seen, *, heard: bool) -> Retry:
         said = dict(self.options)
@@ -115,7 +134,7 @@ class Flow:
         rules: Sequence[Any] = said.pop("rules", ())
         total: float | None = said.pop("total", None)
         if total is not None:
-            said["timeout" if colour in SYNC else "give_up_after"] = total
+            said["timeout" if self.limited or colour in SYNC else "give_up_after"] = total
         if any(step.verdict is not None and step.error is None for step in self.script):
             judged: Callable[[object], Verdict | bool] = lambda value: scripted(value) or True
             said["until"] = judged
@@ -127,13 +146,21 @@ class Flow:
         if "random" in said:
             said["random"] = Draws(*said["random"])
         defaults: dict[str, Any] = {"backoff": NONE, "give_up_after": None, "hints": Hints(spread=0)}
-        return Retry(**(defaults | said), clock=seen.clock)
+        if isinstance(seen.clock, Virtual):
+            defaults["clock"] = seen.clock
+        return Retry(**(defaults | said))
 
 
 def flow(
     fact: str, *script: Step, expected: Mapping[str, Any], colours: tuple[str, ...] = EVERY, **options: Any
 ) -> Flow:
     return Flow(fact, script, expected, options, colours)
+
+
+def limited(
+    fact: str, *script: Step, expected: Mapping[str, Any], colours: tuple[str, ...] = ASYNC, **options: Any
+) -> Flow:
+    return Flow(fact, script, expected, options, colours, limited=True)
 
 
 def in_every_colour(flows: Iterable[Flow]) -> pytest.MarkDecorator:
@@ -144,17 +171,25 @@ def in_every_colour(flows: Iterable[Flow]) -> pytest.MarkDecorator:
 
 def check(colour: str, row: Flow) -> None:
     """Run a row and compare what it says: with observers, and, where they matter not, without."""
+    unknown = EXACT if colour in WORKERS[1:] else ()
+    expected = {word: said for word, said in row.expected.items() if word not in unknown}
     words = drive(colour, row).words()
-    assert {word: words[word] for word in row.expected} == dict(row.expected)
+    assert {word: words[word] for word in expected} == expected
     if "observers" not in row.options:
         words = drive(colour, row, heard=False).words()
-        silent = {word: said for word, said in row.expected.items() if word not in HEARD}
+        silent = {word: said for word, said in expected.items() if word not in HEARD}
         assert {word: words[word] for word in silent} == silent
 
 
 def drive(colour: str, row: Flow, *, heard: bool = True) -> Seen:
     """Make the call of one row in one colour; unheard, by a decorated function and without observers."""
-    clock = Virtual()
+    if not row.limited:
+        return _driven(colour, row, Virtual(), heard)
+    with virtual_time() as clock:
+        return _driven(colour, row, Turned(clock), heard)
+
+
+def _driven(colour: str, row: Flow, clock: Course, heard: bool) -> Seen:
     seen = Seen(clock, Operation(row.script, clock))
     policy = row.policy(colour, seen, heard=heard)
 
@@ -166,21 +201,27 @@ def drive(colour: str, row: Flow, *, heard: bool = True) -> Seen:
 
     async def acall() -> None:
         try:
-            operation = _async(seen.operation)
-            seen.value = await (policy.call(operation) if heard else policy(operation)())
+            if colour in WORKERS:
+                seen.value = await policy.acall(seen.operation)
+            else:
+                operation = seen.operation.later if row.limited else _async(seen.operation)
+                seen.value = await (policy.call(operation) if heard else policy(operation)())
         except (Exception, Panic) as error:
             seen.error = error
 
-    match colour:
-        case "sync":
-            call()
-        case "thread":
-            with ThreadPoolExecutor(1) as pool:
-                pool.submit(call).result()
-        case "asyncio":
-            asyncio.run(acall())
-        case _:
-            trio.run(acall)
+    try:
+        match colour:
+            case "sync" | "worker":
+                call()
+            case "thread":
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(call).result()
+            case "asyncio" | "worker-asyncio":
+                asyncio.run(acall())
+            case _:
+                trio.run(acall, clock=MockClock(autojump_threshold=0) if row.limited else None)
+    finally:
+        seen.operation.release()
     return seen
 
 

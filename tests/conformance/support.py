@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from threading import Lock
+from threading import Event, Lock
+from typing import Literal, Protocol
 
-from redouble import SYSTEM, Backoff, Clock, Grant, Kind, Verdict
+from redouble import SYSTEM, Backoff, Clock, Grant, Kind, Verdict, cancelled
+from redouble._backend import backend
+from redouble.testing import VirtualClock
+
+
+class Course(Protocol):
+    """Time as a test sees it: what it is, which may be changed, and every wait."""
+
+    waits: list[float]
+
+    @property
+    def time(self) -> float: ...
+    @time.setter
+    def time(self, moment: float, /) -> None: ...
 
 
 class Virtual(Clock):
@@ -30,6 +44,22 @@ class Virtual(Clock):
     async def asleep(self, seconds: float) -> None:
         await SYSTEM.asleep(0)
         self.sleep(seconds)
+
+
+class Turned:
+    """The same for a block of virtual time, in which what sleeps can be cut."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.waits = clock.delays
+
+    @property
+    def time(self) -> float:
+        return self.clock.now()
+
+    @time.setter
+    def time(self, moment: float) -> None:
+        self.clock.advance(max(0.0, moment - self.clock.now()))  # while a loop waits for a worker, it moves
 
 
 class Draws:
@@ -72,12 +102,16 @@ class Panic(BaseException):
 
 @dataclass(frozen=True)
 class Step:
-    """One attempt: what it raises or returns, how long it takes, and what is thought of it."""
+    """One attempt: what it raises or returns, how long it takes, and what is thought of it.
+
+    On a worker it may go on until it is told to stop, and then take its time; or until the test is over.
+    """
 
     value: object = None
     error: str | BaseException | None = None
     takes: float = 0
     verdict: Verdict | None = None
+    stops: Literal["by itself", "when told", "never"] = "by itself"
 
 
 def fail(error: str | BaseException = "e", takes: float = 0, verdict: Verdict | None = None) -> Step:
@@ -91,21 +125,51 @@ def ok(value: object = "ok", takes: float = 0, verdict: Verdict | None = None) -
 class Operation:
     """Does what the script says; its last step repeats."""
 
-    def __init__(self, script: Sequence[Step], clock: Virtual) -> None:
+    def __init__(self, script: Sequence[Step], clock: Course) -> None:
         self.script = script
         self.clock = clock
         self.calls = 0
         self.step = script[0]
         self.raised: list[BaseException] = []
+        self.told: list[bool] = []  # whether each call that did not stop by itself was told to
+        self.begun, self.over, self.gone = Event(), Event(), Event()
 
     def __call__(self) -> object:
+        step = self._begin()
+        if step.stops == "when told":
+            while not cancelled() and not self.over.is_set():
+                self.over.wait(0.001)
+        elif step.stops == "never":
+            self.over.wait()
+        if step.stops != "by itself":
+            self.told.append(cancelled())
+            self.gone.set()
+        self.clock.time += step.takes
+        return self._end(step)
+
+    def release(self) -> None:
+        """End what does not end by itself: the test is over."""
+        self.over.set()
+        if any(step.stops != "by itself" for step in self.script):
+            self.gone.wait()
+
+    async def later(self) -> object:
+        """Do the same in async code, asleep for as long as it takes."""
+        step = self._begin()
+        if step.takes:
+            await backend().sleep(step.takes)
+        return self._end(step)
+
+    def _begin(self) -> Step:
         self.step = self.script[min(self.calls, len(self.script) - 1)]
         self.calls += 1
-        self.clock.time += self.step.takes
-        error = self.step.error
-        if error is None:
-            return self.step.value
-        self.raised.append(ScriptedError(error) if isinstance(error, str) else error)
+        self.begun.set()
+        return self.step
+
+    def _end(self, step: Step) -> object:
+        if step.error is None:
+            return step.value
+        self.raised.append(ScriptedError(step.error) if isinstance(step.error, str) else step.error)
         raise self.raised[-1]
 
 

@@ -49,7 +49,6 @@ FLOWS = [
         "N-06",
         ok("late but fine", takes=500),
         attempts=2,
-        work_timeout=10,
         give_up_after=10,
         colours=ASYNC,
         expected={"ok": "late but fine", "calls": 1},

@@ -1,0 +1,226 @@
+"""One attempt under its limit: cut if it is async, on a worker if it blocks.
+
+The drivers call these in place of the function. The engine says how long an attempt may take; here is how
+that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from redouble._backend import backend, cut_after
+from redouble._run import Run
+from redouble._time import SYSTEM, Clock, here, virtual
+from redouble.errors import AttemptTimeout
+
+if TYPE_CHECKING:
+    from redouble._threads import Job
+    from redouble._worker import Worker
+
+__all__ = ["abound", "aworked", "bound", "cut", "overdue", "thread_job", "worked"]
+
+T = TypeVar("T")
+
+KILLING = 1.0  # seconds for a killed process to be gone
+
+
+class Bounded(Protocol):
+    """What has a limit: a run, or one call under a `Timeout`."""
+
+    @property
+    def clock(self) -> Clock:
+        """Whose time it goes by."""
+        ...
+
+    def read(self) -> float:
+        """Learn how late it is."""
+        ...
+
+    def room(self, *, own: bool = True) -> float:
+        """Say how long it may take; ``own=False``: it has not begun, so its own limit does not count."""
+        ...
+
+    def expired(self) -> AttemptTimeout:
+        """Learn that it took longer; return what to raise."""
+        ...
+
+    def leave_worker(self, *, alone: bool) -> None:
+        """Learn that its worker goes on; ``alone``: no other may run beside it."""
+        ...
+
+
+def bound(run: Run, fn: Callable[..., T]) -> Callable[..., T]:
+    """Return what a driver calls for ``fn``: blocking code has limits only on a worker."""
+    return fn if run.policy.worker is None else partial(worked, run, run.policy.worker, fn)
+
+
+def abound(run: Run, fn: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+    """Return what a driver calls for ``fn``."""
+    return fn if run.policy._cuts == inf and run.deadline == inf else partial(cut, run, fn)
+
+
+async def cut(run: Run, fn: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
+    """Call ``fn``, for no longer than it may take."""
+    limit = cut_after(run.room())
+    with limit:
+        result = await fn(*args, **kwargs)
+        run.returns(late=limit.cancel_called)
+        return result
+    raise run.expired()
+
+
+# ----------------------------------------------------------------------------- workers
+
+
+def worked(run: Bounded, worker: Worker, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call ``fn`` on a worker, and wait for it no longer than it may take."""
+    if worker.kind == "process":
+        return _processed(run, worker, fn, args, kwargs)
+    job = thread_job()(_clock_of(run), fn, args, kwargs)
+    if _in_time(run, job, run.room()):
+        return job.result()
+    raise overdue(run, worker, job)
+
+
+def overdue(run: Bounded, worker: Worker, job: Job) -> AttemptTimeout:
+    """Give a thread that was told to stop a little time; return what its attempt failed with."""
+    until = run.read() + worker._grace
+    job.wait(worker._grace)
+    job.drop()
+    if not job.ended:
+        _move_test_to(until)
+    if not job.ended or job.stuck:  # which it is if it has left another one itself
+        run.leave_worker(alone=not worker.overlap)
+    return run.expired()
+
+
+def _in_time(run: Bounded, job: Job, seconds: float) -> bool:
+    """Have a job done, and wait for it by the clock of the call; say whether it has ended in time.
+
+    Nobody knows how long a worker takes, so the waiting is real under a clock of a test too, which is then
+    moved by as much.
+    """
+    until = run.read() + seconds
+    if job.within(seconds) and (_is_real(run) or job.ended_in_time()):
+        return True
+    job.end(in_time=False)
+    if not job.ended and run.clock is SYSTEM:
+        _move_test_to(until)
+    return False
+
+
+def _is_real(run: Bounded) -> bool:
+    """Say whether the clock of the call is the one that the waiting goes by."""
+    return run.clock is SYSTEM and virtual() is None
+
+
+def _clock_of(run: Bounded) -> Callable[[], float]:
+    """Return what tells the time of the call, in any thread."""
+    return here() if run.clock is SYSTEM else run.clock.now
+
+
+def _move_test_to(moment: float) -> None:
+    test = virtual()
+    if test is not None:
+        test._reach(moment)
+
+
+def _processed(
+    run: Bounded, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    from redouble import _processes  # noqa: PLC0415  for those who use them
+
+    job = _processes.Job(worker.start, fn, args, kwargs)
+    until = run.read() + run.room(own=False)
+    try:
+        for step in (job.is_ready, job.has_loaded):
+            if not step(run.room(own=False)):
+                break
+            run.read()
+        else:
+            seconds = run.room()
+            until = run.read() + seconds
+            job.start(seconds)
+            if job.wait(max(0.0, until - run.read())):  # sending it may have taken its time
+                return job.result()
+    finally:
+        job.close()
+    _move_test_to(until)
+    raise run.expired()
+
+
+def thread_job() -> type[Job]:
+    """Return the jobs of worker threads, which are imported by whoever uses them."""
+    from redouble._threads import Job  # noqa: PLC0415
+
+    return Job
+
+
+async def aworked(run: Bounded, worker: Worker, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call ``fn`` on a worker, and await it no longer than it may take."""
+    await backend().checkpoint()
+    if worker.kind == "process":
+        return await _aprocessed(run, worker, fn, args, kwargs)
+    ring, ended = backend().bell()
+    job = thread_job()(_clock_of(run), fn, args, kwargs, ring)
+    in_time = False
+    try:
+        seconds = run.room()
+        job.start(seconds)
+        heard = await _within(seconds, ended)
+        # What counts is when it ended, and not when we hear of it: the loop may have been busy.
+        in_time = job.ended_in_time() or (heard and job.succeeded() and _is_real(run))
+    finally:
+        job.end(in_time=in_time)  # it may also have been cancelled
+    if in_time:
+        return job.result()
+    if not await _within(worker._grace, ended) or job.stuck:
+        run.leave_worker(alone=not worker.overlap)
+    job.drop()
+    raise run.expired()
+
+
+async def _aprocessed(
+    run: Bounded, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Do the same in a process; a thread sees to it, so that nobody else has to wait."""
+    from redouble import _processes  # noqa: PLC0415  for those who use them
+
+    (ring, ended), (ring_ready, ready) = backend().bell(), backend().bell()
+    steps = _processes.Steps(partial(_processes.Job, worker.start, fn, args, kwargs), ring_ready)
+    job = thread_job()(here(), steps.run, (), {}, ring)
+    job.then = steps.stop
+    is_ready = in_time = False
+    try:
+        job.start()
+        is_ready = await _within(run.room(own=False), ready)
+        if is_ready:
+            run.read()
+            seconds = run.room()
+            steps.go(seconds)
+            in_time = await _within(seconds, ended)
+    finally:
+        job.end(in_time=in_time)  # it may also have been cancelled
+    if in_time:
+        return job.result()
+    if is_ready:
+        await _within(KILLING, ended)
+    raise run.expired()
+
+
+async def _within(seconds: float, heard: Callable[[], Awaitable[object]]) -> bool:
+    """Wait for a bell; say whether it was heard in time. The clock of a test is held meanwhile."""
+    test = virtual()
+    limit = cut_after(seconds)
+    if test is not None:
+        test._hold(1)
+    try:
+        with limit:
+            await heard()
+    finally:
+        if test is not None:
+            test._hold(-1)
+    return not limit.cancelled_caught

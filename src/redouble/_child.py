@@ -1,0 +1,115 @@
+"""What runs in a worker process: it is sent a call, makes it, sends back what came of it, and so on.
+
+`_processes` is the other side. Nothing here is imported anywhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from _thread import start_new_thread
+from contextlib import nullcontext, suppress
+from math import inf
+from multiprocessing import connection, parent_process
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from redouble._deadline import deadline
+from redouble._wire import pack, unpack
+
+__all__ = ["LOAD", "READY", "Answer", "main"]
+
+READY = b"ready"
+LOAD = b"load:"
+LOOKING = 1.0  # seconds
+
+# What it was, that as bytes, and in words, for the case that the bytes cannot be read on the other side.
+Answer: TypeAlias = tuple[str, bytes, str]
+
+
+def main(wire: Connection) -> None:  # pragma: no cover  it runs in another process, where nobody counts
+    """Serve until the other side is gone. Ctrl-C is its business, not ours."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    start_new_thread(_die_with_parent, ())
+    serve(wire)
+    pool = sys.modules.get("redouble._pool")
+    if pool is not None:
+        pool.kill_all()  # what we have started ourselves would be waited for
+
+
+def _die_with_parent() -> None:  # pragma: no cover  it ends the process
+    """End at once when the parent does, however busy we are: nobody waits for the answer.
+
+    Its end is seen by a pipe, which somebody else may hold open; so we look ourselves too, now and then.
+    """
+    parent, ours = parent_process(), os.getppid()
+    while parent is not None:
+        if connection.wait([parent.sentinel], LOOKING) or os.getppid() != ours:
+            os._exit(1)
+
+
+def serve(wire: Connection) -> None:
+    """Answer one call after the other."""
+    try:
+        wire.send_bytes(READY)
+        while True:
+            work = wire.recv_bytes()
+            answered = READY if work.startswith(LOAD) and loads(work) else pack(answer(work))
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):
+                    stream.flush()  # what was printed comes before what was made, and is not lost with us
+            del work
+            wire.send_bytes(answered)
+            del answered
+    except (EOFError, OSError):
+        return
+
+
+def loads(work: bytes) -> bool:
+    """Import what a call needs. What is wrong with it, the call will tell."""
+    with suppress(Exception):
+        unpack(work.removeprefix(LOAD))
+    return True
+
+
+def answer(work: bytes) -> Answer:
+    """Make one call."""
+    try:
+        fn, args, kwargs, left = unpack(work)
+    except Exception as error:
+        return "unreadable", b"", f"{type(error).__name__}: {error}"
+    ended = Ended()
+    with ended, nullcontext() if left == inf else deadline(max(0.0, left)):
+        ended.value = fn(*args, **kwargs)
+    del fn, args, kwargs
+    return ended.answer()
+
+
+class Ended:
+    """How a call ended: whatever it raised is sent back, and nothing ends the process."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        self.error = error
+        return True
+
+    def answer(self) -> Answer:
+        """Make it fit to be sent."""
+        what = "value" if self.error is None else "error"
+        told = "" if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()
+        try:
+            return what, pack(self.value if self.error is None else self.error), told
+        except Exception as error:
+            made = self.value if self.error is None else self.error
+            return f"unpicklable {what}", b"", told or f"{type(made).__qualname__}: {error}"

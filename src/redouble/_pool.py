@@ -1,0 +1,170 @@
+"""The processes of workers: started, parked, reused, killed; none is left behind.
+
+A process waits for work on a wire, which is all that is known of it here. `_child` is what runs in it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing.process
+import os
+from _thread import allocate_lock
+from multiprocessing import connection, get_context
+from threading import current_thread, main_thread
+from typing import Any
+
+from redouble._child import LOAD, READY, Answer, main
+from redouble._wire import unpack
+from redouble.errors import WorkerFailed
+
+__all__ = ["Process", "kill_all"]
+
+REAPING = 1.0  # seconds for a killed process to be gone
+LONGEST_WAIT = 1e6  # seconds: the system counts milliseconds, and not many
+MOST_IDLE = os.cpu_count() or 1
+
+
+class Process:
+    """One worker process, and the wire to it."""
+
+    def __init__(self, start: str) -> None:
+        _stay_out_of_the_end()
+        self._start = start
+        self._ready = self._late = False
+        self.loaded: set[str | None] = set()  # modules
+        context: Any = get_context(start)
+        self._wire, wire = context.Pipe()
+        self._process = context.Process(target=main, args=(wire,), name="redouble worker")
+        try:
+            self._process.start()
+        except Exception as error:
+            self._wire.close()
+            raise WorkerFailed(f"no worker process could be started: {error}") from error
+        finally:
+            wire.close()
+        _all.add(self)
+        if _ending:
+            self.kill()  # or the end of the program would wait for it
+            self.end()
+            raise WorkerFailed("no worker process could be started: the program is ending")
+
+    @classmethod
+    def idle(cls, start: str) -> Process:
+        """Take one that waits for work, or start one."""
+        parked = _idle.setdefault(start, [])
+        while parked:
+            try:
+                process = parked.pop()
+            except IndexError:  # somebody was quicker
+                break
+            if not process._ready or not process.answers(0):
+                return process
+            process.end()  # it has something to say, and that can only be that it is gone
+        return cls(start)
+
+    def is_ready(self, seconds: float) -> bool:
+        """Wait until it has started."""
+        try:
+            self._ready = self._ready or (self.answers(seconds) and self._wire.recv_bytes() == READY)
+        except (EOFError, OSError):
+            raise WorkerFailed(
+                f"a worker process ended before it was ready ({self._exit()}). In a script, what starts "
+                "work has to stand behind `if __name__ == '__main__':`"
+            ) from None
+        return self._ready
+
+    def load(self, module: str | None, work: bytes) -> None:
+        """Have it import what the work needs; it is ready again when it has."""
+        self._ready = self._late = False
+        self.loaded.add(module)
+        self.send(LOAD + work)
+
+    def send(self, work: bytes) -> None:
+        """Send it a call."""
+        try:
+            self._wire.send_bytes(work)
+        except OSError:
+            raise WorkerFailed(f"the worker process has died ({self._exit()})") from None
+
+    def answers(self, seconds: float) -> bool:
+        """Say whether it has answered, or died, within this time."""
+        while seconds > LONGEST_WAIT:
+            if connection.wait([self._wire], LONGEST_WAIT):
+                return True
+            seconds -= LONGEST_WAIT
+        return bool(connection.wait([self._wire], seconds))
+
+    def receive(self) -> Answer:
+        """Take its answer."""
+        try:
+            answer: Answer = unpack(self._wire.recv_bytes())
+        except (EOFError, OSError):
+            raise WorkerFailed(f"the worker process has died ({self._exit()})") from None
+        return answer
+
+    def park(self) -> None:
+        """Keep it for the next one, or let it go if enough are waiting."""
+        parked = _idle.setdefault(self._start, [])
+        if len(parked) >= MOST_IDLE or (self._late and not self._ready):
+            if not self._ready:
+                self.kill()
+            self.end()
+        elif self._ready:
+            parked.append(self)
+        else:
+            self._late = True  # once is no harm: it may be wanted before it has started
+            parked.insert(0, self)
+
+    def kill(self) -> None:
+        """Kill it; whoever waits for it hears of that."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """Let it end, and see that it has."""
+        self._wire.close()  # which ends one that is waiting for work
+        self._process.join(REAPING)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(REAPING)
+        _all.discard(self)
+
+    def _exit(self) -> str:
+        _stay_out_of_the_end()
+        self._process.join(REAPING)
+        code = self._process.exitcode
+        if code is None:
+            return "nobody knows of what"  # another thread has just taken note of it
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+_idle: dict[str, list[Process]] = {}  # by how they are started
+_all: set[Process] = set()
+_ending: list[None] = []  # something in it: the program is ending
+
+
+def _stay_out_of_the_end() -> None:
+    """Wait for ever, in a thread of a program that is ending: there is nobody left to tell anything."""
+    if _ending and current_thread() is not main_thread():  # pragma: no cover  the end is not measured
+        end = allocate_lock()
+        end.acquire()
+        end.acquire()
+
+
+def _forget() -> None:
+    """In a forked child: they are the parent's, not ours, and not to be waited for at the end either."""
+    children: set[Any] = getattr(multiprocessing.process, "_children", set())
+    children.difference_update(process._process for process in _all)
+    _idle.clear()
+    _all.clear()
+
+
+@atexit.register  # after multiprocessing, and so called before it, which would wait for them
+def kill_all() -> None:
+    """Leave nobody behind. Those that work for a thread of the program do so for nobody now."""
+    _ending.append(None)
+    for process in list(_all):
+        process.kill()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch  elsewhere there is no fork
+    os.register_at_fork(after_in_child=_forget)

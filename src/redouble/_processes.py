@@ -1,0 +1,177 @@
+"""Calls in worker processes: for code that has to be stopped for real.
+
+A process is sent the function and its arguments, and sends back what came of it; what cannot be sent is a
+`WorkerFailed` that says what.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import Any
+
+from redouble._callable import spelled
+from redouble._pool import Process
+from redouble._wire import pack, unpack
+from redouble.errors import WorkerFailed
+
+__all__ = ["Job", "WorkerTraceback"]
+
+
+STARTING = 60.0  # seconds after which a process that somebody waits for will not start any more
+
+NAMELESS = "Write a function at the top of a module, and arguments that can be pickled"
+NESTED = "Of several layers only the innermost can have a process for its worker"
+
+
+class WorkerTraceback(Exception):
+    """The cause of an error that came from a worker process: its traceback there, as text."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class Job:
+    """One call of a blocking function in a process."""
+
+    def __init__(
+        self, start: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._call = (fn, args, kwargs)
+        self._process = Process.idle(start)
+        self._ours = True  # until it is given back, when it may be somebody else's at once
+        self._lock = allocate_lock()
+        self.ended = False
+
+    def is_ready(self, seconds: float) -> bool:
+        """Wait until the process has started; say whether it was in time."""
+        try:
+            ready = self._process.is_ready(min(seconds, STARTING))
+            if not ready and seconds > STARTING:
+                raise WorkerFailed(f"a worker process was not ready after {STARTING:g} s")
+        except WorkerFailed:
+            self.close()
+            raise
+        if not ready:
+            self.give_back()  # it gets ready all the same, for somebody who has more time
+        return ready
+
+    def has_loaded(self, seconds: float) -> bool:
+        """Wait until the process has imported what it needs; that is not the time of the attempt either."""
+        fn: Any = self._call[0]
+        while isinstance(fn, partial):
+            fn = fn.func
+        module: str | None = getattr(fn, "__module__", None)
+        if module in self._process.loaded:
+            return True
+        self._process.load(module, self._packed(fn))
+        return self.is_ready(seconds)
+
+    def start(self, seconds: float) -> None:
+        """Send it what to do. What time it has is its deadline there."""
+        self._process.send(self._packed((*self._call, seconds)))
+
+    def _packed(self, work: object) -> bytes:
+        try:
+            return pack(work)
+        except Exception as error:
+            self.give_back()
+            raise WorkerFailed(
+                f"{spelled(self._call[0])} or its arguments cannot be sent to a worker process: {error}. "
+                f"{NESTED if hasattr(self._call[0], '__wrapped__') else NAMELESS}"
+            ) from error
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; say whether it has ended."""
+        self.ended = self._process.answers(seconds)
+        return self.ended
+
+    def result(self) -> Any:
+        """Return what it returned, or raise what it raised."""
+        what, sent, told = self._process.receive()
+        self.give_back()
+        name = spelled(self._call[0])
+        if not sent:
+            raise WorkerFailed(
+                f"{name} cannot be called in a worker process, which failed to read it: {told}"
+                if what == "unreadable"
+                else f"what {name} made cannot be sent back from a worker process: {told}"
+            )
+        try:
+            made = unpack(sent)
+        except Exception as error:
+            raise WorkerFailed(
+                f"what {name} made cannot be read again: {error}{told and '. It was: '}{told}"
+            ) from error
+        if what == "value":
+            return made
+        if not isinstance(made, BaseException):
+            raise WorkerFailed(f"what {name} raised cannot be read again. It was: {told}")
+        try:
+            raise made from WorkerTraceback(told)
+        finally:
+            del made  # or it and this frame would keep each other alive
+
+    def kill(self) -> None:
+        """Kill it; whoever waits for it hears of that."""
+        with self._lock:
+            if self._ours:
+                self._process.kill()
+
+    def close(self) -> None:
+        """Be done with it. A process that was not given back is not fit to be used again."""
+        with self._lock:
+            ours, self._ours, self.ended = self._ours, False, True
+        if ours:
+            self._process.kill()
+            self._process.end()
+
+    def give_back(self) -> None:
+        """Let somebody else have the process."""
+        with self._lock:
+            ours, self._ours = self._ours, False
+        if ours:
+            self._process.park()
+
+
+class Steps:
+    """A job that a thread sees to, for async code: it has a process ready, and goes on when told to."""
+
+    def __init__(self, make: Callable[[], Job], ring: Callable[[], None]) -> None:
+        self._make, self._ring = make, ring
+        self._job: Job | None = None
+        self._seconds: float | None = None
+        self._told = allocate_lock()
+        self._told.acquire()
+
+    def run(self) -> Any:
+        """Take all steps, on the thread; whatever happens, leave nothing behind."""
+        try:
+            self._job = job = self._make()
+            job.is_ready(inf)
+            job.has_loaded(inf)
+            self._ring()
+            self._told.acquire()
+            if self._seconds is None:
+                return job.give_back()
+            job.start(self._seconds)
+            job.wait(inf)
+            return job.result()
+        finally:
+            self._ring()
+            if self._job is not None:
+                self._job.close()
+
+    def go(self, seconds: float) -> None:
+        """Let it take the second step: it has so many seconds."""
+        self._seconds = seconds
+        self._told.release()
+
+    def stop(self) -> None:
+        """Let it come to an end: a process at work is killed, one that starts may do so for somebody else."""
+        if self._seconds is None:
+            self._told.release()
+        elif self._job is not None:
+            self._job.kill()

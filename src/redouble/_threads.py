@@ -1,0 +1,186 @@
+"""Worker threads: parked when idle, reused, and never waited for at the end of the program.
+
+One stack of idle threads serves all policies. Nothing is ever injected into a thread: it is told that its
+attempt is over, and left alone.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+from collections.abc import Callable
+from contextvars import copy_context
+from math import inf
+from threading import TIMEOUT_MAX, Thread
+from types import TracebackType
+from typing import Any
+
+from redouble._ambient import ambient
+from redouble._deadline import MOMENT, Signal, in_force
+from redouble.errors import WorkerFailed, WorkerStillRunning
+
+__all__ = ["Job"]
+
+IDLE = 10.0  # seconds after which a thread that nobody needs ends
+
+
+class Job(Signal):
+    """One call of a blocking function on a thread, and the signal to it that nobody waits any more.
+
+    ``ring`` is called on that thread once it has ended; without it, `within` and `wait` wait for that.
+    """
+
+    __slots__ = (
+        "_args",
+        "_at",
+        "_context",
+        "_error",
+        "_fn",
+        "_kwargs",
+        "_lock",
+        "_ring",
+        "_value",
+        "ended",
+        "stuck",
+    )
+
+    def __init__(
+        self,
+        reading: Callable[[], float],
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        ring: Callable[[], None] | None = None,
+    ) -> None:
+        outer = MOMENT.get()  # flat: this is measured
+        self.outer = outer if outer is None else in_force(outer)
+        self.until, self.reading = inf, reading
+        self.over = self.cancelled = False
+        self.then = None
+        self._fn, self._args, self._kwargs = fn, args, kwargs
+        self._context = copy_context()
+        self._lock = lock = allocate_lock()
+        lock.acquire()
+        self._ring = ring or lock.release
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._at = inf  # when it ended
+        self.ended = self.stuck = False
+
+    def start(self, seconds: float = inf) -> None:
+        """Run it on a thread, an idle one if there is one; it has so many seconds."""
+        if seconds < inf:
+            self.until = self.reading() + seconds
+        self._context.run(MOMENT.set, self)
+        try:
+            thread = _idle.pop()
+        except IndexError:
+            _Parked(self).begin()
+        else:
+            thread.job = self
+            thread.wake.release()
+
+    def within(self, seconds: float) -> bool:
+        """Run it, and wait for its end; say whether it has ended in time."""
+        in_time = False
+        try:
+            self.start(seconds)
+            self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
+            in_time = self.ended and (self._error is None or self.ended_in_time())
+        finally:
+            if in_time:
+                self.over = True
+            else:
+                self.end(in_time=False)  # it may also have been interrupted, by Ctrl-C
+        return in_time
+
+    def ended_in_time(self) -> bool:
+        """Say whether it ended in time, however late that is heard of."""
+        return self._at < self.until
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end."""
+        if not self.ended:
+            self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
+
+    def succeeded(self) -> bool:
+        """Say whether it returned."""
+        return self._at < inf and self._error is None
+
+    def result(self) -> Any:
+        """Return what it returned, or raise what it raised."""
+        value, error = self._value, self._error
+        self.drop()
+        try:
+            if error is not None:
+                raise error
+            return value
+        finally:
+            del error  # or it and this frame would keep each other alive
+
+    def drop(self) -> None:
+        """Forget what came of it."""
+        self._value = self._error = None
+
+    def perform(self) -> Callable[[], None]:
+        """Do it, on the thread; return how to say that it has ended."""
+        with self:
+            self._value = self._context.run(self._fn, *self._args, **self._kwargs)
+        return self._ring
+
+    def __enter__(self) -> None:
+        ambient.hold(1)  # so that policies in there see what time they have
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        self._at = self.reading()
+        ambient.hold(-1)
+        self._error = error  # whatever it is, it is raised where the call came from
+        if self.cancelled:
+            self.stuck = isinstance(error, WorkerStillRunning)
+            self.drop()
+        del self._fn, self._args, self._kwargs, self._context
+        return True
+
+
+class _Parked(Thread):
+    """A thread that does one job after the other."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(name="redouble worker", daemon=True)
+        self.job: Job | None = job
+        self.wake = allocate_lock()  # released by who has put another job here
+        self.wake.acquire()
+
+    def begin(self) -> None:
+        """Start."""
+        try:
+            self.start()
+        except (RuntimeError, MemoryError) as error:
+            raise WorkerFailed(f"no thread could be started for a worker: {error}") from error
+
+    def run(self) -> None:
+        """Work, park, work."""
+        while (job := self.job) is not None:
+            self.job = None
+            ring = job.perform()
+            del job  # or what it holds would live for as long as we are parked
+            _idle.append(self)  # and then ring: whoever hears it may have the next job ready
+            ring()
+            del ring
+            if not self.wake.acquire(timeout=IDLE):
+                self._leave()
+
+    def _leave(self) -> None:
+        try:
+            _idle.remove(self)
+        except ValueError:  # somebody has just taken us, so there is something to do
+            self.wake.acquire()
+
+
+_idle: list[_Parked] = []  # the last one in is the first one out, so that the others grow old
+
+# Threads do not survive a fork; a child that took them for idle would wait for ever.
+if hasattr(os, "register_at_fork"):  # pragma: no branch  elsewhere there is no fork
+    os.register_at_fork(after_in_child=_idle.clear)

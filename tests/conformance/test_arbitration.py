@@ -1,0 +1,254 @@
+"""What wins when a limit meets something else: Polly, Kevlar, httpware (HW), qubit-retry 0.19 (N)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import CancelledError
+from contextlib import nullcontext
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from redouble import Layer, Retry, Timeout, deadline, errors
+from redouble._backend import backend, under_trio
+from redouble.testing import virtual_time
+
+from .flows import ASYNC
+from .support import ScriptedError
+
+EVERY_LOOP = pytest.mark.parametrize("colour", ASYNC)
+LIMITED = pytest.mark.parametrize(
+    "layer",
+    [
+        Retry(on=ScriptedError, attempt_timeout=10),
+        Retry(on=ScriptedError, timeout=10),
+        Retry(on=ScriptedError, work_timeout=10),
+        Timeout(10),
+    ],
+    ids=["attempt", "total", "work", "layer"],
+)
+LONG = 100_000.0
+
+
+def timed(colour: str, main: Callable[[], Awaitable[None]]) -> None:
+    """Run in virtual time."""
+
+    async def coroutine() -> None:
+        await main()
+
+    with virtual_time():
+        if colour == "asyncio":
+            asyncio.run(coroutine())
+        else:
+            trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+@EVERY_LOOP
+@LIMITED
+@pytest.mark.parametrize("kind", [CancelledError, TimeoutError, LookupError])
+def test_timeout_arbitration_an_error_of_its_own(colour: str, layer: Layer, kind: type[Exception]) -> None:
+    """timeout.arbitration: what else is raised after the timer fired is not taken for a timeout.
+
+    Neither is a cancellation that has nothing to do with ours: here, one that a thread pool knows of.
+    """
+    own = kind("its own")
+
+    async def operation() -> None:
+        try:
+            await backend().sleep(LONG)
+        finally:
+            raise own
+
+    async def main() -> None:
+        with pytest.raises(kind) as raised:
+            await layer(operation)()
+        assert raised.value is own
+
+    timed(colour, main)
+
+
+@LIMITED
+def test_timeout_arbitration_a_bare_cancellation_deviates(layer: Layer) -> None:
+    """timeout.arbitration: asyncio does not say whose a CancelledError is, so after the timer it is ours."""
+
+    async def operation() -> None:
+        try:
+            await backend().sleep(LONG)
+        finally:
+            raise asyncio.CancelledError("another")
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await layer(operation)()
+
+    timed("asyncio", main)
+
+
+@EVERY_LOOP
+@LIMITED
+def test_timeout_arbitration_late_success(colour: str, layer: Layer) -> None:
+    """timeout.arbitration: an operation that returns after it was cancelled has succeeded."""
+
+    async def operation() -> str:
+        try:
+            await backend().sleep(LONG)
+        except (asyncio.CancelledError, trio.Cancelled):
+            return "late"
+        return "not cut"
+
+    async def main() -> None:
+        assert await layer(operation)() == "late"
+        await backend().sleep(1)  # nothing is left of the cancellation
+        if isinstance(layer, Retry):
+            outcome = await layer.run(operation)
+            assert (outcome.ok, outcome.value, outcome.report.late) == (True, "late", True)
+
+    timed(colour, main)
+
+
+@EVERY_LOOP
+@LIMITED
+def test_timeout_arbitration_a_stale_timer(colour: str, layer: Layer) -> None:
+    """timeout.arbitration: the limit of a call that has ended cannot cut a later one."""
+
+    async def operation() -> float:
+        await backend().sleep(9)
+        return 9
+
+    async def main() -> None:
+        limited = layer(operation)
+        for _ in range(5):
+            assert await limited() == 9
+        await backend().sleep(LONG)
+
+    timed(colour, main)
+
+
+async def cancelled_after(seconds: float, work: Callable[[], Awaitable[object]]) -> list[str]:
+    """Do ``work`` in a task, or a scope, that the caller cancels; say how it ended."""
+    ended: list[str] = []
+
+    async def inside() -> None:
+        try:
+            await work()
+        except Exception as error:
+            ended.append(type(error).__name__)
+        except BaseException:
+            ended.append("cancelled")
+            raise
+
+    if under_trio():
+        with trio.move_on_after(seconds):
+            await inside()
+    else:
+        task = asyncio.ensure_future(inside())
+        asyncio.get_running_loop().call_later(seconds, task.cancel)
+        await asyncio.wait([task])
+    return ended
+
+
+@EVERY_LOOP
+@LIMITED
+@pytest.mark.parametrize("moment", [1, 9, 10], ids=["N-16.attempt", "retry.cancellation", "at-the-limit"])
+def test_timeout_arbitration_the_caller_comes_first(colour: str, layer: Layer, moment: float) -> None:
+    """timeout.arbitration: cancelled from outside is cancelled, never a timeout, and never retried."""
+    calls: list[int] = []
+
+    async def operation() -> None:
+        calls.append(1)
+        await backend().sleep(LONG)
+
+    async def main() -> None:
+        assert await cancelled_after(moment, layer(operation)) == ["cancelled"]
+        assert calls == [1]
+
+    timed(colour, main)
+
+
+@EVERY_LOOP
+@LIMITED
+def test_timeout_arbitration_the_caller_comes_second(colour: str, layer: Layer) -> None:
+    """timeout.arbitration: also if it is cancelled from outside while it tidies up after our cut."""
+
+    async def operation() -> None:
+        try:
+            await backend().sleep(LONG)
+        finally:
+            with trio.CancelScope(shield=True) if under_trio() else nullcontext():
+                await backend().sleep(5)
+
+    async def main() -> None:
+        assert await cancelled_after(12, layer(operation)) == ["cancelled"]
+
+    timed(colour, main)
+
+
+@EVERY_LOOP
+@pytest.mark.parametrize("layer", [Retry(on=Exception), Timeout(10)], ids=["retry", "layer"])
+def test_retry_cancellation_nothing_begins_after_the_deadline(colour: str, layer: Layer) -> None:
+    """retry.cancellation: what is over before it began is not called at all."""
+    calls: list[int] = []
+
+    async def operation() -> None:
+        calls.append(1)
+
+    async def main() -> None:
+        with deadline(1):
+            await backend().sleep(1)
+            with pytest.raises(TimeoutError):
+                await layer(operation)()
+        assert calls == []
+
+    timed(colour, main)
+
+
+@EVERY_LOOP
+@pytest.mark.parametrize(
+    "layer",
+    [Retry(timeout=10), Retry(attempt_timeout=10), Retry(work_timeout=10), Timeout(10)],
+    ids=["timeout", "attempt_timeout", "work_timeout", "layer"],
+)
+def test_stream_commit_points_a_limit_after_commit(colour: str, layer: Layer) -> None:
+    """stream.commit_points: a limit that passes after the first item does not cancel what is being read."""
+    log: list[str] = []
+
+    async def pieces() -> AsyncGenerator[str]:
+        try:
+            for piece in "abc":
+                await backend().sleep(9)
+                yield piece
+        finally:
+            log.append("closed")
+
+    async def main() -> None:
+        async for piece in layer(pieces)():
+            log.append(piece)
+            await backend().sleep(60)
+
+    timed(colour, main)
+    assert log == ["a", "b", "c", "closed"]
+
+
+@EVERY_LOOP
+def test_hw_to_01_a_limit_around_everything(colour: str) -> None:
+    """HW-TO-01: a TimeoutError of ours, which says how long; one of the operation's own stays as it is."""
+    own = TimeoutError("read")
+
+    async def slow() -> None:
+        await backend().sleep(LONG)
+
+    async def failing() -> None:
+        raise own
+
+    async def main() -> None:
+        with pytest.raises(errors.AttemptTimeout, match=r"slow took longer than 0\.05 s$") as ours:
+            await Timeout(0.05)(slow)()
+        assert isinstance(ours.value, TimeoutError)
+        assert (ours.value.limit, ours.value.seconds) == ("attempt", 0.05)
+        with pytest.raises(TimeoutError) as raised:
+            await Timeout(0.05)(failing)()
+        assert raised.value is own
+
+    timed(colour, main)

@@ -1,0 +1,147 @@
+"""Workers that cannot start, and callers that are cancelled: qubit-retry 0.9 (Q) and 0.19 (N)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+from threading import Event
+
+import pytest
+import trio
+
+from redouble import Reason, Retry, Worker, cancelled, errors
+from redouble import _threads as threads
+from redouble._backend import under_trio
+
+from .flows import Flow, answers, check, in_every_colour
+from .support import Operation, Step, Virtual, ok
+from .test_workers import MS, STUCK, worked
+
+NO_THREAD = "no thread could be started for a worker: can't start new thread"
+
+
+class NoThread(threads._Parked):
+    """A thread that cannot be started."""
+
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_idle", [])
+    monkeypatch.setattr(threads, "_Parked", NoThread)
+
+
+@in_every_colour(
+    [
+        worked(
+            "N-19.1-deviates",
+            ok("never-reached"),
+            attempts=3,
+            on=[answers({})],
+            expected={
+                "type": errors.WorkerFailed,
+                "raises": NO_THREAD,
+                "reason": Reason.stopped,
+                "attempts": 1,
+                "calls": 0,
+            },
+        ),
+        worked(
+            "N-19.1-retried",
+            ok("never-reached"),
+            attempts=3,
+            on=[answers({NO_THREAD: True})],
+            expected={"type": errors.WorkerFailed, "reason": Reason.attempts, "attempts": 3, "calls": 0},
+        ),
+        worked(
+            "Q-V04.executor",
+            ok("never-reached"),
+            wrap=True,
+            on=[answers({})],
+            expected={"type": errors.Stopped, "cause": NO_THREAD},
+        ),
+    ]
+)
+@pytest.mark.usefixtures(no_threads.__name__)
+def test_threads_run_out(colour: str, row: Flow) -> None:
+    """N-19: an attempt whose thread cannot start has failed: that is the end, unless a rule says no."""
+    check(colour, row)
+
+
+# --------------------------------------------------------------------------- cancellation
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "trio"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(Step("completed", stops="when told"), id="N-17.2"),
+        pytest.param(Step(error="late", stops="when told"), id="N-17.3"),
+        pytest.param(STUCK, id="N-18.3-deviates"),
+    ],
+)
+def test_the_caller_is_cancelled(colour: str, step: Step) -> None:
+    """The worker is told and not waited for; what it makes of that is thrown away, and nobody is asked."""
+    operation, told = Operation([step], Virtual()), list[str]()
+
+    def rule(error: Exception) -> bool:
+        told.append("rule")
+        return True
+
+    policy = Retry(on=rule, on_failure=lambda _: told.append("failed"))
+
+    async def main() -> str:
+        ended = await cancelled_while(operation, policy)
+        operation.release()
+        return ended
+
+    if colour == "asyncio":
+        assert asyncio.run(main()) == "cancelled"
+    else:
+        assert trio.run(main) == "cancelled"
+    assert (operation.calls, operation.told, told) == (1, [True], [])
+
+
+async def cancelled_while(operation: Operation, policy: Retry) -> str:
+    """Have it done on a worker, and cancel that once it is at work."""
+    ended: list[str] = []
+
+    async def inside() -> None:
+        try:
+            await policy.acall(operation)
+        except (asyncio.CancelledError, trio.Cancelled):
+            ended.append("cancelled")
+            raise
+        ended.append("returned")
+
+    if under_trio():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(inside)
+            await trio.to_thread.run_sync(operation.begun.wait)
+            nursery.cancel_scope.cancel()
+    else:
+        task = asyncio.ensure_future(inside())
+        await asyncio.to_thread(operation.begun.wait)
+        task.cancel()
+        await asyncio.wait([task])
+    return ended[0]
+
+
+def test_n_21_whether_an_attempt_is_over() -> None:
+    """N-21: false, then true for ever, to all that it calls and to nobody else. It is asked, not awaited."""
+    told, over = list[bool](), Event()
+
+    def operation() -> None:
+        told.append(cancelled())
+        while not cancelled() and not over.is_set():
+            over.wait(MS)
+        told.extend((cancelled(), cancelled(), copy_context().run(cancelled)))
+
+    assert not cancelled()
+    with pytest.raises(errors.AttemptTimeout):
+        Retry(attempts=1, attempt_timeout=5 * MS, worker=Worker(grace=60)).call(operation)
+    assert told == [False, True, True, True]
+    assert not cancelled()
+    assert not Retry(worker=Worker()).call(cancelled)

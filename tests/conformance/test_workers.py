@@ -1,0 +1,240 @@
+"""Blocking code on workers: qubit-retry 0.9 (Q) and 0.19 (N), whose worker is a thread as ours is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble import Backoff, Reason, Retry, Worker, errors, remaining
+from redouble.testing import virtual_time
+
+from .flows import WORKERS, Flow, answers, check, drive, in_every_colour, limited, takes
+from .support import Operation, Panic, ScriptedError, Step, Turned, fail, ok
+from .test_limits import AGAIN, CUT, OVER, STOP
+
+MS = 0.001
+CRASH = fail(Panic("p"))
+STUCK = Step("late", stops="never")
+NO_TIME: list[tuple[str, Reason, str, dict[str, Any]]] = [
+    ("Q-R10.4", Reason.work_timeout, "work", {"work_timeout": 0}),
+    ("Q-R10.5", Reason.timeout, "total", {"total": 0}),
+    ("Q-R16.worker", Reason.timeout, "total", {"total": 20, "observers": {"before_attempt": takes(40)}}),
+]
+
+
+def approx(milliseconds: float) -> Any:
+    return pytest.approx(milliseconds * MS)
+
+
+def worked(fact: str, *script: Step, grace: float = 0.1, expected: dict[str, Any], **options: Any) -> Flow:
+    return limited(fact, *script, worker=Worker(grace=grace), expected=expected, colours=WORKERS, **options)
+
+
+def stuck(fact: str, reason: Reason, kind: type[BaseException], elapsed: float, **options: Any) -> Flow:
+    """Make a row of a worker that is told to stop, and does not."""
+    expected = {
+        "type": kind,
+        "reason": reason,
+        "attempts": 1,
+        "calls": 1,
+        "stopped": [True],
+        "workers_left": 1,
+        "elapsed": approx(elapsed),
+        **options.pop("expected", {}),
+    }
+    return worked(fact, STUCK, expected=expected, **options)
+
+
+OWN: dict[str, Any] = {"attempt_timeout": 5 * MS, "grace": 5 * MS}
+STILL, LEFT = Reason.worker_still_running, errors.WorkerStillRunning
+
+FLOWS = [
+    worked(
+        "Q-A07.worker",
+        fail("temporary"),
+        ok("done"),
+        attempts=2,
+        backoff=Backoff.constant(2),
+        expected={"ok": "done", "calls": 2, "sleeps": [2]},
+    ),
+    *(
+        worked(
+            fact,
+            ok("never-reached"),
+            attempts=2,
+            expected={
+                "type": OVER,
+                "reason": reason,
+                "limit": limit,
+                "attempts": 0,
+                "calls": 0,
+                "last": None,
+            },
+            **options,
+        )
+        for fact, reason, limit, options in NO_TIME
+    ),
+    worked("N-04.3", fail("matrix"), attempts=1, expected={"raises": "matrix", "reason": Reason.attempts}),
+    stuck(
+        "Q-W02.1",
+        Reason.work_timeout,
+        OVER,
+        20,
+        attempts=1,
+        grace=0,
+        work_timeout=20 * MS,
+        expected={"limit": "work", "cuts": [("work", 20 * MS)], "last": None},
+    ),
+    stuck(
+        "Q-W02.2",
+        Reason.timeout,
+        OVER,
+        20,
+        attempts=1,
+        grace=0,
+        total=20 * MS,
+        expected={"limit": "total", "cuts": [("total", 20 * MS)], "last": None},
+    ),
+    stuck(
+        "Q-W03",
+        Reason.stopped,
+        CUT,
+        20,
+        attempts=2,
+        grace=0,
+        work_timeout=20 * MS,
+        attempt_timeout=20 * MS,
+        **STOP,
+        expected={"limit": "attempt", "cuts": [("attempt", 20 * MS)]},
+    ),
+    # A crash is never judged, on a worker either (qubit: a rule may retry it).
+    *(
+        worked(
+            fact,
+            CRASH,
+            ok("done"),
+            attempts=2,
+            rules=[answers({"*": answer})],
+            expected={"type": Panic, "calls": 1, "sleeps": [], "events": ["before:1"]},
+        )
+        for fact, answer in [("Q-W05-deviates", True), ("Q-W12-deviates", 5), ("N-19.2-deviates", None)]
+    ),
+    worked(
+        "Q-W06",
+        Step(error="cancelled", takes=1 * MS, stops="when told"),
+        attempts=3,
+        attempt_timeout=5 * MS,
+        grace=60,
+        **STOP,
+        expected={
+            "type": CUT,
+            "reason": Reason.stopped,
+            "attempts": 1,
+            "stopped": [True],
+            "workers_left": 0,
+            "cuts": [("attempt", 5 * MS)],
+            "elapsed": approx(6),
+        },
+    ),
+    stuck(
+        "Q-W08",
+        STILL,
+        LEFT,
+        10,
+        attempts=3,
+        **OWN,
+        **AGAIN,
+        expected={
+            "cause": "attempt 1 took longer than 0.005 s",
+            "events": ["before:1", "failure:1", "error:worker_still_running"],
+        },
+    ),
+    stuck("Q-W09.1", Reason.stopped, CUT, 10, attempts=3, **OWN, **STOP),
+    stuck("Q-W09.2", Reason.attempts, CUT, 10, attempts=1, **OWN, **AGAIN),
+    stuck("Q-W09.3", Reason.work_timeout, CUT, 10, attempts=3, work_timeout=8 * MS, **OWN, **AGAIN),
+    stuck("Q-W09.4", Reason.timeout, CUT, 10, attempts=3, total=9 * MS, **OWN, **AGAIN),
+    stuck("Q-W09.5", STILL, LEFT, 10, attempts=3, rules=[answers({"*": True})], **OWN),
+    stuck("N-18.1", STILL, LEFT, 1, attempts=3, grace=0, attempt_timeout=1 * MS),
+    # A limit that ends the call is what it is reported as (qubit 0.19: as a worker still running).
+    stuck("N-18.2-deviates", Reason.timeout, OVER, 1, attempts=3, grace=0, total=1 * MS),
+]
+
+
+@in_every_colour(FLOWS)
+def test_one_call(colour: str, row: Flow) -> None:
+    """How it ends, what the worker was told, and whether it was left behind."""
+    check(colour, row)
+
+
+@pytest.mark.parametrize("colour", WORKERS)
+def test_q_w07_an_attempt_that_was_told_to_stop_is_retried(colour: str) -> None:
+    """Q-W07: how many attempts the slow start of a thread may cost, nobody knows."""
+    script = [Step(error="cancelled", stops="when told"), ok("done")]
+    row = limited(
+        "", *script, attempts=None, total=60, attempt_timeout=50 * MS, worker=Worker(grace=60), expected={}
+    )
+    words = drive(colour, row).words()
+    assert (words["ok"], words["stopped"]) == ("done", [True])
+    assert words["events"][:4] == ["before:1", "failure:1", "retry:1:0", "before:2"]
+
+
+@pytest.mark.parametrize("colour", WORKERS)
+def test_q_w10_a_result_that_comes_too_late_is_thrown_away(colour: str) -> None:
+    """Q-W10: the attempt stays a timeout, and all that it took is time of work."""
+    script = [ok("too-late", takes=60), ok("second")]
+    worker = Worker(grace=100)
+    words = drive(
+        colour, limited("", *script, attempts=2, attempt_timeout=50, worker=worker, expected={})
+    ).words()
+    assert (words["ok"], words["calls"], words["cuts"]) == ("second", 2, [("attempt", 50)])
+
+    with virtual_time() as clock:
+        operation = Operation(script, Turned(clock))
+        said = Retry(backoff=[0], give_up_after=None, attempt_timeout=50, worker=worker).run(operation).report
+    assert (said.attempts, said.work_elapsed, said.workers_left) == (2, 60, 0)
+
+
+@pytest.mark.parametrize(
+    ("total", "delay", "taken", "budgets"),
+    [
+        pytest.param(150, 0, [10, 100, 0], [100, 100, 40], id="timeout.deadline_math.finagle-worker"),
+        pytest.param(250, 5, [100, 100, 0], [100, 100, 40], id="timeout.deadline_math.derived-worker"),
+    ],
+)
+def test_what_is_left_for_each_attempt(
+    total: float, delay: float, taken: list[float], budgets: list[float]
+) -> None:
+    """The operation can ask for it: its limit is the deadline of what it calls."""
+    seen: list[float | None] = []
+
+    def operation() -> None:
+        seen.append(remaining())
+        clock.advance(taken[len(seen) - 1])
+        raise ScriptedError
+
+    policy = Retry(
+        on=ScriptedError,
+        attempts=3,
+        timeout=total,
+        give_up_after=None,
+        attempt_timeout=100,
+        backoff=[delay] * 2,
+        worker=Worker(),
+    )
+    with virtual_time() as clock, pytest.raises(ScriptedError):
+        policy.call(operation)
+    assert seen == budgets
+
+
+def test_q_v03_what_is_said_of_a_worker_still_running() -> None:
+    """Q-V02, Q-V03: that it still runs, after how many attempts, and what came before."""
+    error = drive("worker", stuck("", STILL, LEFT, 1, attempts=3, grace=0, attempt_timeout=MS)).error
+    named = ("1 attempt ", "its worker is still running", "took longer than 0.001 s")
+    assert [words for words in named if words not in str(error)] == []
+
+
+def test_q_d04_the_grace_of_a_worker() -> None:
+    """Q-D03, Q-D04, Q-B05: a tenth of a second if nothing is said; none at all if that is said."""
+    assert Worker().grace == 0.1
+    assert Worker(grace=0).grace == 0
