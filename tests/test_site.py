@@ -140,7 +140,7 @@ def test_every_option_is_described(name: str) -> None:
             "redouble.errors",
             "AttemptTimeout",
             "exception",
-            ["(message: str = '', *, limit: str | None = None, seconds: float | None = None)"],
+            ["(message: str = '', *, limit: Limit | None = None, seconds: float | None = None)"],
         ),
         ("redouble", "Timeout", "class", ["(seconds: Duration, worker: Worker | None = None)"]),
         ("redouble", "remaining", "function", ["() -> float | None", "(default: T) -> float | T"]),

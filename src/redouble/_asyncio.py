@@ -1,6 +1,6 @@
 """Time for asyncio, any loop, and the end of what was abandoned. Imported only once asyncio is running.
 
-The limits of attempts, which all loops share a timer for, are in `_timer`.
+The limits of attempts, for which each loop has one timer, are in `_timer`.
 """
 
 from __future__ import annotations

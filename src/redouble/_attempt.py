@@ -24,8 +24,6 @@ __all__ = ["abound", "aworked", "bound", "cut", "overdue", "thread_job", "worked
 
 T = TypeVar("T")
 
-KILLING = 1.0  # seconds for a killed process to be gone
-
 
 class Bounded(Protocol):
     """What has a limit: a run, or one call under a `Timeout`."""
@@ -207,7 +205,7 @@ async def _aprocessed(
     if in_time:
         return job.result()
     if is_ready:
-        await _within(KILLING, ended)
+        await _within(_processes.REAPING, ended)
     raise run.expired()
 
 

@@ -10,10 +10,10 @@ from sys import modules
 from types import TracebackType
 from typing import Any, Protocol
 
-__all__ = ["Backend", "Limit", "backend", "cancelling", "cut_after", "in_event_loop", "under_trio"]
+__all__ = ["Backend", "Scope", "backend", "cancelling", "cut_after", "in_event_loop", "under_trio"]
 
 
-class Limit(Protocol):
+class Scope(Protocol):
     """A ``with`` that may be cut: what Trio calls a cancel scope."""
 
     @property
@@ -56,7 +56,7 @@ class Backend(Protocol):
         """Say whether the running task is being cancelled, apart from what came of this error."""
         ...
 
-    def cut_after(self, seconds: float, /) -> Limit:
+    def cut_after(self, seconds: float, /) -> Scope:
         """Cancel what is in the ``with`` after so many seconds, and catch the cancellation."""
         ...
 
@@ -103,7 +103,7 @@ def backend() -> Backend:
     return _loaded
 
 
-def cut_after(seconds: float) -> Limit:
+def cut_after(seconds: float) -> Scope:
     """Cancel what is in the ``with`` after so many seconds, and catch the cancellation."""
     return (backend() if _loaded is None or "trio" in modules else _loaded).cut_after(seconds)
 

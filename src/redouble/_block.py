@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 from redouble._ambient import ambient
-from redouble._backend import Limit, cut_after, in_event_loop
+from redouble._backend import Scope, cut_after, in_event_loop
 from redouble._drive import begin, concerned
 from redouble._ending import error_of
 from redouble._log import log
@@ -101,7 +101,7 @@ class AsyncAttempt(Attempt):
     """The attempt an ``async for`` loop is at: write ``with attempt:``, without ``async``."""
 
     _aio = True
-    _limit: Limit | None = None
+    _limit: Scope | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()

@@ -57,7 +57,7 @@ def serve(wire: Connection) -> None:
         wire.send_bytes(READY)
         while True:
             work = wire.recv_bytes()
-            answered = READY if work.startswith(LOAD) and loads(work) else pack(answer(work))
+            answered = loaded(work) if work.startswith(LOAD) else pack(answer(work))
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
                     stream.flush()  # what was printed comes before what was made, and is not lost with us
@@ -68,11 +68,11 @@ def serve(wire: Connection) -> None:
         return
 
 
-def loads(work: bytes) -> bool:
+def loaded(work: bytes) -> bytes:
     """Import what a call needs. What is wrong with it, the call will tell."""
     with suppress(Exception):
         unpack(work.removeprefix(LOAD))
-    return True
+    return READY
 
 
 def answer(work: bytes) -> Answer:

@@ -16,7 +16,7 @@ from redouble._ambient import ambient
 from redouble._check import hook
 from redouble._log import log
 from redouble._verdict import Kind, Verdict
-from redouble.errors import Reason
+from redouble.errors import Limit, Reason
 
 __all__ = ["Event", "Observation", "What", "observe", "teller", "watched"]
 
@@ -43,7 +43,7 @@ class Event(NamedTuple):
     delay: float | None
     hint: float | None
     reason: Reason | None
-    limit: str | None
+    limit: Limit | None
     labels: Mapping[str, str]
 
     def __repr__(self) -> str:

@@ -8,13 +8,13 @@ Rule 3: what is cut is the drivers' business; here is only said when, and noted 
 from __future__ import annotations
 
 from redouble._state import State
-from redouble.errors import AttemptTimeout
+from redouble.errors import AttemptTimeout, Limit
 
 __all__ = ["Limits"]
 
 INFINITY = float("inf")
 
-EXPIRED = {
+EXPIRED: dict[Limit, str] = {
     "attempt": "attempt {} took longer than {:g} s",
     "work": "attempt {} was cut after {:g} s: no work time was left",
     "total": "attempt {} was cut after {:g} s: the call's timeout",
@@ -33,11 +33,12 @@ class Limits(State):
         policy, now = self.policy, self.now
         shortest = policy._attempt_limit if own else INFINITY
         self.bound, self.tied = "attempt", False
-        for name, rest in (
+        others: tuple[tuple[Limit, float], ...] = (
             ("work", policy._work_limit - self.work),
             ("total", policy._total - (now - self.started)),
             ("deadline", self.deadline - now),
-        ):
+        )
+        for name, rest in others:
             if rest < shortest:
                 self.bound, shortest, self.tied = name, rest, False
             elif rest == shortest:

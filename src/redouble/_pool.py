@@ -17,7 +17,7 @@ from redouble._child import LOAD, READY, Answer, main
 from redouble._wire import unpack
 from redouble.errors import WorkerFailed
 
-__all__ = ["Process", "kill_all"]
+__all__ = ["REAPING", "Process", "kill_all"]
 
 REAPING = 1.0  # seconds for a killed process to be gone
 LONGEST_WAIT = 1e6  # seconds: the system counts milliseconds, and not many
@@ -139,7 +139,7 @@ class Process:
 
 _idle: dict[str, list[Process]] = {}  # by how they are started
 _all: set[Process] = set()
-_ending: list[None] = []  # something in it: the program is ending
+_ending: list[None] = []  # something in it: the program is ending; a list, so that it needs no `global`
 
 
 def _stay_out_of_the_end() -> None:

@@ -13,11 +13,11 @@ from math import inf
 from typing import Any
 
 from redouble._callable import spelled
-from redouble._pool import Process
+from redouble._pool import REAPING, Process
 from redouble._wire import pack, unpack
 from redouble.errors import WorkerFailed
 
-__all__ = ["Job", "WorkerTraceback"]
+__all__ = ["REAPING", "Job", "Steps", "WorkerTraceback"]
 
 
 STARTING = 60.0  # seconds after which a process that somebody waits for will not start any more

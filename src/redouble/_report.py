@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from redouble._verdict import Kind
-from redouble.errors import Reason, RetryError
+from redouble.errors import Limit, Reason, RetryError
 
 __all__ = ["AttemptRecord", "Outcome", "Report", "annotate", "report", "stamp_of"]
 
@@ -47,7 +47,7 @@ class Report(NamedTuple):
     attempts: int
     elapsed: float
     work_elapsed: float
-    limit: str | None = None
+    limit: Limit | None = None
     workers_left: int = 0
     name: str = ""
     labels: Mapping[str, str] = {}

@@ -18,7 +18,7 @@ from redouble._report import PREFIX, Report, annotate
 from redouble._time import Clock
 from redouble._transient import kind_of
 from redouble._verdict import CUT, RETRY, Ended, Kind, Verdict
-from redouble.errors import Reason
+from redouble.errors import Limit, Reason
 
 __all__ = ["State", "Tell"]
 
@@ -39,10 +39,10 @@ class State:
 
     # What few calls need: written by those that do, into a dict that the others do not have.
     deadline: float = INFINITY  # when the deadline of the context is, by the clock of this call
-    bound: str = "attempt"  # whose limit the running attempt has
+    bound: Limit = "attempt"  # whose limit the running attempt has
     seconds: float = INFINITY  # and what it is
     tied: bool = False  # whether another one is the same
-    limit: str | None = None  # which one has cut it
+    limit: Limit | None = None  # which one has cut it
     workers_left: int = 0
     stuck: bool = False  # the last attempt's worker has not stopped, and none may run beside it
     instead: bool = False  # an error of our own comes out, and not the operation's
@@ -144,7 +144,7 @@ class State:
         """Whose time this call goes by."""
         return self.policy.clock
 
-    def which(self) -> str | None:
+    def which(self) -> Limit | None:
         """Say which limit it was: that ended the call, or else that cut the last attempt."""
         if self.tied and self.limit == "attempt":
             return self.limit  # on a tie, the attempt's own

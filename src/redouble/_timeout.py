@@ -21,7 +21,7 @@ from redouble._deadline import left
 from redouble._layer import Layer
 from redouble._time import SYSTEM, Clock, here
 from redouble._worker import Worker, check_worker
-from redouble.errors import AttemptTimeout, WorkerStillRunning
+from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning
 
 __all__ = ["Timeout"]
 
@@ -125,7 +125,8 @@ class Once:
         """Say how long it may take, and note whose limit that is."""
         rest = left() if ambient.active else inf
         limit = self._seconds if own else inf
-        self._bound, self._took = ("attempt", limit) if limit <= rest else ("deadline", max(0.0, rest))
+        self._bound: Limit = "attempt" if limit <= rest else "deadline"
+        self._took = limit if limit <= rest else max(0.0, rest)
         return self._took
 
     def expired(self) -> AttemptTimeout:

@@ -27,7 +27,7 @@ All of them can be pickled.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from redouble._report import Report
@@ -50,6 +50,10 @@ __all__ = [
     "WorkerFailed",
     "WorkerStillRunning",
 ]
+
+
+# The limits there are; `redouble.types` has it.
+Limit: TypeAlias = Literal["attempt", "work", "total", "give_up_after", "deadline"]
 
 
 class Reason(StrEnum):
@@ -121,9 +125,11 @@ class AttemptTimeout(RedoubleError, TimeoutError):
     That is ``attempt``, or ``work``, ``total`` or ``deadline`` if less time than that was left.
     """
 
-    def __init__(self, message: str = "", *, limit: str | None = None, seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, limit: Limit | None = None, seconds: float | None = None
+    ) -> None:
         super().__init__(message)
-        self.limit = limit
+        self.limit: Limit | None = limit
         self.seconds = seconds
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from redouble._options import Delays
 from redouble._resume import Stream
 from redouble._time import Chance
 from redouble._verdict import Answer, Ended, Judge, On, Rule, Until
+from redouble.errors import Limit
 
 __all__ = [
     "Answer",
@@ -23,6 +24,7 @@ __all__ = [
     "Entrance",
     "Event",
     "Judge",
+    "Limit",
     "Observation",
     "Observer",
     "On",

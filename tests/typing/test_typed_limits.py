@@ -15,7 +15,7 @@ import pytest
 import redouble
 from redouble import Pipeline, Report, Retry, Timeout, Worker, cancelled, deadline, remaining
 from redouble.errors import AttemptTimeout
-from redouble.types import Event
+from redouble.types import Event, Limit
 
 LIMIT = Timeout(60, worker=Worker())
 
@@ -173,14 +173,14 @@ def test_wrong_deadlines() -> None:
 
 def test_reports_and_errors() -> None:
     def seen(event: Event) -> None:
-        assert_type(event.limit, str | None)
+        assert_type(event.limit, Limit | None)
 
     outcome = Retry(on_success=seen).run(download, "a")
     report = outcome.report
     assert_type(report, Report)
-    assert_type(report.limit, str | None)
+    assert_type(report.limit, Limit | None)
     assert_type(report.late, bool)
     assert_type(report.workers_left, int)
     error = AttemptTimeout("slow", limit="attempt", seconds=2)
-    assert_type(error.limit, str | None)
+    assert_type(error.limit, Limit | None)
     assert_type(error.seconds, float | None)
