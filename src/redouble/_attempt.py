@@ -198,8 +198,9 @@ async def _aprocessed(
         if is_ready:
             run.read()
             seconds = run.room()
+            job.until = job.reading() + seconds
             steps.go(seconds)
-            in_time = await _within(seconds, ended)
+            in_time = await _within(seconds, ended) or job.ended_in_time()
     finally:
         job.end(in_time=in_time)  # it may also have been cancelled
     if in_time:

@@ -86,7 +86,8 @@ class Job(Signal):
         try:
             self.start(seconds)
             self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
-            in_time = self.ended and (self._error is None or self.ended_in_time())
+            # What counts is when it ended, and not when we hear of it.
+            in_time = self._at < self.until or (self.ended and self._error is None)
         finally:
             if in_time:
                 self.over = True
@@ -134,13 +135,13 @@ class Job(Signal):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        self._at = self.reading()
         ambient.hold(-1)
         self._error = error  # whatever it is, it is raised where the call came from
         if self.cancelled:
             self.stuck = isinstance(error, WorkerStillRunning)
             self.drop()
         del self._fn, self._args, self._kwargs, self._context
+        self._at = self.reading()  # at last: who sees it may take the result at once
         return True
 
 
