@@ -73,7 +73,11 @@ def _stamps(error: BaseException, run: Current) -> Iterator[Stamp | Report]:
             continue
         seen.add(id(found))
         stamp = stamp_of(found)
-        if stamp is not None and (_tried(stamp) or _exhausted(stamp)) and _during(stamp, run):
+        if (
+            stamp is not None
+            and (_tried(stamp) or _exhausted(stamp) or _is_stuck(stamp))
+            and _during(stamp, run)
+        ):
             yield stamp
         try:
             waiting.append(found.__cause__)
@@ -81,6 +85,10 @@ def _stamps(error: BaseException, run: Current) -> Iterator[Stamp | Report]:
                 waiting.extend(cast("BaseExceptionGroup[BaseException]", found).exceptions)
         except Exception:  # noqa: S112  it does not let itself be looked at
             continue
+
+
+def _matters(stamp: Stamp | Report) -> bool:
+    return _tried(stamp) or _exhausted(stamp) or _is_stuck(stamp)
 
 
 def _tried(stamp: Stamp | Report) -> bool:

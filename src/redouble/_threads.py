@@ -17,6 +17,7 @@ from typing import Any
 
 from redouble._ambient import ambient
 from redouble._deadline import MOMENT, Signal, in_force
+from redouble._report import stamp_of
 from redouble.errors import WorkerFailed, WorkerStillRunning
 
 __all__ = ["Job"]
@@ -137,8 +138,9 @@ class Job(Signal):
     ) -> bool:
         ambient.hold(-1)
         self._error = error  # whatever it is, it is raised where the call came from
+        if error is not None:  # it may have left a worker itself, and say so
+            self.stuck = isinstance(error, WorkerStillRunning) or getattr(stamp_of(error), "stuck", False)
         if self.cancelled:
-            self.stuck = isinstance(error, WorkerStillRunning)
             self.drop()
         del self._fn, self._args, self._kwargs, self._context
         self._at = self.reading()  # at last: who sees it may take the result at once
