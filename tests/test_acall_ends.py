@@ -7,9 +7,10 @@ import gc
 import threading
 from functools import partial
 from threading import Event, Thread, current_thread
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+import trio
 
 import redouble
 from redouble import Reason, Retry, Worker, _threads, errors, remaining, report
@@ -223,3 +224,47 @@ def test_reasons_of_workers_are_not_those_of_others(colour: str) -> None:
             said = report(error)
             assert said is not None
             assert (said.reason, said.workers_left) == (Reason.worker_still_running, 1)
+
+
+# -------------------------------------------------------------------- cancelled before
+
+
+@LOOPS
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_nothing_begins_in_a_task_that_is_cancelled_already(
+    colour: str, kind: Literal["thread", "process"]
+) -> None:
+    calls: list[None] = []
+    policy = Retry(worker=Worker(kind))
+
+    async def in_asyncio() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await policy.acall(calls.append, None)
+
+    async def in_trio() -> None:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await policy.acall(calls.append, None)
+        assert scope.cancelled_caught
+
+    run(colour, in_trio if colour == "trio" else in_asyncio)
+    assert _threads._idle == []
+    assert calls == []
+
+
+@CLOSED
+def test_a_task_that_goes_on_though_it_was_cancelled(colour: str) -> None:
+    """It has caught its cancellation: what it does from then on is its own business."""
+
+    async def main() -> object:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return await Retry().acall(str, "done")
+
+    assert run(colour, main) == "done"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
 
@@ -180,3 +181,40 @@ def test_it_is_not_told_that_others_were_given_up() -> None:
         ended(Retry(attempt_timeout=SOON, worker=AT_ONCE), stuck)
         assert Retry(worker=Worker()).call(cancelled) is False
     assert not any(Retry(worker=Worker()).call(cancelled) for _ in range(9))
+
+
+# ------------------------------------------------------------------- who says that time is up
+
+LIMITED = Retry(attempt_timeout=SOON, attempts=2, worker=Worker(grace=LONG), backoff=[0])
+
+SHORT: dict[str, Callable[[Callable[[], None]], None]] = {
+    "call": LIMITED.call,
+    "decorator": lambda work: LIMITED(work)(),
+    "acall": lambda work: asyncio.run(LIMITED.acall(work)),
+}
+
+
+@pytest.mark.parametrize("how", SHORT)
+@pytest.mark.parametrize("times", range(5))
+def test_an_inner_policy_that_ends_by_the_limit_of_its_attempt(
+    how: str, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever wakes first, it is the outer one that says so, and no attempts multiply."""
+    inner, ends = Retry(), list[type[Exception]]()
+
+    def work() -> None:
+        try:
+            while True:
+                inner.call(int)
+        except errors.DeadlineExceeded as error:
+            ends.append(type(error))
+            raise
+
+    with pytest.raises(errors.AttemptTimeout) as caught:
+        SHORT[how](work)
+    said = report(caught.value)
+    assert said is not None
+    assert (said.reason, said.attempts, said.workers_left) == ("attempts", 2, 0)
+    assert {record.error_type for record in said.history} == {said.history[0].error_type}
+    assert len(ends) == 2
+    assert not caplog.records

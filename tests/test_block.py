@@ -9,9 +9,11 @@ from typing import Any, cast
 import pytest
 import trio
 
-from redouble import Attempt, Retry, observe
+from redouble import SYSTEM, Attempt, Retry, deadline, errors, observe, report
+from redouble.testing import VirtualClock
 from redouble.types import Event
 from support import ASYNC, Boom, Ledger, Virtual, in_colour
+from test_virtual import at
 
 
 def policy(**options: Any) -> Retry:
@@ -244,3 +246,37 @@ def test_no_warning_without_a_loop_or_a_sleep(caplog: pytest.LogCaptureFixture) 
             if attempt.number < 2:
                 raise Boom
     assert not caplog.records
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "trio"])
+@pytest.mark.parametrize("limit", ["total", "deadline", "work", "attempt"])
+def test_time_between_getting_an_attempt_and_entering_it(colour: str, limit: str) -> None:
+    """It is time of the call, and not of the attempt."""
+    limits: dict[str, Any] = {
+        "total": {"timeout": 10},
+        "deadline": {"give_up_after": None},
+        "work": {"work_timeout": 10},
+        "attempt": {"attempt_timeout": 10, "attempts": 1},
+    }
+    errors_of = {"attempt": errors.AttemptTimeout}
+    before, long = 7, 1000
+
+    async def waiting(clock: VirtualClock) -> float:
+        with deadline(10 if limit == "deadline" else long):
+            async for attempt in Retry(**{"give_up_after": None} | limits[limit]):
+                await SYSTEM.asleep(before)
+                with attempt:
+                    await SYSTEM.asleep(long)
+        raise AssertionError(clock.now())
+
+    async def ended(clock: VirtualClock) -> float:
+        with pytest.raises(errors_of.get(limit, errors.DeadlineExceeded)) as caught:
+            await waiting(clock)
+        said = report(caught.value)
+        assert said is not None
+        assert said.limit == limit
+        assert said.history[0].elapsed == clock.now() - before
+        return clock.now()
+
+    took = at(f"{colour} around", lambda _: None, ended)
+    assert took == (10 if limit in {"total", "deadline"} else before + 10)

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import pytest
 
+import redouble
 from redouble import SYSTEM, Retry, errors, report
 from redouble.types import Event
 from streams import HOOKS
@@ -251,3 +252,29 @@ def test_two_tasks_and_one_entrance() -> None:
         await asyncio.gather(one(3), one(9))
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("deadline", [None, 60], ids=["free", "after a deadline"])
+def test_left_in_any_order(colour: str, deadline: float | None) -> None:
+    """As a pool does it: without a limit nothing of ours is in the way, under Trio neither."""
+    if deadline is not None:
+        with redouble.deadline(deadline):
+            pass
+    place = Place()
+    first, second = place.policy.enter(place.connect), place.policy.enter(place.connect)
+    nobody = (None, None, None)
+
+    def blocking() -> None:
+        for entrance in (first, second):
+            entrance.__enter__()
+        for entrance in (first, second):
+            entrance.__exit__(*nobody)
+
+    async def waiting() -> None:
+        for entrance in (first, second):
+            await entrance.__aenter__()
+        for entrance in (first, second):
+            await entrance.__aexit__(*nobody)
+
+    in_colour(colour, blocking, waiting)
+    assert [connection.left for connection in place.made] == [[None], [None]]

@@ -9,9 +9,10 @@ import pytest
 import trio
 
 from conftest import Drive
-from limited import LONG, SHAPES, in_virtual_time, really, seen, swallowing, working
+from limited import LIMITED, LONG, SHAPES, in_virtual_time, really, seen, swallowing, working
 from redouble import Retry, errors
 from redouble.testing import VirtualClock
+from redouble.types import Event
 from shapes import AsyncShape, AsyncWork
 from support import ASYNC, Boom, Call, Script, Virtual, fail, ok
 from test_virtual import unwaiting
@@ -220,3 +221,28 @@ def test_a_loop_that_was_blocked_past_the_limit(colour: str, shape: AsyncShape) 
         assert clock.now() == 2 * HOUR
 
     in_virtual_time(colour, waiting)
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "trio"])
+@pytest.mark.parametrize("shape", ["run", "call", "decorator", "loop", "enter"])
+@pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
+def test_who_blocked_past_the_limit_is_late(colour: str, shape: str, limit: str) -> None:
+    """By the clock: it was never cut, since it never gave way."""
+    told: list[str] = []
+
+    async def waiting(clock: VirtualClock) -> None:
+        async def work() -> str:
+            clock.advance(takes.pop())
+            return "done"
+
+        takes = [1.0, HOUR]
+        policy = Retry(give_up_after=None, on_success=tell, **limits)
+        for _ in range(2):
+            assert await LIMITED[shape](policy, work) == "done"
+
+    def tell(event: Event) -> None:
+        told.append(str(event.limit))
+
+    limits: dict[str, Any] = {limit: 2}
+    in_virtual_time(colour, waiting)
+    assert told == [{"timeout": "total", "attempt_timeout": "attempt", "work_timeout": "work"}[limit], "None"]

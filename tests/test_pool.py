@@ -145,3 +145,25 @@ def test_a_forked_child_knows_none_of_them() -> None:
         finally:
             _pool._all.update(ours)
             _pool._idle["spawn"] = [parked]
+
+
+class Unaccounted:
+    """A process whose end another thread has just taken note of, in multiprocessing."""
+
+    exitcode = None
+
+    def join(self, _: float) -> None:
+        """Be gone."""
+
+
+def test_one_that_died_of_nobody_knows_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cold():
+        policy().call(in_process.pid)
+        taken = _pool.Process.idle("spawn")
+        taken.kill()
+        assert taken.answers(PATIENCE)
+        with monkeypatch.context() as patch:
+            patch.setattr(taken, "_process", Unaccounted())
+            with pytest.raises(errors.WorkerFailed, match=r"has died \(nobody knows of what\)"):
+                taken.receive()
+        taken.end()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -243,3 +243,8 @@ def test_acall_is_for_blocking_functions(fn: Any, what: str) -> None:
 
     with pytest.raises(TypeError, match=rf"^acall is for blocking functions, and {fn.__name__} is a {what}"):
         asyncio.run(main())
+
+
+def test_a_limit_without_seconds() -> None:
+    with pytest.raises(TypeError, match=r"^write @Timeout\(2\), with the seconds"):
+        Timeout(cast("Any", fetch))

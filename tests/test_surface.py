@@ -212,3 +212,34 @@ def test_what_is_said_of_an_error_is_so(name: str) -> None:
     instance = kind("message")
     assert [dotted for dotted in re.findall(r"\.(\w+)", words) if not hasattr(instance, dotted)] == []
     assert "message" in str(instance)
+
+
+# --------------------------------------------------------------------- what is loaded later
+
+LOADED_LATER = """
+import pickle, sys
+import redouble
+assert not {"redouble._timeout", "redouble._worker"} & set(sys.modules)
+assert {"Timeout", "Worker"} <= set(dir(redouble))
+limit = redouble.Timeout(2, worker=redouble.Worker(grace=1))
+assert pickle.loads(pickle.dumps(limit)) == limit
+assert pickle.loads(pickle.dumps(redouble.Worker)) is redouble.Worker is vars(redouble)["Worker"]
+"""
+
+
+def test_what_few_programs_need_is_loaded_when_it_is_asked_for() -> None:
+    command = [sys.executable, "-I", "-c", LOADED_LATER]
+    subprocess.run(command, check=True)  # noqa: S603  our own
+
+
+def test_it_is_listed_before_it_is_there() -> None:
+    assert set(redouble.__all__) <= set(dir(redouble))
+    assert {name for name in dir(redouble) if not name.startswith("_")} == set(redouble.__all__)
+    assert "__doc__" in dir(redouble)
+
+
+def test_what_there_is_not() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'redouble' has no attribute 'Timeouts'$"):
+        getattr(redouble, "Timeouts")  # noqa: B009  a type checker sees that too
+    with pytest.raises(ImportError, match="Timeouts"):
+        exec("from redouble import Timeouts", {})  # noqa: S102  as before

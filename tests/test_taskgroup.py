@@ -96,7 +96,7 @@ async def far_down() -> None:
 
 
 async def of_two() -> None:
-    """One that is left by the error of another."""
+    """Leave one by the error of another."""
     async with asyncio.TaskGroup() as group:
         group.create_task(asyncio.sleep(0))
         await grouped(failing)
@@ -110,7 +110,7 @@ async def one_after_the_other() -> None:
 
 
 async def in_a_child() -> None:
-    """The group of another task, which has what it left to itself."""
+    """Fail in the group of another task, which has what it left to itself."""
     await grouped(as_it_is)
 
 
@@ -189,9 +189,7 @@ def test_the_callers_cancellation_is_still_honoured(shape: AsyncShape, work: Asy
         try:
             await work()
         finally:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()  # as if somebody had asked for it at this moment
+            cancel()  # as if somebody had asked for it at this moment
 
     async def main() -> None:
         with pytest.raises(Exception) as caught:  # noqa: PT011  any: the way says which
@@ -221,7 +219,8 @@ def test_a_group_that_fails_while_it_is_cancelled(shape: AsyncShape) -> None:
     async def work() -> None:
         calls.append(None)
         begun.set()
-        await grouped(stubborn)
+        if len(calls) == 1:
+            await grouped(stubborn)
 
     async def main() -> None:
         task = asyncio.ensure_future(shape(policy(), work))
@@ -236,69 +235,49 @@ def test_a_group_that_fails_while_it_is_cancelled(shape: AsyncShape) -> None:
     assert len(calls) == 1
 
 
-@SHAPES
-def test_a_group_around_the_call(shape: AsyncShape) -> None:
-    """A sibling fails: the call is cancelled with its task, and not retried."""
-    calls: list[object] = []
-
-    async def work() -> None:
-        calls.append(None)
-        await asyncio.Event().wait()
-
-    async def call() -> None:
-        await shape(policy(), work)
+def ended(raising: AsyncWork) -> tuple[str | None, int]:
+    """Make a call in a task that is being cancelled; tell how it ended, and how often that was asked for."""
+    seen: list[tuple[str | None, int]] = []
 
     async def main() -> None:
-        with pytest.raises(ExceptionGroup):
-            await grouped(call, late)
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            await policy().call(raising)
+        except Exception as error:
+            said = report(error)
+            seen.append((said and said.reason, task.cancelling()))
 
-    asyncio.run(main())
-    assert len(calls) == 1
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    return seen.pop()
+
+
+def cancel() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
 
 
 def test_a_task_that_does_not_belong_to_the_group() -> None:
     """An error of another task's group, raised here: there is nothing to take back."""
 
-    async def main() -> None:
+    async def raising() -> None:
         other = asyncio.ensure_future(grouped(failing))
         await asyncio.wait([other])
-        task = asyncio.current_task()
-        assert task is not None
+        cancel()
+        other.result()
 
-        async def raising() -> None:
-            assert task is not None
-            task.cancel()
-            await other
-
-        with pytest.raises(ExceptionGroup) as caught:
-            await policy().call(raising)
-        said = report(caught.value)
-        assert said is not None
-        assert (said.reason, said.attempts) == ("stopped", 1)
-        assert asks() == 1
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(main())
+    assert ended(raising) == ("stopped", 1)
 
 
 def test_errors_that_go_round_in_circles() -> None:
     """Causes are followed, and not for ever."""
     first, second = Boom(), Boom()
     first.__cause__, second.__cause__ = second, first
-    calls: list[object] = []
 
-    async def work() -> None:
-        calls.append(None)
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
+    async def raising() -> None:
+        cancel()
         raise first
 
-    async def main() -> None:
-        with pytest.raises(Boom):
-            await policy().call(work)
-        assert asks() == 1
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(main())
-    assert len(calls) == 1
+    assert ended(raising) == ("stopped", 1)

@@ -232,3 +232,25 @@ def test_nothing_of_the_call_that_set_it_stays_with_the_timer() -> None:
         assert big() is None
 
     asyncio.run(main())
+
+
+@LOOPS
+def test_those_that_were_left_among_many_that_were_not(colour: str) -> None:
+    """They are kept as long as most are in use: looking for them would cost more."""
+    many = 3 * MOST_LEFT
+
+    async def main() -> None:
+        first = [Cut(LONG + number) for number in range(2 * MOST_LEFT)]
+        others = [Cut(LONG) for _ in range(many)]
+        for cut in first[MOST_LEFT // 2 :]:
+            cut.__exit__(None, None, None)
+        assert await limited(TINY)
+        check(timer())
+        assert timer().left > MOST_LEFT
+        for cut in others + first:
+            cut.__exit__(None, None, None)
+        assert await limited(TINY)
+        check(timer())
+        assert live(timer()) == []
+
+    run(colour, main)

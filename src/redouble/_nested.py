@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from redouble._backend import under_trio
 from redouble._log import log
 from redouble._options import Options
-from redouble._report import Report, Stamp, stamp_of
+from redouble._report import Report, Stamp, family, is_stuck, stamp_of
 from redouble.errors import Reason, WorkerStillRunning
 
 __all__ = ["bears_exhaustion", "nested"]
@@ -34,13 +34,12 @@ class Current(Protocol):
 
 def nested(error: BaseException, run: Current) -> Reason | None:
     """Return why to stop if an inner policy gave up on this error during this attempt."""
-    if isinstance(error, WorkerStillRunning):
-        return Reason.worker_still_running  # and another attempt would run beside it
     stamps = list(_stamps(error, run))
+    still_running = any(isinstance(found, WorkerStillRunning) for found in family(error))
+    if still_running or any(is_stuck(stamp) for stamp in stamps):
+        return Reason.worker_still_running  # and another attempt would run beside it
     if not stamps:
         return None
-    if any(_is_stuck(stamp) for stamp in stamps):
-        return Reason.worker_still_running
     # An exhausted budget speaks for everybody: retrying further out would defeat it.
     if run.policy.nested == "stop" or any(_exhausted(stamp) for stamp in stamps):
         return Reason.nested
@@ -54,41 +53,20 @@ def bears_exhaustion(replaced: Stamp | Report, run: Current) -> bool:
     return _exhausted(replaced) and _during(replaced, run)
 
 
-def _is_stuck(stamp: Stamp | Report) -> bool:
-    """Say whether an inner policy has left a worker beside which none may run."""
-    return stamp.workers_left > 0 if isinstance(stamp, Report) else getattr(stamp, "stuck", False)
-
-
 def _exhausted(stamp: Stamp | Report) -> bool:
     return stamp.reason is Reason.budget or getattr(stamp, "exhausted", False)
 
 
 def _stamps(error: BaseException, run: Current) -> Iterator[Stamp | Report]:
-    """Find what inner policies left, in this attempt, on an error, its causes and the members of groups."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        found = waiting.pop()
-        if found is None or id(found) in seen:
-            continue
-        seen.add(id(found))
+    """Find what inner policies left, in this attempt, on an error and what it came of."""
+    for found in family(error):
         stamp = stamp_of(found)
-        if (
-            stamp is not None
-            and (_tried(stamp) or _exhausted(stamp) or _is_stuck(stamp))
-            and _during(stamp, run)
-        ):
+        if stamp is not None and _matters(stamp) and _during(stamp, run):
             yield stamp
-        try:
-            waiting.append(found.__cause__)
-            if isinstance(found, BaseExceptionGroup):
-                waiting.extend(cast("BaseExceptionGroup[BaseException]", found).exceptions)
-        except Exception:  # noqa: S112  it does not let itself be looked at
-            continue
 
 
 def _matters(stamp: Stamp | Report) -> bool:
-    return _tried(stamp) or _exhausted(stamp) or _is_stuck(stamp)
+    return _tried(stamp) or _exhausted(stamp) or is_stuck(stamp)
 
 
 def _tried(stamp: Stamp | Report) -> bool:

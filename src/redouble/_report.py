@@ -6,13 +6,18 @@ reads them. This file writes on exceptions and reads from them; it decides nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from redouble._verdict import Kind
-from redouble.errors import Limit, Reason, RetryError
+from redouble.errors import Limit, Reason, RetryError, WorkerStillRunning
 
-__all__ = ["AttemptRecord", "Outcome", "Report", "annotate", "report", "stamp_of"]
+# fmt: off
+__all__ = [
+    "AttemptRecord", "Outcome", "Report", "annotate", "family", "has_left_a_worker", "is_stuck", "report",
+    "stamp_of",
+]
+# fmt: on
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -114,6 +119,34 @@ def stamp_of(exc: object) -> Stamp | Report | None:
         return cast("Stamp | Report | None", vars(exc).get(STAMP))
     except Exception:  # it has no attributes, or does not show them
         return None
+
+
+def family(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its explicit causes and the members of groups."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        found = waiting.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        try:
+            waiting.append(found.__cause__)
+            if isinstance(found, BaseExceptionGroup):
+                waiting.extend(cast("BaseExceptionGroup[BaseException]", found).exceptions)
+        except Exception:  # noqa: S112  it does not let itself be looked at
+            continue
+
+
+def is_stuck(stamp: Stamp | Report | None) -> bool:
+    """Say whether a policy has left a worker beside which none may run."""
+    return stamp.workers_left > 0 if isinstance(stamp, Report) else bool(getattr(stamp, "stuck", False))
+
+
+def has_left_a_worker(error: BaseException) -> bool:
+    """Say whether an error says so, itself or by what it came of."""
+    return any(isinstance(found, WorkerStillRunning) or is_stuck(stamp_of(found)) for found in family(error))
 
 
 def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> Stamp | Report | None:

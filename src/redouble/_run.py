@@ -18,7 +18,7 @@ from redouble._limits import Limits
 from redouble._nested import nested
 from redouble._report import STAMP, annotate
 from redouble._verdict import ACCEPT, CUT, RETRY, STOP, Verdict, accepted, judge
-from redouble.errors import AttemptTimeout, Reason
+from redouble.errors import AttemptTimeout, Reason, WorkerStillRunning
 
 __all__ = ["Run"]
 
@@ -27,7 +27,7 @@ __all__ = ["Run"]
 MOST_STALLED = 100_000
 
 INFINITY = float("inf")
-GROUP: type[Exception] = ExceptionGroup
+MARKED: tuple[type[Exception], ...] = (ExceptionGroup, WorkerStillRunning)
 
 # Of the base class: an exception of the caller's may have its own idea of it.
 forget_frames = BaseException.with_traceback
@@ -166,7 +166,7 @@ class Run(Limits):
             reason = STOPPED
         elif error is not None:
             try:
-                marked = STAMP in error.__dict__ or error.__cause__ is not None or isinstance(error, GROUP)
+                marked = STAMP in error.__dict__ or error.__cause__ is not None or isinstance(error, MARKED)
             except Exception:
                 marked = False  # it does not let itself be looked at
             if marked:

@@ -17,8 +17,8 @@ from typing import Any
 
 from redouble._ambient import ambient
 from redouble._deadline import MOMENT, Signal, in_force
-from redouble._report import stamp_of
-from redouble.errors import WorkerFailed, WorkerStillRunning
+from redouble._report import has_left_a_worker
+from redouble.errors import WorkerFailed
 
 __all__ = ["Job"]
 
@@ -138,8 +138,8 @@ class Job(Signal):
     ) -> bool:
         ambient.hold(-1)
         self._error = error  # whatever it is, it is raised where the call came from
-        if error is not None:  # it may have left a worker itself, and say so
-            self.stuck = isinstance(error, WorkerStillRunning) or getattr(stamp_of(error), "stuck", False)
+        if error is not None:
+            self.stuck = has_left_a_worker(error)
         if self.cancelled:
             self.drop()
         del self._fn, self._args, self._kwargs, self._context

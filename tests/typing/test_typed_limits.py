@@ -168,6 +168,21 @@ def test_wrong_deadlines() -> None:
         deadline(seconds=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
+def test_deadlines_and_attempts_are_not_awaited() -> None:
+    async def wrong() -> None:
+        async with deadline(2):  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]
+            pass
+
+    async def wrong_too() -> None:
+        async for attempt in Retry():
+            async with attempt:  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]
+                pass
+
+    for main in (wrong, wrong_too):
+        with pytest.raises(TypeError, match=r"^write `with "):
+            run(main())
+
+
 # --------------------------------------------------------------------------- what is told
 
 
