@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble import deadline, errors
+from redouble import errors
 from redouble._run import Run
-from redouble.testing import virtual_time
 from support import Boom, always, options
 from test_run import run_of
 
@@ -23,12 +22,9 @@ KEPT = ("attempt", "work", "total", "deadline")  # in the order in which they co
 def begun(**options: Any) -> Run:
     """Begin the first attempt, at 0; ``deadline`` is one too."""
     ambient = options.pop("deadline", None)
-    with virtual_time():
-        if ambient is None:
-            run = run_of(**options)
-        else:
-            with deadline(ambient):
-                run = run_of(**options)
+    run = run_of(**options)
+    if ambient is not None:
+        run.end_within(ambient)
     assert run.start(0) is None
     return run
 

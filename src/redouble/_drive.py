@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from redouble._ambient import MOST, ambient
 from redouble._attempt import abound, aworked, bound
 from redouble._backend import cancelling
-from redouble._deadline import MOMENT
+from redouble._deadline import MOMENT, left
 from redouble._ending import error_of, outcome_of
 from redouble._events import teller, watched
 from redouble._options import Options
@@ -56,8 +57,11 @@ def begin(
         tell = teller(policy) if watched() else tell
     started = now() if started is None else started
     run = kind(policy, started, name, now, cancelling if aio else None, tell, attempt)
-    if ambient.active and (said := MOST.get()) is not None and not said.over:
-        run.most = said.most
+    if ambient.active:
+        if (said := MOST.get()) is not None and not said.over:
+            run.most = said.most
+        if (rest := left()) < inf:
+            run.end_within(rest)
     return run
 
 

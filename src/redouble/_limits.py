@@ -25,6 +25,11 @@ EXPIRED: dict[Limit, str] = {
 class Limits(State):
     """The limits of one logical call."""
 
+    def end_within(self, seconds: float) -> None:
+        """Take in that there is a deadline, so many seconds from now."""
+        self.deadline = self.read() + seconds
+        self.until = min(self.until, self.deadline)
+
     def room(self, *, own: bool = True) -> float:
         """Say how long the attempt may take from now on, and note whose limit that is.
 

@@ -46,11 +46,7 @@ FIRST_ATTEMPT = """\
         redouble_run = None
     if redouble_run is not None:
         redouble_result = {await_}redouble_drive(
-            redouble_run,
-            redouble_delay,
-            redouble_bound(redouble_run, redouble_fn),
-            ({positional}),
-            {{{keywords}}},
+            redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
         )
 {check}    return redouble_result
 """

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from redouble._budget import Grant
-from redouble._deadline import MOMENT, left
 from redouble._ending import itself, report_of, summary_of
 from redouble._events import What
 from redouble._nested import bears_exhaustion
@@ -42,16 +41,14 @@ class State:
     bound: Limit = "attempt"  # whose limit the running attempt has
     seconds: float = INFINITY  # and what it is
     tied: bool = False  # whether another one is the same
-    limit: Limit | None = None  # which one has cut it
     workers_left: int = 0
-    stuck: bool = False  # the last attempt's worker has not stopped, and none may run beside it
-    instead: bool = False  # an error of our own comes out, and not the operation's
 
     # fmt: off
     __slots__ = (
         "__dict__", "attempt", "attempt_started", "by_kind", "cancelling", "delays", "earliest", "exhausted",
-        "granted", "last", "most", "name", "now", "ok", "pending", "policy", "reading", "reason", "records",
-        "stalled", "started", "tell", "took", "until", "value", "verdict", "work",
+        "granted", "instead", "last", "limit", "most", "name", "now", "ok", "pending", "policy", "reading",
+        "reason", "records", "stalled", "started", "stuck", "tell", "took", "until", "value", "verdict",
+        "work",
     )
     # fmt: on
 
@@ -90,13 +87,13 @@ class State:
         self.value: object = None
         self.reason: Reason | None = None
         self.ok = False
+        self.limit: Limit | None = None  # which one has cut the last attempt
+        self.stuck = False  # its worker has not stopped, and none may run beside it
+        self.instead = False  # an error of our own comes out, and not the operation's
         self.exhausted = False  # an inner policy's budget was
         self.pending: Grant | None = None
         self.granted: Grant | None = None
         self.stalled = 0
-        if MOMENT.get() is not None and (rest := left()) < INFINITY:
-            self.deadline = self.reading() + rest
-            self.until = min(self.until, self.deadline)
         if not attempt and policy.budget is not None:
             policy.budget.start(started)
 
