@@ -51,6 +51,17 @@ FIRST_ATTEMPT = """\
 {check}    return redouble_result
 """
 
+# Where there may be a run already, because the attempt has gone on for too long.
+FAILED = """\
+    except redouble_Exception as redouble_error:
+        redouble_run = redouble_run or redouble_begun(redouble_started)
+        redouble_delay = redouble_run.failed(redouble_error, redouble_now())
+        if redouble_delay is None:
+            if redouble_run.instead:
+                raise redouble_error_of(redouble_run, redouble_error)
+            raise
+"""
+
 # The same where async attempts are cut: after the `with` comes only who was.
 FIRST_LIMITED = """\
 async def retrying({parameters}):
@@ -66,14 +77,7 @@ async def retrying({parameters}):
         redouble_run = redouble_begun(redouble_started)
         redouble_run.room()
         raise redouble_run.expired()
-    except redouble_Exception as redouble_error:
-        redouble_run = redouble_run or redouble_begun(redouble_started)
-        redouble_delay = redouble_run.failed(redouble_error, redouble_now())
-        if redouble_delay is None:
-            if redouble_run.instead:
-                raise redouble_error_of(redouble_run, redouble_error)
-            raise
-    return await redouble_drive(
+{failed}    return await redouble_drive(
         redouble_run,
         redouble_delay,
         redouble_bound(redouble_run, redouble_fn),
@@ -97,14 +101,7 @@ def retrying({parameters}):
             redouble_run = redouble_begun(redouble_started)
             redouble_run.room()
             raise redouble_overdue(redouble_run, redouble_policy.worker, redouble_job)
-    except redouble_Exception as redouble_error:
-        redouble_run = redouble_run or redouble_begun(redouble_started)
-        redouble_delay = redouble_run.failed(redouble_error, redouble_now())
-        if redouble_delay is None:
-            if redouble_run.instead:
-                raise redouble_error_of(redouble_run, redouble_error)
-            raise
-        redouble_result = None
+{failed}        redouble_result = None
     if redouble_run is not None:
         redouble_result = redouble_drive(
             redouble_run,
@@ -206,6 +203,7 @@ def _compiled(
         "async_": "async " if is_async else "",
         "await_": "await " if is_async else "",
         "check": "" if is_async else CHECK,
+        "failed": FAILED,
     }
     source = template.format(
         **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
