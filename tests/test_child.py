@@ -108,6 +108,7 @@ def test_a_parent_that_is_gone_before_the_process_is_ready(wires: tuple[Connecti
     ours, theirs = wires
     ours.close()
     serve(theirs)
+    assert not theirs.closed  # it has ended by itself, and left the wire to whoever gave it
 
 
 def test_a_parent_that_is_gone_before_the_answer(wires: tuple[Connection, Connection]) -> None:

@@ -207,9 +207,16 @@ def test_one_that_is_never_ready_is_not_waited_for_by_a_thread_for_ever(
 
 
 def test_cancelled_before_its_thread_does_anything() -> None:
-    steps = Steps(lambda: Job("spawn", in_process.pid, (), {}), lambda: None)
+    made: list[Job] = []
+
+    def make() -> Job:
+        made.append(Job("spawn", in_process.pid, (), {}))
+        return made[-1]
+
+    steps = Steps(make, lambda: None)
     steps.go(LONG)
     steps.stop()
+    assert not made
 
 
 def test_a_process_is_given_back_once() -> None:

@@ -1,6 +1,6 @@
 """What runs in a worker process: it is sent a call, makes it, sends back what came of it, and so on.
 
-`_processes` is the other side. Nothing here is imported anywhere else.
+`_pool` has the other end of the wire.
 """
 
 from __future__ import annotations

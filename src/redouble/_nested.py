@@ -3,7 +3,7 @@
 Three attempts around three attempts are nine, and nobody wrote nine anywhere. The stamp is looked for
 on the error, along its explicit causes and in groups, so it survives ``raise X from err`` and a task
 group. The implicit context is not followed: an error raised while some older, given-up error is being
-handled is not nested in it.
+handled is not nested in it. A worker that an inner policy or layer has left running is found the same way.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The engine: how one logical call proceeds.
 
-Rule 1: every decision about a call lives in this file. Drivers only call, wait and raise.
+Rule 1: every decision about a call lives in this file, but for how long an attempt may take (`_limits`).
+        Drivers only call, wait and raise.
 Rule 2: this file never sleeps, has no clock and never touches the wrapped function; it is told what
         happened and when, and answers with a number of seconds to wait, or None. Only where it has
         run code of the caller's (rules, observers) does it ask the driver how late it is by now.

@@ -1,8 +1,9 @@
 """Where time and chance enter the library, and nowhere else.
 
 A `Clock` tells the time and waits, in blocking and in async code. `SYSTEM` is the real one: it finds
-out by itself, and without importing either, whether asyncio or Trio is running. Nothing else in the
-library, but what is for tests, may import `time`, `asyncio` or `trio`; a test sees to it.
+out by itself, and without importing either, whether asyncio or Trio is running. Apart from what stands
+for those (`_asyncio`, `_timer`, `_taskgroup`, `_trio`) and what is for tests, nothing else in the library may
+import `time`, `asyncio` or `trio`; a test sees to it.
 """
 
 from __future__ import annotations
