@@ -17,12 +17,8 @@ from subprocess import PIPE
 
 import pytest
 
-from redouble import Grant, Kind, Retry
-from support import Virtual
-
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 
-from demonstration.allowance import Allowance
 from demonstration.bars import bars, counts, storeys
 from demonstration.ink import ASCII, GLYPHS, Ink, Line, cut, line, painted, plain
 from demonstration.picture import Measured, picture, ruler
@@ -173,50 +169,6 @@ def test_who_comes_too_early_is_told_again_and_costs_no_luck() -> None:
         assert service.seen == [asked, again, in_time]
     finally:
         service.server_close()
-
-
-# --------------------------------------------------------------------------- the budget
-
-
-def test_an_allowance_is_spent_and_earned_by_successes_alone() -> None:
-    budget = Allowance(earned=0.5, most=2)
-    assert [budget.spend(Kind.timeout, 0.0) for _ in range(3)] == [Grant(1), Grant(1), None]
-    budget.start(0.0)
-    budget.failed(Kind.timeout, 0.0)
-    assert budget.spend(Kind.timeout, 0.0) is None
-    budget.credit(None, 0.0)
-    assert budget.spend(Kind.timeout, 0.0) is None
-    budget.credit(Grant(1), 0.0)
-    assert budget.spend(Kind.timeout, 0.0) == Grant(1)
-    for _ in range(99):
-        budget.credit(None, 0.0)
-    assert budget.snapshot() == {"available": 2}  # never more than it may keep
-    budget.refund(Grant(1), 0.0)
-    assert budget.snapshot() == {"available": 2}
-    assert budget.spend(Kind.timeout, 0.0) == Grant(1)
-    budget.refund(Grant(1), 0.0)
-    assert budget.snapshot() == {"available": 2}
-
-
-def test_a_policy_with_an_allowance_leaves_a_service_in_peace_that_fails_all_the_time() -> None:
-    policy = Retry(on=OSError, attempts=4, backoff=[0, 0, 0], budget=Allowance(most=5), clock=Virtual())
-    attempts: list[int] = []
-
-    def fails() -> None:
-        attempts[-1] += 1
-        raise OSError
-
-    reasons: list[str | None] = []
-    for _ in range(5):
-        attempts.append(0)
-        reasons.append(policy.run(fails).report.reason)
-    assert attempts == [4, 3, 1, 1, 1]
-    assert reasons == ["attempts", "budget", "budget", "budget", "budget"]
-    for _ in range(5):
-        policy.call(lambda: None)
-    attempts.append(0)
-    policy.run(fails)
-    assert attempts[-1] == 2
 
 
 # ------------------------------------------------------------------------- the verdicts

@@ -1,8 +1,11 @@
-"""The documentation: every snippet runs, every link leads somewhere.
+"""The documentation: every snippet runs and prints what is shown, every link leads somewhere.
 
 The snippets of a page share a namespace, from top to bottom. One that cannot run says why, above it:
 
     <!-- not run: it needs a server -->
+
+A block of text right below a snippet shows what that one prints. A line indented by two goes on from the one
+above.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ import ast
 import asyncio
 import doctest
 import inspect
+import io
 import re
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -36,6 +40,8 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 NOT_RUN = re.compile(r"<!-- not run:(?P<reason>.*)-->")
+SHOWN = re.compile(r"\s*^```text\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+GOES_ON = re.compile(r"\n {2}(?=\S)")
 RUN = ("python", "pycon")
 
 
@@ -44,24 +50,31 @@ class Snippet(NamedTuple):
     line: int
     text: str
     not_run: str | None
+    prints: str | None  # what the page shows below it
 
 
 def snippets(page: str) -> Iterator[Snippet]:
     """Find all fenced blocks of a page."""
     for found in FENCE.finditer(page):
         refusal = NOT_RUN.search(found["before"])
+        shown = SHOWN.match(page, found.end())
         yield Snippet(
             language=found["language"].strip(),
             line=page.count("\n", 0, found.start("text")) + 1,
             text=textwrap.dedent(found["text"]),
             not_run=None if refusal is None else refusal["reason"].strip(),
+            prints=None if shown is None else GOES_ON.sub(" ", shown["text"]),
         )
 
 
 def run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
     """Run one; no delay costs any time, and one that has virtual time of its own needs none of ours."""
-    with nullcontext() if "virtual_time" in snippet.text else virtual_time():
+    out = sys.stdout if snippet.prints is None else io.StringIO()
+    time = nullcontext() if "virtual_time" in snippet.text else virtual_time()
+    with redirect_stdout(out), time:
         really_run(snippet, path, namespace)
+    if isinstance(out, io.StringIO):
+        assert out.getvalue() == snippet.prints, f"{path}:{snippet.line} prints otherwise"
 
 
 def really_run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
@@ -170,9 +183,22 @@ x += await one()
 3
 ```
 
+Some text:
+
 ~~~text
 [no link](nowhere.md)
 ~~~
+
+```python
+print("- three is")
+print("-", x)
+```
+
+```text
+- three
+  is
+- 3
+```
 
 [A link](docs/there.md#part "title"), `[no link](nowhere.md)`, [another][ref], ![image](<a.png>)
 
@@ -182,11 +208,12 @@ x += await one()
 
 def test_snippets_are_found_and_run() -> None:
     found = list(snippets(PAGE))
-    assert [s.language for s in found] == ["python"] * 6 + ["text"]
-    assert [s.not_run for s in found] == [None, None, "it needs a server", "", None, None, None]
+    assert [s.language for s in found] == ["python"] * 6 + ["text", "python", "text"]
+    assert [s.not_run for s in found] == [None, None, "it needs a server", "", *[None] * 5]
+    assert [s.prints for s in found if s.prints] == ["- three is\n- 3\n"]
     assert [PAGE.splitlines()[s.line - 1].strip() for s in found[:2]] == ["x = 1", "x += 1"]
     namespace: dict[str, object] = {}
-    for index in (0, 1, 4, 5):
+    for index in (0, 1, 4, 5, 7):
         run(found[index], "README.md", namespace)
     assert namespace["x"] == 3
 
@@ -197,6 +224,11 @@ def test_a_snippet_that_fails_is_seen_with_its_line() -> None:
     assert caught.traceback[-1].lineno == PAGE.splitlines().index("serve()")
     with pytest.raises(doctest.UnexpectedException):
         run(list(snippets(PAGE))[5], "README.md", {})
+
+
+def test_a_snippet_that_prints_something_else_is_seen() -> None:
+    with pytest.raises(AssertionError, match=r"README\.md:\d+ prints otherwise"):
+        run(list(snippets(PAGE))[7], "README.md", {"x": 4})
 
 
 def test_links_and_anchors_are_found() -> None:

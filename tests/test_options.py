@@ -107,7 +107,7 @@ WRONG: list[tuple[str, object, type[Exception], str]] = [
     ("hints", "ignore", TypeError, "hints='ignore': write Hints(...), such as Hints(longest=60)"),
     ("hints", None, TypeError, "hints=None: write Hints(...)"),
     ("hints", Hints, TypeError, "hints=<class 'redouble._options.Hints'>: write Hints(...)"),
-    ("budget", 500, TypeError, "budget=500 cannot be a budget: it has no method start()"),
+    ("budget", 500, TypeError, "budget=500: write a budget, such as RetryBudget(ratio=0.2)"),
     ("budget", Ledger, TypeError, "budget=Ledger is a class: write Ledger(...)"),
     ("budget", SimpleNamespace(start=print), TypeError, "it has no method failed()"),
     *((option, 3, TypeError, f"{option}=3: write a function of one event") for option in HOOKS),

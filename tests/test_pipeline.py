@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar, assert_type
 import pytest
 
 import redouble
-from redouble import Layer, Pipeline, Retry, Timeout, Worker, policy_of
+from redouble import Layer, Pipeline, Retry, RetryBudget, Timeout, Worker, policy_of
 from redouble._callable import spelled
 from redouble._layer import decoration
 from support import Virtual, in_colour
@@ -162,12 +162,26 @@ def test_a_worker_in_the_middle_of_a_pipeline() -> None:
     assert passed == ["a here", "b there", "c there"]
 
 
-@pytest.mark.parametrize("wrong", [None, 3, add, Retry, "Retry()"], ids=repr)
+@pytest.mark.parametrize("wrong", [None, 3, add, "Retry()"], ids=repr)
 def test_only_layers_go_into_a_pipeline(wrong: Any) -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         _ = Retry() | wrong
     with pytest.raises(TypeError, match="unsupported operand"):
         _ = wrong | Retry()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "instead"),
+    [
+        (Retry, r"is not a layer: write Retry\(\.\.\.\)"),
+        (RetryBudget(), r"pass a budget to the policy, as in Retry\(budget=\.\.\.\)"),
+    ],
+)
+def test_what_is_meant_by_something_else_is_said(wrong: Any, instead: str) -> None:
+    with pytest.raises(TypeError, match=instead):
+        _ = Retry() | wrong
+    with pytest.raises(TypeError, match=r"write Pipeline\(\*layers\)"):
+        Pipeline([Retry(), Retry()])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="is not a layer"):
         Pipeline(Retry(), wrong)
 

@@ -26,6 +26,8 @@ TWINS = [
     ("_block", "wait", "await_"),
     ("_enter", "Entrance.__enter__", "Entrance.__aenter__"),
     ("_enter", "Entrance.__exit__", "Entrance.__aexit__"),
+    ("_bulkhead", "Place.enter", "Place.aenter"),
+    ("_gate", "Gate.__enter__", "Gate.__aenter__"),
     ("_gate", "Gate.around", "Gate.around_async"),
     ("_resume", "Stream.__enter__", "Stream.__aenter__"),
     ("_resume", "Stream.__exit__", "Stream.__aexit__"),
@@ -55,6 +57,7 @@ FUNCTIONS = {
 }
 METHODS = {
     "_aenter": "_enter",
+    "aenter": "enter",
     "aclose": "close",
     "afirst": "first",
     "aopen": "open",
@@ -204,7 +207,8 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *(f"_attempt.{name}" for name in ("_aprocessed", "_within", "aworked", "cut")),
         *("_asyncio.checkpoint", "_backend.Backend.checkpoint", "_drive.acall_blocking"),
         *(f"_enter.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
-        "_gate.Admission.aopen",
+        *("_entry.Entry.aenter", "_fallback.Replaced.aopen", "_fallback._items"),
+        *("_gate.Admission.aopen", "_gate.Gate.__aexit__", "_gate.Passage.aenter"),
         *(f"_items.AsyncItems.{name}" for name in ("__anext__", "asend", "athrow", "aclose")),
         *(f"_items.{name}" for name in ("AsyncItems._begin", "_busy", "_close", "_over", "_second")),
         "_items.Owner.aopen",

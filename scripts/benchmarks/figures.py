@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
+from benchmarks.budgets import budgets
+from benchmarks.guards import guards
 from benchmarks.imports import race_imports, unwanted
 from benchmarks.judging import judging
 from benchmarks.limits import limits
@@ -49,7 +51,8 @@ def measure(effort: Effort) -> Iterator[Row]:
         return race({name: sampled(call) for name, call in shapes.items() if call is not None}, effort)
 
     yield Row("sync success without time limits", timed(lambda c: c.unlimited), 1.0)
-    yield Row("sync success, defaults", timed(lambda c: c.defaults), 1.5, faster_than=("tenacity", "stamina"))
+    peers = {"tenacity": 30, "stamina": 30}
+    yield Row("sync success, defaults", timed(lambda c: c.defaults), 1.5, faster_than=peers)
     with asyncio.Runner() as runner:
         samples = {name: async_calls(runner, c.adefaults) for name, c in competitors.items()}
         yield Row("async success, defaults", race(samples, effort), 1.2)
@@ -60,6 +63,8 @@ def measure(effort: Effort) -> Iterator[Row]:
     yield from streams(effort)
     yield from judging(effort)
     yield from limits(competitors, effort)
+    yield from budgets(effort)
+    yield from guards(effort)
     loaded = tuple(f"loads {name}" for name in unwanted())
     yield Row("`import`", race_imports(effort.imports), 1.0, base="tenacity", problems=loaded)
     everybody = list(competitors)

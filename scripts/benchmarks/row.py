@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from benchmarks.timing import Timing
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: what everybody took, and what Redouble may take at most, as a ratio to ``base``."""
+    """One row: what everybody took, and what Redouble may take at most, as a ratio to ``base``.
+
+    A row without ``most`` is for information.
+    """
 
     work: str
     timings: dict[str, Timing]
-    most: float
+    most: float | None
     base: str = "by hand"
     unit: str = "ns"
-    faster_than: tuple[str, ...] = ()  # these must take 30 times as long
+    faster_than: Mapping[str, float] = field(default_factory=dict[str, float])  # how many times
     problems: tuple[str, ...] = ()
+    about: Literal["retrying", "guarding"] = "retrying"
 
     def ratio(self, name: str) -> float:
         """Say how many times as much as the base."""
         return self.timings[name].best / self.timings[self.base].best
 
+    def reach(self) -> str:
+        """Say what is to be reached."""
+        wanted: list[str] = []
+        if self.most is not None:
+            wanted.append(f"<= {self.most} x" + ("" if self.base == "by hand" else f" {self.base}"))
+        wanted += [f">= {times:g} x faster than {peer}" for peer, times in self.faster_than.items()]
+        return ", ".join(wanted) or "-"
+
     def missed(self) -> Iterator[str]:
         """Name what was not reached."""
         ratio = self.ratio("redouble")
-        if ratio > self.most:
+        if self.most is not None and ratio > self.most:
             yield f"{self.work}: {ratio:.2f} x {self.base}, to reach <= {self.most} x"
-        for peer in self.faster_than:
+        for peer, times in self.faster_than.items():
             faster = self.timings[peer].best / self.timings["redouble"].best
-            if faster < 30:
-                yield f"{self.work}: {faster:.1f} x faster than {peer}, to reach >= 30 x"
+            if faster < times:
+                yield f"{self.work}: {faster:.1f} x faster than {peer}, to reach >= {times:g} x"
         yield from (f"{self.work}: {problem}" for problem in self.problems)

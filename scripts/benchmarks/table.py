@@ -1,10 +1,9 @@
-"""Printing: a block per row for people, or one Markdown table for the documentation."""
+"""Printing: a block per row for people, or Markdown tables for the documentation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.figures import MODULES
 from benchmarks.row import Row
 
 
@@ -25,9 +24,8 @@ def ratio(value: float) -> str:
 
 def block(row: Row) -> Iterator[str]:
     """Show one row: everybody's best, median and ratio."""
-    wanted = "".join(f", and >= 30 x faster than {peer}" for peer in row.faster_than)
-    yield f"\n{row.work.replace('`', '')}   (reach: <= {row.most} x {row.base}{wanted})"
-    for name in MODULES:
+    yield f"\n{row.work.replace('`', '')}   (reach: {row.reach()})"
+    for name in columns([row]):
         timing = row.timings.get(name)
         if timing is None:
             yield f"    {name:<14}{'-':>12}"
@@ -37,13 +35,26 @@ def block(row: Row) -> Iterator[str]:
     yield from (f"    MISSED {missed}" for missed in row.missed())
 
 
+def columns(rows: Sequence[Row]) -> list[str]:
+    """Tell who takes part, by hand and Redouble first."""
+    return list(dict.fromkeys(["by hand", "redouble", *(name for row in rows for name in row.timings)]))
+
+
 def markdown(rows: Sequence[Row]) -> Iterator[str]:
-    """Show all rows as one table: best time of the base, ratios of everybody."""
-    yield "| work | " + " | ".join(MODULES) + " | reach |"
-    yield "|---|" + "---:|" * len(MODULES) + "---|"
+    """Show all rows, in a table for each thing they are about."""
+    for about in dict.fromkeys(row.about for row in rows):
+        yield from table([row for row in rows if row.about == about])
+        yield ""
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """Show rows as one table: best time of the base, ratios of everybody."""
+    names = columns(rows)
+    yield "| work | " + " | ".join(names) + " | reach |"
+    yield "|---|" + "---:|" * len(names) + "---|"
     for row in rows:
         cells: list[str] = []
-        for name in MODULES:
+        for name in names:
             timing = row.timings.get(name)
             if timing is None:
                 cells.append("-")
@@ -51,6 +62,5 @@ def markdown(rows: Sequence[Row]) -> Iterator[str]:
                 cells.append(amount(timing.best, row.unit))
             else:
                 cells.append(ratio(row.ratio(name)))
-        base = "" if row.base == "by hand" else f" {row.base}"
         cells[1] = f"**{cells[1]}**"
-        yield f"| {row.work} | " + " | ".join(cells) + f" | <= {row.most} x{base} |"
+        yield f"| {row.work} | " + " | ".join(cells) + f" | {row.reach()} |"

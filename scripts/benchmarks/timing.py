@@ -16,6 +16,7 @@ from functools import partial
 from itertools import repeat
 from statistics import median
 from time import perf_counter_ns
+from timeit import Timer
 from unittest.mock import patch
 
 from benchmarks.work import AsyncCall, Call
@@ -40,10 +41,11 @@ class Effort:
     imports: int  # fresh interpreters per library
     asleep: int  # calls asleep at once
     in_flight: int  # calls under a limit at once
+    budgeted: int  # calls under a budget, one after the other
 
 
-THOROUGH = Effort(rounds=90, sample=0.005, imports=40, asleep=100_000, in_flight=10_000)
-QUICK = Effort(rounds=5, sample=0.001, imports=3, asleep=5_000, in_flight=1_000)
+THOROUGH = Effort(rounds=90, sample=0.005, imports=40, asleep=100_000, in_flight=10_000, budgeted=1_000_000)
+QUICK = Effort(rounds=5, sample=0.001, imports=3, asleep=5_000, in_flight=1_000, budgeted=20_000)
 
 
 def calls(call: Call) -> Sample:
@@ -58,7 +60,7 @@ def calls(call: Call) -> Sample:
     return sample
 
 
-def failing_calls(call: Call) -> Sample:
+def failing_calls(call: Call, expected: type[Exception] = ConnectionError) -> Sample:
     """Sample calls that raise."""
 
     def sample(count: int) -> float:
@@ -66,13 +68,19 @@ def failing_calls(call: Call) -> Sample:
         for x in repeat(1, count):
             try:
                 call(x)
-            except ConnectionError:
+            except expected:
                 pass
             else:
                 raise AssertionError("this was to fail")
         return (perf_counter_ns() - started) / count
 
     return sample
+
+
+def statement(line: str, **names: object) -> Sample:
+    """Sample a line of code, in which these names are known: for what is called in different ways."""
+    timer = Timer(line, timer=perf_counter_ns, globals=names)
+    return lambda count: timer.timeit(count) / count
 
 
 def async_calls(runner: asyncio.Runner, call: AsyncCall) -> Sample:

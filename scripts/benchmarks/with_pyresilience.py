@@ -1,4 +1,4 @@
-"""pyresilience: only its retry, without listeners.
+"""pyresilience: only its retry, without listeners; for the rows about guards, only those.
 
 It has no block, and no limit on time but a timeout that moves blocking calls to another thread: that
 would measure the thread, so it is off but in the rows about limits, and "defaults" means its own.
@@ -6,9 +6,22 @@ would measure the thread, so it is off but in the rows about limits, and "defaul
 
 from __future__ import annotations
 
-from pyresilience import RetryConfig, TimeoutConfig, resilient
+from pyresilience import BulkheadConfig, CircuitBreakerConfig, RetryConfig, TimeoutConfig, resilient
 
-from benchmarks.work import HOUR, AsyncCall, Competitor, abroken, awork, broken, flaky, slow, work
+from benchmarks.work import (
+    HOUR,
+    AsyncCall,
+    Competitor,
+    Guards,
+    abroken,
+    awork,
+    broken,
+    flaky,
+    giving_way,
+    slow,
+    tripped,
+    work,
+)
 
 on = (ConnectionError,)
 jittered = RetryConfig(max_attempts=4, delay=0.2, max_delay=2, retry_on=on)
@@ -38,4 +51,21 @@ COMPETITOR = Competitor(
     in_a_second=resilient(
         retry=RetryConfig(max_attempts=4, delay=2, max_delay=2, jitter=False, retry_on=on), timeout=within(1)
     )(slow),
+)
+
+in_a_row = CircuitBreakerConfig(failure_threshold=5, recovery_timeout=30, success_threshold=1)
+by_ratio = CircuitBreakerConfig(sliding_window_size=100, failure_rate_threshold=0.5, minimum_calls=20)
+at_once = BulkheadConfig(max_concurrent=10, max_wait=1)
+
+GUARDS = Guards(
+    breaker=resilient(circuit_breaker=in_a_row)(work),
+    abreaker=resilient(circuit_breaker=in_a_row)(awork),
+    ratio=resilient(circuit_breaker=by_ratio)(work),
+    opened=tripped(
+        resilient(circuit_breaker=CircuitBreakerConfig(failure_threshold=1, recovery_timeout=HOUR))(broken)
+    ),
+    bulkhead=resilient(bulkhead=at_once)(work),
+    abulkhead=resilient(bulkhead=at_once)(awork),
+    contended=resilient(bulkhead=BulkheadConfig(max_concurrent=2, max_wait=30))(giving_way),
+    pipeline=resilient(bulkhead=at_once, retry=jittered, circuit_breaker=in_a_row)(work),
 )

@@ -1,9 +1,29 @@
-"""Redouble, as a user has it: the decorator, and a policy around a block."""
+"""Redouble, as a user has it: the decorator, a policy around a block, and the layers around a function.
+
+Its logger is off; it would log the first rejection of an open breaker.
+"""
 
 from __future__ import annotations
 
-from benchmarks.work import HOUR, AsyncCall, Competitor, abroken, awork, broken, flaky, slow, work
-from redouble import Backoff, Retry, Worker, retry
+import logging
+
+from benchmarks.work import (
+    HOUR,
+    AsyncCall,
+    Competitor,
+    Guards,
+    abroken,
+    awork,
+    broken,
+    flaky,
+    giving_way,
+    slow,
+    tripped,
+    work,
+)
+from redouble import Backoff, Bulkhead, CircuitBreaker, Retry, Worker, retry
+
+logging.getLogger("redouble").setLevel(logging.CRITICAL)
 
 # The defaults: four attempts, full jitter up to two seconds, 30 seconds in all.
 policy = Retry(on=ConnectionError)
@@ -37,4 +57,15 @@ COMPETITOR = Competitor(
     limited=limited,
     on_thread=retry(on=ConnectionError, timeout=30, worker=Worker())(work),
     in_a_second=retry(on=ConnectionError, timeout=1, backoff=Backoff.constant(2))(slow),
+)
+
+GUARDS = Guards(
+    breaker=CircuitBreaker()(work),
+    abreaker=CircuitBreaker()(awork),
+    ratio=CircuitBreaker(ratio=0.5)(work),
+    opened=tripped(CircuitBreaker(failures=1, cooldown=HOUR)(broken)),
+    bulkhead=Bulkhead(10)(work),
+    abulkhead=Bulkhead(10)(awork),
+    contended=Bulkhead(2, wait=30)(giving_way),
+    pipeline=(Bulkhead(10) | policy | CircuitBreaker())(work),
 )

@@ -7,7 +7,9 @@ overhead disappears in it.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, TypeAlias
@@ -46,6 +48,28 @@ class Competitor:
     in_a_second: AsyncCall
 
 
+@dataclass(frozen=True, kw_only=True)
+class Guards:
+    """One way to guard calls, in every shape it has; None where it has no such shape.
+
+    breaker, abreaker: closed; opens after five failures in a row, for 30 seconds.
+    ratio: closed; opens when half of the calls lately fail.
+    opened: open, for an hour.
+    bulkhead, abulkhead: ten calls at once; others wait, the blocking ones for up to a second.
+    contended: two calls at once, of what lets other threads run; others wait for up to 30 seconds.
+    pipeline: ten calls at once, each with up to four attempts, each through a breaker as above.
+    """
+
+    breaker: Call | None
+    abreaker: AsyncCall | None
+    ratio: Call | None
+    opened: Call | None
+    bulkhead: Call | None
+    abulkhead: AsyncCall | None
+    contended: Call | None
+    pipeline: Call | None
+
+
 def work(x: int) -> int:
     """Succeed."""
     return x
@@ -71,6 +95,19 @@ def flaky() -> Call:
 def broken(_: int) -> int:
     """Fail."""
     raise ConnectionError("reset by peer")
+
+
+def giving_way(x: int) -> int:
+    """Let another thread run in the middle of it."""
+    os.sched_yield()
+    return x
+
+
+def tripped(call: Call) -> Call:
+    """Let the one failure happen after which all calls are rejected."""
+    with suppress(Exception):
+        call(1)
+    return call
 
 
 async def abroken(_: int) -> int:

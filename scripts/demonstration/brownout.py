@@ -7,7 +7,6 @@ import inspect
 import time
 from contextlib import AsyncExitStack
 
-from demonstration.allowance import Allowance
 from demonstration.callers import keep_calling
 from demonstration.limited import LimitedService
 from demonstration.picture import Measured, picture
@@ -31,10 +30,9 @@ def brownout(screen: Screen, weather: Weather) -> None:
         "",
     )
     screen.code(f"{inspect.getsource(patient)}\n{inspect.getsource(restrained)}")
-    lines = sum(bool(row.strip()) for row in inspect.getsource(Allowance).splitlines())
     screen.say(
-        f"Allowance is a budget of {lines} lines: the protocol is public.",
-        "Ten retries to begin with, and five successes earn another.",
+        "Five successes earn one retry, and one a second is free.",
+        "While everything fails nothing is earned: the service is left in peace.",
         "",
     )
     if not screen.live:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple, TypeAlias
 
-from demonstration.allowance import Allowance
-from redouble import Backoff, Retry
+from redouble import Backoff, Retry, RetryBudget
 
 Ask: TypeAlias = Callable[[], Awaitable[None]]
 Call: TypeAlias = Callable[[Ask], Awaitable[None]]
@@ -41,7 +40,7 @@ def patient() -> Retry:
 
 def restrained() -> Retry:
     """Do the same, but retries have to be earned."""
-    return replace(patient(), budget=Allowance())
+    return replace(patient(), budget=RetryBudget(ratio=0.2, per_second=1))
 
 
 def with_policy(policy: Retry) -> Call:

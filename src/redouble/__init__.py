@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from redouble import errors
 from redouble._backoff import Backoff
 from redouble._block import Attempt
-from redouble._budget import Grant
 from redouble._deadline import cancelled, deadline, remaining
 from redouble._decorate import retry, variant
 from redouble._events import observe
 from redouble._gate import Gate
+from redouble._grant import Grant
 from redouble._layer import Layer, Pipeline, policy_of
 from redouble._options import Hints
 from redouble._report import AttemptRecord, Outcome, Report, report
@@ -25,6 +25,11 @@ from redouble._verdict import Kind, Verdict
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
+    from redouble._breaker import CircuitBreaker
+    from redouble._bucket import TokenBucket
+    from redouble._budget import RetryBudget
+    from redouble._bulkhead import Bulkhead
+    from redouble._fallback import Fallback
     from redouble._timeout import Timeout
     from redouble._worker import Worker
 
@@ -33,7 +38,10 @@ __all__ = [
     "Attempt",
     "AttemptRecord",
     "Backoff",
+    "Bulkhead",
+    "CircuitBreaker",
     "Clock",
+    "Fallback",
     "Gate",
     "Grant",
     "Hints",
@@ -44,7 +52,9 @@ __all__ = [
     "Reason",
     "Report",
     "Retry",
+    "RetryBudget",
     "Timeout",
+    "TokenBucket",
     "Verdict",
     "Worker",
     "cancelled",
@@ -59,7 +69,15 @@ __all__ = [
     "variant",
 ]
 
-_LATER = {"Timeout": "redouble._timeout", "Worker": "redouble._worker"}  # what many programs never need
+_LATER = {  # what many programs never need
+    "Bulkhead": "redouble._bulkhead",
+    "CircuitBreaker": "redouble._breaker",
+    "Fallback": "redouble._fallback",
+    "RetryBudget": "redouble._budget",
+    "Timeout": "redouble._timeout",
+    "TokenBucket": "redouble._bucket",
+    "Worker": "redouble._worker",
+}
 
 
 def __getattr__(name: str) -> object:

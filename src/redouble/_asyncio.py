@@ -17,7 +17,6 @@ from asyncio import (
 )
 from asyncio.events import _get_running_loop as home
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from time import monotonic as now
 from typing import Any
 
@@ -67,13 +66,19 @@ def lift(limit: Cut) -> bool:
     return True
 
 
-def bell() -> tuple[Callable[[], None], Callable[[], Awaitable[object]]]:
-    """Return how to ring a bell, once and from any thread, and how to wait for it."""
+def bell() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
+    """Return how to ring a bell, once and from any thread, and how to wait for it.
+
+    Ringing says whether anybody can hear it.
+    """
     rung, loop = Event(), get_running_loop()
 
-    def ring() -> None:
-        with suppress(RuntimeError):  # the loop has been closed, so nobody waits
+    def ring() -> bool:
+        try:
             loop.call_soon_threadsafe(rung.set)
+        except RuntimeError:  # the loop has been closed, so nobody waits
+            return False
+        return True
 
     return ring, rung.wait
 

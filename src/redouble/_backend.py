@@ -64,8 +64,11 @@ class Backend(Protocol):
         """Let a limit cut nothing from now on, though it is not left yet; say whether that was in time."""
         ...
 
-    def bell(self) -> tuple[Callable[[], None], Callable[[], Awaitable[object]]]:
-        """Return how to ring a bell, once and from any thread, and how to wait for it."""
+    def bell(self) -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
+        """Return how to ring a bell, once and from any thread, and how to wait for it.
+
+        Ringing says whether anybody can hear it.
+        """
         ...
 
     async def checkpoint(self) -> None:

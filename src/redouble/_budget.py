@@ -1,49 +1,206 @@
-"""What a budget is: an allowance for retries, shared by many calls.
+"""RetryBudget: retries as a share of what goes well, so that they cannot become most of the load.
 
-The engine asks it at fixed moments and passes the time; a budget never sleeps. Anything with these
-methods will do.
+An outage makes every call fail, and then every call retries: a service that could have recovered is
+kept down by the retries alone. A budget lets a few through at any time, and more only as calls succeed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from fractions import Fraction
+from math import floor, isfinite
+from typing import Literal
 
+from redouble._check import Duration, number
+from redouble._check import seconds as checked
+from redouble._grant import Grant
+from redouble._recent import SLICES, Recent
+from redouble._shared import Locked
+from redouble._time import SYSTEM
 from redouble._verdict import Kind
 
-__all__ = ["Budget", "Grant"]
+__all__ = ["RetryBudget"]
+
+SHORTEST = 0.001  # second: a window
+MOST_WAITING = 256  # credits that are counted only when somebody asks, or when there are this many
 
 
-class Grant(NamedTuple):
-    """Leave to retry once. ``cost`` was taken; the delay must be at least ``wait`` seconds."""
+class Dated(Grant):
+    """A grant that knows when it was made: what is refunded must not make room for another."""
 
-    cost: float
-    wait: float = 0.0
+    when: int
+
+    def __repr__(self) -> str:
+        return repr(Grant(*self))
 
 
-class Budget(Protocol):
-    """An allowance for retries."""
+class RetryBudget(Locked):
+    """Allow retries as a share of the calls that went well lately, and a few in any case.
 
-    def start(self, now: float, /) -> None:
+    In the ``window`` seconds up to now at most ``ceil(credits * ratio) + floor(per_second * window)`` are
+    granted, whatever moment now is.
+    Pass one object to every policy that talks to the same service: sharing is by identity.
+
+    ratio: how many retries each credit earns, such as 0.2: one for five.
+    per_second: how many are granted whatever happens, for services with little traffic.
+    window: how many seconds credits and grants count for.
+    credit: what earns: each ``"success"``; or each ``"request"``, as in Finagle and httpware. A budget
+        that is credited by requests keeps granting while everything fails, and so keeps an overload going.
+    """
+
+    _may_wait = False
+
+    def __init__(
+        self,
+        ratio: float = 0.2,
+        per_second: float = 10,
+        window: Duration = 10,
+        credit: Literal["success", "request"] = "success",
+    ) -> None:
+        super().__init__()
+        wanted = "a finite number, 0 or more"
+        self.ratio = number(ratio, "RetryBudget ratio", 0, 1e9, f"{wanted}, such as 0.2")
+        self.per_second = number(per_second, "RetryBudget per_second", 0, 1e9, f"{wanted}, such as 10")
+        self.window = checked(window, "RetryBudget window")
+        if self.window < SHORTEST:
+            raise ValueError(f"RetryBudget window={window!r}: write more seconds, such as 10")
+        if credit not in ("success", "request"):
+            raise ValueError(f"RetryBudget credit={credit!r}: write 'success' or 'request'")
+        self._by: Literal["success", "request"] = credit
+        self._ignores_starts = credit == "success" and type(self).start is RetryBudget.start
+        # As they were written, and not as binary floats: 0.07 of 100 is 7, and not 8.
+        exact = Fraction(repr(self.ratio))
+        self._up, self._down = exact.numerator, exact.denominator
+        self._floor = floor(Fraction(repr(self.per_second)) * Fraction(repr(self.window)))
+        # What earns is forgotten a little before the window has passed, what was granted a little after.
+        self._credits, self._grants = Recent(SLICES), Recent(SLICES + 1)
+        self._waiting: list[float] = []  # credits
+        self._back: list[Grant] = []  # grants to take back
+        self._busy = False
+        self._now: float | None = None  # of the last use
+        self._index = 0  # the running slice
+        self._from = self._until = 0.0  # well inside it; at its edges `_slice` decides
+        self._most = self._floor
+        self._grant = Dated(1.0)
+        self._grant.when = 0
+
+    def start(self, now: float | None = None, /) -> None:
         """Note that a call begins."""
-        ...
+        if self._by == "request":
+            self._earn(now)
 
-    def failed(self, kind: Kind, now: float, /) -> None:
-        """Note that an attempt failed."""
-        ...
+    def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:
+        """Note that an attempt failed: it earns nothing, and costs nothing."""
 
-    def spend(self, kind: Kind, now: float, /) -> Grant | None:
-        """Allow one retry, or return None."""
-        ...
+    def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:  # noqa: ARG002
+        """Allow one retry, or return None. The time is the system's unless given."""
+        now = SYSTEM.now() if now is None else now
+        with self._lock:  # flat: this is measured
+            if self._busy:
+                return None  # asked from the middle of this very thing, by a signal or the collector
+            if self._waiting or self._back or not self._from < now < self._until:
+                self._move(now)
+            grants = self._grants
+            if grants.total >= self._most:
+                return None
+            grants.total += 1
+            grants.counts[grants.place] += 1
+            return self._grant
 
-    def credit(self, grant: Grant | None, now: float, /) -> None:
-        """Note a success; ``grant`` is the one its last retry used, None without retries."""
-        ...
+    def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:  # noqa: ARG002
+        """Note that a call succeeded, with or without retries."""
+        if self._by == "success":
+            self._earn(now)
 
-    def refund(self, grant: Grant, now: float, /) -> None:
+    def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started."""
-        ...
+        self._back.append(grant)
+        with self._lock:
+            self._move(SYSTEM.now() if now is None else now)
 
-    def snapshot(self) -> Mapping[str, float]:
-        """Tell what is left, for people and metrics."""
-        ...
+    def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
+        """Tell how many retries are ``available``, and why: as of its last use, or of ``now``."""
+        with self._lock:
+            self._move(None)
+            now = self._now if now is None else now
+            index = self._index if now is None else self._slice(now)
+            earning, granted = self._credits.seen(index), self._grants.seen(index)
+            most = self._earned(earning)
+            return {
+                "available": max(0, most - granted),
+                "limit": most,
+                "granted": granted,
+                "credits": earning,
+            }
+
+    def _earn(self, now: float | None) -> None:
+        # Every call that succeeds comes here, so it does the least there is: nobody has to know yet.
+        now = SYSTEM.now() if now is None else now
+        waiting = self._waiting
+        waiting.append(now)
+        if len(waiting) >= MOST_WAITING:
+            with self._lock:
+                self._move(now)
+
+    def _move(self, now: float | None) -> None:
+        """Count what waits, and forget what is too old by now; without a time, by the last use."""
+        if self._busy:
+            return  # who is at it goes on with what has come meanwhile, or the next one does
+        self._busy = True
+        try:
+            if self._waiting or self._back:
+                self._settle()
+            self._now = now = self._now if now is None else now
+            if now is not None:
+                self._turn(self._slice(now))
+            self._most = self._earned(self._credits.total)
+        finally:
+            self._busy = False
+
+    def _turn(self, index: int) -> None:
+        """Go on to another slice, if it is another one."""
+        self._credits.move(index)
+        self._grants.move(index)
+        if self._index != self._grants.latest:
+            self._index = index = self._grants.latest
+            self._grant = Dated(1.0)
+            self._grant.when = index
+            width = self.window / SLICES
+            self._from, self._until = (index + 0.01) * width, (index + 0.99) * width
+
+    def _settle(self) -> None:
+        """Count the credits that wait, each at its own time, and take back grants."""
+        waiting = self._waiting
+        batch = waiting[:]
+        del waiting[: len(batch)]  # and no more: others go on adding meanwhile
+        if not isfinite(sum(batch)):  # a clock that told nonsense once
+            batch = [now for now in batch if isfinite(now)]
+        if batch:
+            earned, first, last = self._credits, min(batch), max(batch)
+            if self._now is None or not self._now - self.window < last <= self._now:
+                self._now = last  # it is later, or by another clock
+            if self._from < first and last < self._until and earned.latest == self._index:
+                earned.counts[earned.place] += len(batch)
+                earned.total += len(batch)
+            else:
+                earned.move(self._slice(last))
+                for now in batch:
+                    earned.add(1, self._slice(now))
+        while self._back:
+            self._grants.add(-1, getattr(self._back.pop(), "when", self._index))
+
+    def _earned(self, earning: int) -> int:
+        return -(-earning * self._up // self._down) + self._floor
+
+    def _slice(self, now: float) -> int:
+        return int(now * SLICES // self.window)
+
+    def _forked(self) -> None:
+        super()._forked()
+        self._busy = False
+
+    def __repr__(self) -> str:
+        return (
+            f"RetryBudget(ratio={self.ratio:g}, per_second={self.per_second:g}, window={self.window:g}, "
+            f"credit={self._by!r})"
+        )

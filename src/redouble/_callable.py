@@ -57,6 +57,8 @@ def refuse(fn: object, verb: str) -> None:
         )
     if not callable(inner):
         below = ": decorate the function below it" if hasattr(inner, "__get__") else ""
+        if verb == "decorate" and not below:
+            below = " (if this was meant as a call, the decorator lacks its parentheses)"
         raise TypeError(f"cannot {verb} {inner!r}: it is not callable{below}")
     if isinstance(fn, type) and verb == "decorate":
         raise TypeError(

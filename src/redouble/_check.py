@@ -6,15 +6,28 @@ Wrong types raise TypeError, wrong values ValueError, at construction and nowher
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from datetime import timedelta
 from math import isfinite
 from typing import Any, TypeAlias
 
 from redouble._callable import spelled, would_not_run
 
-__all__ = ["Duration", "hook", "instance", "methods", "number", "seconds", "whole"]
+__all__ = [
+    "Duration",
+    "hook",
+    "in_seconds",
+    "instance",
+    "methods",
+    "number",
+    "seconds",
+    "takes_other_than_one",
+    "whole",
+]
 
 Duration: TypeAlias = float | timedelta
+
+BILLION = 1e9
 
 
 def seconds(value: object, option: str) -> float:
@@ -31,6 +44,11 @@ def seconds(value: object, option: str) -> float:
     if not isfinite(result) or result < 0:
         raise ValueError(f"{option}={value!r}: write a finite number of seconds, 0 or more")
     return result
+
+
+def in_seconds(value: float) -> str:
+    """Spell a duration as people do, without powers of ten."""
+    return f"{value:.3f}".rstrip("0").rstrip(".") + " s" if value < BILLION else f"{value:.3g} s"
 
 
 def number(value: object, option: str, low: float, high: float, wanted: str) -> float:
@@ -83,11 +101,18 @@ def hook(value: object, option: str) -> None:
             f"{option}={name} is {what} and would never run: "
             "observers are plain functions, also in async code"
         )
+    if (took := takes_other_than_one(value)) is not None:
+        raise TypeError(f"{option}={name} takes {took}: write a function of one event")
+
+
+def takes_other_than_one(fn: Callable[..., object]) -> str | None:
+    """Say what a function takes, if that is not one argument."""
     try:
-        signature = inspect.signature(value)
+        signature = inspect.signature(fn)
     except (TypeError, ValueError):
-        return  # some built-ins do not tell
+        return None  # some built-ins do not tell
     try:
         signature.bind(None)
     except TypeError:
-        raise TypeError(f"{option}={name} takes {signature}: write a function of one event") from None
+        return str(signature)
+    return None

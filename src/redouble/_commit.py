@@ -32,7 +32,7 @@ class Committing(Run):
         if self.now < now < INFINITY:
             self.now = now
         if self.policy.budget is not None:
-            self.policy.budget.credit(self.granted, self.now)
+            self.policy.budget.credit(self.granted, self.budget_time())
         self.ok = True
         return None
 
@@ -55,7 +55,7 @@ class Committing(Run):
             return Run.decide(self, error)
         self.ok = False
         if self.policy.budget is not None:
-            self.policy.budget.failed(self.kind(error), self.now)
+            self.policy.budget.failed(self.kind(error), self.budget_time())
         if self.tell is not None:
             self.tell(self, "failure", error, None)
         return self.over(COMMITTED, error)

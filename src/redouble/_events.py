@@ -18,9 +18,20 @@ from redouble._log import log
 from redouble._verdict import Kind, Verdict
 from redouble.errors import Limit, Reason
 
-__all__ = ["Event", "Observation", "What", "observe", "teller", "watched"]
+__all__ = ["Event", "Observation", "What", "observe", "publish", "teller", "watched"]
 
-What = Literal["before_attempt", "success", "failure", "retry", "give_up"]
+What = Literal[
+    "before_attempt",
+    "success",
+    "failure",
+    "retry",
+    "give_up",
+    "circuit_opened",
+    "circuit_half_open",
+    "circuit_closed",
+    "circuit_isolated",
+    "circuit_rejected",
+]
 
 
 class Event(NamedTuple):
@@ -29,6 +40,10 @@ class Event(NamedTuple):
     ``attempt`` counts from 1; ``delay`` is the wait before the next attempt; ``hint`` is what the
     other side asked for; ``elapsed`` counts from the start of the call; ``limit`` is the one that cut the
     attempt, or ended the call.
+
+    Those of a circuit breaker begin with ``circuit_``: ``elapsed`` is how long the state before lasted
+    (of ``circuit_rejected``: how long this one has), ``hint`` when to come back, ``rejected`` how many calls
+    have been turned away since it opened.
     """
 
     what: What
@@ -45,6 +60,7 @@ class Event(NamedTuple):
     reason: Reason | None
     limit: Limit | None
     labels: Mapping[str, str]
+    rejected: int | None = None
 
     def __repr__(self) -> str:
         # Without the value: it is the caller's data, and events end up in logs.
@@ -54,7 +70,8 @@ class Event(NamedTuple):
         return f"Event({', '.join(said)})"
 
     def __reduce__(self) -> tuple[type[Event], tuple[object, ...]]:
-        return (Event, (*self[:-1], dict(self.labels)))  # a view of the policy's labels cannot be pickled
+        # A view of the policy's labels cannot be pickled.
+        return (Event, (*self[:-2], dict(self.labels), self.rejected))
 
 
 Observer = Callable[[Event], object]
@@ -136,13 +153,17 @@ def teller(policy: Any) -> Callable[..., None]:
             limit=None if before else run.which(),
             labels=policy.labels,
         )
-        own: Observer | None = getattr(policy, what if before else f"on_{what}")
-        if own is not None:
-            _safely(own, event)
-        for observer in _observers:
-            _safely(observer, event)
+        publish(event, getattr(policy, what if before else f"on_{what}"))
 
     return tell
+
+
+def publish(event: Event, own: Observer | None) -> None:
+    """Tell of an event: the observer of whatever it happened to first, then those of everything."""
+    if own is not None:
+        _safely(own, event)
+    for observer in _observers:
+        _safely(observer, event)
 
 
 def _safely(observer: Observer, event: Event) -> None:

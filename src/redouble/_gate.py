@@ -49,21 +49,21 @@ class Gate(Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with Passage(self):
+            with self._passage():
                 return done(fn, fn(*args, **kwargs))
 
         return gated
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with Passage(self):
+            with self._passage():
                 return await fn(*args, **kwargs)
 
         return gated
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
-            with StreamPassage(self):
+            with self._passage(stream=True):
                 return (yield from fn(*args, **kwargs))
 
         return gated
@@ -80,9 +80,34 @@ class Gate(Layer):
 
         return StreamFunction(fn, gated)
 
+    def _shared(self) -> tuple[object, ...]:
+        return (self,)
+
+    def _passage(self, *, stream: bool = False) -> Passage:
+        """Return the way of one call, or of one generator, through this gate."""
+        return Passage(self, stream=stream)
+
     def __enter__(self) -> None:
-        passage = Passage(self)
-        passage.__enter__()
+        passage, noted = self._passage(), False
+        try:
+            passage.enter()
+            self._entered(passage)
+            noted = True
+        finally:
+            if not noted:
+                passage.undo()
+
+    async def __aenter__(self) -> None:
+        passage, noted = self._passage(), False
+        try:
+            await passage.aenter()
+            self._entered(passage)
+            noted = True
+        finally:
+            if not noted:
+                passage.undo()
+
+    def _entered(self, passage: Passage) -> None:
         ways: Ways[Passage] = self.__dict__.setdefault("_ways_out", Ways())
         ways.enter(passage)
 
@@ -92,48 +117,60 @@ class Gate(Layer):
         ways: Ways[Passage] = self.__dict__.get("_ways_out") or Ways()
         ways.leave().__exit__(kind, error, tb)
 
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, tb)
+
 
 class Passage:
-    """One call on its way through one gate."""
+    """One call on its way through one gate, or one generator, for which to be closed early is a good end."""
 
-    __slots__ = ("gate", "ticket")
+    __slots__ = ("entered", "gate", "stream", "ticket")
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, *, stream: bool = False) -> None:
         self.gate = gate
+        self.stream = stream
         self.ticket: Any = None
+        self.entered = False
+
+    def enter(self) -> None:
+        """Be let in, or not."""
+        self.ticket = self.gate.admit(self.gate.clock.now())
+        self.entered = True
+
+    async def aenter(self) -> None:
+        """Be let in, or not, in async code; most gates do not wait."""
+        self.enter()
+
+    def undo(self) -> None:
+        """Leave again, if it was let in: entering was interrupted."""
+        if self.entered:
+            self.__exit__(None, sys.exception(), None)
 
     def __enter__(self) -> None:
-        self.ticket = self.gate.admit(self.gate.clock.now())
+        self.enter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
+        if self.stream and isinstance(error, GeneratorExit):
+            error = None
         self.gate.ended(self.ticket, error, self.gate.clock.now())
-
-
-class StreamPassage(Passage):
-    """One generator on its way: closing it early is a good end."""
-
-    __slots__ = ()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, None if isinstance(error, GeneratorExit) else error, tb)
 
 
 class Admission:
     """One async generator on its way: the owner of its items."""
 
     def __init__(self, gate: Gate, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
-        self._passage = Passage(gate)
+        self._passage = gate._passage()
         self._make = make
 
     async def aopen(self) -> tuple[Any, Any]:
         """Let the stream in and take its first item."""
         from redouble._source import aopened  # noqa: PLC0415  for those who stream
 
-        self._passage.__enter__()
+        await self._passage.aenter()
         is_open = False
         try:
             opening = await aopened(self._make)

@@ -9,11 +9,16 @@ any layer does is not known here.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
+from math import inf
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from redouble._callable import Colour, colour, refuse, spelled
+
+if TYPE_CHECKING:
+    from redouble._verdict import On
+    from redouble._worst import Worst
 
 __all__ = ["Layer", "Pipeline", "decoration", "policy_of"]
 
@@ -69,6 +74,44 @@ class Layer:
     def _no(self, fn: object, kind: str) -> TypeError:
         return TypeError(f"{type(self).__name__} cannot wrap {kind}, which {spelled(fn)} is")
 
+    def _told(self) -> str:
+        """Say in a few words what it does, for `Pipeline.explain`."""
+        return ""
+
+    def _worst(self, inner: Worst, /) -> Worst:
+        """Say what a call comes to at worst, given what it comes to inside."""
+        return inner
+
+    def _retries(self) -> bool:
+        """Say whether it may call what is inside more than once."""
+        return False
+
+    def _acts_on(self) -> On | None:
+        """Return which errors it does something about, or learns from; None if that is not by error."""
+        return None
+
+    def _cuts_each(self) -> bool:
+        """Say whether it limits each call of what is inside."""
+        return False
+
+    def _within(self) -> float:
+        """Tell the seconds after which everything inside is over."""
+        return inf
+
+    def _objections(
+        self,
+        outer: tuple[Layer, ...],  # noqa: ARG002
+        inner: tuple[Layer, ...],  # noqa: ARG002
+        worst: Worst,  # noqa: ARG002
+        /,
+    ) -> Iterable[str]:
+        """Say what is known to hurt about its place, given what is around it and what is inside comes to."""
+        return ()
+
+    def _shared(self) -> tuple[object, ...]:
+        """Return what it shares with other calls."""
+        return ()
+
     def _around(self, fn: Any) -> Any:
         """Return ``fn`` wrapped, whatever kind of function it is."""
         return getattr(self, AROUND[colour(fn)])(fn)
@@ -94,7 +137,8 @@ class Layer:
 
     def __or__(self, inner: Layer, /) -> Pipeline:
         """Put ``inner`` inside this layer."""
-        if not isinstance(inner, Layer):
+        known: object = inner
+        if not isinstance(known, Layer | type) and not hasattr(known, "spend"):
             return NotImplemented
         return Pipeline(self, inner)
 
@@ -109,11 +153,22 @@ class Pipeline(Layer):
     def __init__(self, *layers: Layer) -> None:
         for layer in layers:
             if not isinstance(layer, Layer):
-                hint = f": write {layer.__name__}(...)" if isinstance(layer, type) else ""
-                raise TypeError(f"{layer!r} is not a layer{hint}")
+                raise TypeError(f"{layer!r} is not a layer{_instead(layer)}")
         self.layers: tuple[Layer, ...] = tuple(
             part for layer in layers for part in (layer.layers if isinstance(layer, Pipeline) else (layer,))
         )
+
+    def explain(self) -> str:
+        """Draw it for people: the layers, what each does, and what a call comes to at worst."""
+        from redouble._explain import drawn  # noqa: PLC0415  for those who ask
+
+        return drawn(self.layers)
+
+    def check(self) -> list[str]:
+        """Say what in it is known to hurt, each with its reason in a sentence; nothing, if all is well."""
+        from redouble._explain import objections  # noqa: PLC0415  for those who ask
+
+        return list(objections(self.layers))
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         return self._inside_out(fn, "around")
@@ -143,6 +198,15 @@ class Pipeline(Layer):
 
     def __repr__(self) -> str:
         return " | ".join(repr(layer) for layer in self.layers) or "Pipeline()"
+
+
+def _instead(thing: object) -> str:
+    """Say what to write in place of something that is no layer."""
+    if isinstance(thing, type):
+        return f": write {thing.__name__}(...)"
+    if hasattr(thing, "spend"):
+        return ": pass a budget to the policy, as in Retry(budget=...)"
+    return ": write Pipeline(*layers)" if isinstance(thing, list | tuple) else ""
 
 
 def _dressed(wrapped: F, fn: Callable[..., Any]) -> F:

@@ -11,12 +11,13 @@ __all__ = ["ABANDONED", "log"]
 ABANDONED = "a stream that was abandoned could not be closed"
 
 
-def log(message: str, *args: object, trouble: bool = False) -> None:
-    """Log a warning; with ``trouble``, an error with the traceback of what is being handled."""
+def log(message: str, *args: object, trouble: bool = False, news: bool = False) -> None:
+    """Log a warning; or for ``trouble`` an error, with the traceback of what is handled; or mere ``news``."""
     try:
         import logging  # noqa: PLC0415  nobody pays for it while all goes well
 
         logger = logging.getLogger("redouble")
-        logger.log(logging.ERROR if trouble else logging.WARNING, message, *args, exc_info=trouble)
+        level = logging.ERROR if trouble else logging.INFO if news else logging.WARNING
+        logger.log(level, message, *args, exc_info=trouble)
     except Exception:  # noqa: S110  there is nowhere left to say it
         pass

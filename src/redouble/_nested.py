@@ -18,7 +18,7 @@ from redouble._options import Options
 from redouble._report import Report, Stamp, family, is_stuck, stamp_of
 from redouble.errors import Reason, WorkerStillRunning
 
-__all__ = ["bears_exhaustion", "nested"]
+__all__ = ["bears_exhaustion", "nested", "never_called"]
 
 _warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identity
 
@@ -51,6 +51,22 @@ def nested(error: BaseException, run: Current) -> Reason | None:
 def bears_exhaustion(replaced: Stamp | Report, run: Current) -> bool:
     """Say whether the mark of an exhausted budget must go on outwards with the stamp that replaces one."""
     return _exhausted(replaced) and _during(replaced, run)
+
+
+def never_called(error: BaseException) -> bool:
+    """Say whether a gate refused an attempt before anything of the caller's was called, the gate aside."""
+    stamp = stamp_of(error)
+    if stamp is not None and _tried(stamp):
+        return False  # an inner policy has made attempts
+    trace = error.__traceback__
+    while trace is not None:
+        code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__"))
+        if module == "redouble._gate" and code.co_name == "enter":
+            return True  # what is further in is the gate itself
+        if not module.startswith("redouble.") and not code.co_filename.startswith("<redouble "):
+            return False
+        trace = trace.tb_next
+    return True
 
 
 def _exhausted(stamp: Stamp | Report) -> bool:

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from redouble._backoff import Backoff, fresh
-from redouble._budget import Budget
 from redouble._check import Duration, hook, instance, methods, number, seconds, whole
 from redouble._events import Event
+from redouble._grant import Budget
 from redouble._time import SYSTEM, Borrowed, Chance, Clock, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
@@ -106,6 +106,7 @@ class Options:
     _cuts: float = field(init=False, compare=False)
     _silent: bool = field(init=False, compare=False)
     _plain: bool = field(init=False, compare=False)
+    _credited: bool = field(init=False, compare=False)
     _straight: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -136,6 +137,8 @@ class Options:
                 "attempts=None would retry for ever: set a time limit too, such as give_up_after=30"
             )
         instance(self.hints, "hints", Hints, "Hints(...), such as Hints(longest=60)")
+        if isinstance(cast("object", self.budget), int | float):
+            raise TypeError(f"budget={self.budget!r}: write a budget, such as RetryBudget(ratio=0.2)")
         if self.budget is not None:
             methods(self.budget, "budget", ("start", "failed", "spend", "credit", "refund"))
         if self.worker is not None:
@@ -170,8 +173,10 @@ class Options:
         self._put("_cuts", min(limits[0], *limits[2:]))
         self._put("_silent", all(getattr(self, option) is None for option in HOOKS))
         # Plain: a call that succeeds at once has nothing to check, to tell or to credit.
-        busy = (self.until, self.budget, self.before_attempt, self.on_success)
-        self._put("_plain", all(x is None for x in busy) and 0 not in limits)
+        busy = (self.until, self.before_attempt, self.on_success)
+        free = all(x is None for x in busy) and 0 not in limits
+        self._put("_plain", free and self.budget is None)
+        self._put("_credited", free and self.budget is not None)  # or only that
         self._put("_straight", self._plain and self.worker is None and self.attempt_timeout is None)
 
     def _put(self, field: str, value: object) -> None:

@@ -139,7 +139,7 @@ class Job:
 class Steps:
     """A job that a thread sees to, for async code: it has a process ready, and goes on when told to."""
 
-    def __init__(self, make: Callable[[], Job], ring: Callable[[], None]) -> None:
+    def __init__(self, make: Callable[[], Job], ring: Callable[[], object]) -> None:
         self._make, self._ring = make, ring
         self._job: Job | None = None
         self._seconds: float | None = None

@@ -14,24 +14,21 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
-from redouble._attempt import abound, bound, overdue, thread_job
-from redouble._backend import cancelling, cut_after
 from redouble._block import AsyncAttempts, attempts
 from redouble._callable import colour, done, refuse, spelled, would_not_run
-from redouble._drive import Args, Kwargs, acall, acall_blocking, adrive, aoutcome, call, drive, outcome
-from redouble._ending import error_of
-from redouble._events import teller
+from redouble._drive import acall, acall_blocking, aoutcome, outcome
 from redouble._layer import Layer
 from redouble._options import Options
 from redouble._refused import refuse_limits, refuse_unlimited, refuse_until
 from redouble._report import Outcome
-from redouble._run import Run
-from redouble._shape import EVERY_ATTEMPT, FIRST_ATTEMPT, FIRST_LIMITED, FIRST_WORKED, STREAM, shaped
-from redouble._time import SYSTEM
+from redouble._retried import STREAM, call_done, retried
+from redouble._shape import shaped
 
 if TYPE_CHECKING:
     from redouble._enter import Entrance
     from redouble._resume import Stream
+    from redouble._verdict import On
+    from redouble._worst import Worst
 
 __all__ = ["Retry"]
 
@@ -88,18 +85,11 @@ class Retry(Options, Layer):
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
         refuse_unlimited(self, fn)
-        template, more = FIRST_ATTEMPT if self._plain else EVERY_ATTEMPT, dict[str, Any]()
-        if self.worker is not None:
-            quick = self._plain and self.worker.kind == "thread" and self.clock is SYSTEM
-            template = FIRST_WORKED if quick else EVERY_ATTEMPT
-            more = {"Job": thread_job(), "overdue": overdue}
-        return self._retried(fn, template, aio=False, call=_call, drive=drive, bound=bound, **more)
+        return retried(self, fn, aio=False)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` retried, for a coroutine function."""
-        quick = FIRST_ATTEMPT if self._cuts == inf else FIRST_LIMITED
-        template = quick if self._plain else EVERY_ATTEMPT
-        return self._retried(fn, template, aio=True, call=acall, drive=adrive, bound=abound)
+        return retried(self, fn, aio=True)
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` retried until its first item, for a generator function."""
@@ -128,34 +118,13 @@ class Retry(Options, Layer):
 
         return StreamFunction(fn, retrying)
 
-    def _retried(
-        self, fn: Callable[..., Any], template: str, *, aio: bool, **drivers: Callable[..., Any]
-    ) -> Callable[..., Any]:
-        now, tell = self._anow if aio else self._now, None if self._silent else teller(self)
-        whose: dict[str, Any] = {"name": self.name or spelled(fn), "cancelling": cancelling if aio else None}
-        return shaped(
-            fn,
-            template,
-            is_async=aio,
-            now=now,
-            tell=tell,
-            Run=Run,
-            begun=partial(Run, self, reading=now, tell=tell, **whose),
-            error_of=error_of,
-            policy=self,
-            cut_after=cut_after,
-            seconds=self._cuts,
-            **whose,
-            **drivers,
-        )
-
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` with retries and return what it returns: await it if ``fn`` is async."""
         refuse(fn, "call")
         name, kind = self.name or spelled(fn), colour(fn)
         if kind == "plain":
             refuse_unlimited(self, fn)
-            return _call(self, name, fn, args, kwargs)
+            return call_done(self, name, fn, args, kwargs)
         if kind == "coroutine":
             return cast("T", acall(self, name, cast("Any", fn), args, kwargs))
         return cast("T", self._around(fn)(*args, **kwargs))
@@ -225,6 +194,41 @@ class Retry(Options, Layer):
         refuse_until(self, f"{spelled(make)} gives none")
         return Entrance[T](self, self.name or spelled(make), partial(make, *args, **kwargs))
 
+    def _told(self) -> str:
+        from redouble import _worst  # noqa: PLC0415
+
+        return _worst.told_of_retry(self)
+
+    def _worst(self, inner: Worst, /) -> Worst:
+        from redouble import _worst  # noqa: PLC0415
+
+        return _worst.worst_of_retry(self, inner)
+
+    def _retries(self) -> bool:
+        return self.attempts != 1
+
+    def _acts_on(self) -> On | None:
+        return self.on if self.attempts != 1 and self.until is None else None
+
+    def _cuts_each(self) -> bool:
+        return self._attempt_limit < inf
+
+    def _within(self) -> float:
+        return self._total
+
+    def _shared(self) -> tuple[object, ...]:
+        return () if self.budget is None else (self.budget,)
+
+    def _objections(
+        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
+    ) -> Iterable[str]:
+        from redouble._worst import objections_to_retry  # noqa: PLC0415
+
+        limit = min((layer._within() for layer in outer), default=inf)
+        yield from objections_to_retry(self, limit, worst)
+        if self._retries() and any(layer._retries() for layer in inner):
+            yield "Retry inside Retry: their attempts multiply; retry in one place"
+
     def __aiter__(self) -> AsyncAttempts:
         return AsyncAttempts(self)
 
@@ -232,10 +236,6 @@ class Retry(Options, Layer):
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"a policy never changes: write dataclasses.replace(policy, {name}=...)")
-
-
-def _call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
-    return done(fn, call(policy, name, fn, args, kwargs))
 
 
 def _done(fn: object, ended: Outcome[T]) -> Outcome[T]:

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 
 from redouble._backoff import Backoff
 from redouble._ending import MOST_RECORDS, error_of
+from redouble._failure import told_when
 from redouble._limits import Limits
-from redouble._nested import nested
+from redouble._nested import nested, never_called
 from redouble._report import STAMP, annotate
 from redouble._verdict import ACCEPT, CUT, RETRY, STOP, Verdict, accepted, judge
-from redouble.errors import AttemptTimeout, Reason, WorkerStillRunning
+from redouble.errors import AttemptTimeout, Reason, Rejected, WorkerStillRunning
 
 __all__ = ["Run"]
 
@@ -105,6 +106,8 @@ class Run(Limits):
             self.read()
         if verdict is None:
             verdict = RETRY if issubclass(kind, AttemptTimeout) else STOP
+        if verdict.after is None and issubclass(kind, Rejected):
+            verdict = told_when(verdict, error)
         self.verdict = verdict
         self.records.append((verdict, kind, text, self.attempt_started, took))
         return self.succeed(error) if verdict.action == "accept" else self.decide(error)
@@ -145,7 +148,10 @@ class Run(Limits):
         budget = policy.budget
         tell = self.tell
         if budget is not None:
-            budget.failed(self.kind(error), self.now)
+            budget.failed(self.kind(error), self.budget_time())
+            if self.granted is not None and isinstance(error, Rejected) and never_called(error):
+                self.pending, self.granted = self.granted, None  # a gate refused it: nothing was retried
+                self.hand_back()
         if tell is not None:
             tell(self, "failure", error, None)
             self.read()
@@ -188,7 +194,7 @@ class Run(Limits):
             return self.over(TIMEOUT, error)
         # 9. spend: before sleeping: a refused retry must not cost the caller a wait
         if budget is not None:
-            self.pending = budget.spend(self.kind(error), now)
+            self.pending = budget.spend(self.kind(error), self.budget_time())
             if self.pending is None:
                 return self.over(BUDGET, error)
             delay = max(delay, self.pending.wait)

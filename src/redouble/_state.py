@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from redouble._budget import Grant
 from redouble._ending import itself, report_of, summary_of
 from redouble._events import What
+from redouble._grant import Grant
 from redouble._nested import bears_exhaustion
 from redouble._options import Options
 from redouble._report import PREFIX, Report, annotate
-from redouble._time import Clock
+from redouble._time import SYSTEM, Clock
 from redouble._transient import kind_of
 from redouble._verdict import CUT, RETRY, Ended, Kind, Verdict
 from redouble.errors import Limit, Reason
@@ -95,14 +95,14 @@ class State:
         self.granted: Grant | None = None
         self.stalled = 0
         if not attempt and policy.budget is not None:
-            policy.budget.start(started)
+            policy.budget.start(self.budget_time())
 
     # ------------------------------------------------------------------------ the end
 
     def succeed(self, error: Exception | None) -> float | None:
         """End well: with a result, or with an exception that was accepted."""
         if self.policy.budget is not None:
-            self.policy.budget.credit(self.granted, self.now)
+            self.policy.budget.credit(self.granted, self.budget_time())
         self.ok = True
         if self.tell is not None:
             self.tell(self, "success", error, None)
@@ -134,7 +134,11 @@ class State:
         """Hand back a grant whose retry never started, however the call ended."""
         if self.pending is not None and self.policy.budget is not None:
             grant, self.pending = self.pending, None
-            self.policy.budget.refund(grant, self.now)
+            self.policy.budget.refund(grant, self.budget_time())
+
+    def budget_time(self) -> float:
+        """Tell the time as a budget counts it: by one clock for all who share it, though Trio has its own."""
+        return self.now if self.cancelling is None or self.clock is not SYSTEM else SYSTEM.now()
 
     @property
     def clock(self) -> Clock:

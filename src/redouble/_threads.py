@@ -51,7 +51,7 @@ class Job(Signal):
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        ring: Callable[[], None] | None = None,
+        ring: Callable[[], object] | None = None,
     ) -> None:
         outer = MOMENT.get()  # flat: this is measured
         self.outer = outer if outer is None else in_force(outer)
@@ -124,7 +124,7 @@ class Job(Signal):
         """Forget what came of it."""
         self._value = self._error = None
 
-    def perform(self) -> Callable[[], None]:
+    def perform(self) -> Callable[[], object]:
         """Do it, on the thread; return how to say that it has ended."""
         with self:
             self._value = self._context.run(self._fn, *self._args, **self._kwargs)

@@ -5,23 +5,26 @@ Async functions are cut; blocking ones run on a worker. It makes no attempts and
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from redouble._ambient import ambient
 from redouble._attempt import worked
 from redouble._backend import cut_after
 from redouble._callable import done, spelled
-from redouble._check import Duration
+from redouble._check import Duration, in_seconds
 from redouble._check import seconds as checked
 from redouble._deadline import left
 from redouble._layer import Layer
 from redouble._time import SYSTEM, Clock, here
 from redouble._worker import Worker, check_worker
 from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning
+
+if TYPE_CHECKING:
+    from redouble._worst import Worst
 
 __all__ = ["Timeout"]
 
@@ -99,6 +102,30 @@ class Timeout(Layer):
             return AsyncItems(Opening(Once(self._limit, name), partial(fn, *args, **kwargs)))
 
         return StreamFunction(fn, limited)
+
+    def _told(self) -> str:
+        return f"at most {in_seconds(self._limit)}"
+
+    def _worst(self, inner: Worst, /) -> Worst:
+        grace = 0.0 if self.worker is None else self.worker.grace
+        return inner.within(self._limit + cast("float", grace))
+
+    def _cuts_each(self) -> bool:
+        return True
+
+    def _within(self) -> float:
+        return self._limit
+
+    def _objections(
+        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
+    ) -> Iterator[str]:
+        del inner, worst
+        limit = min((layer._within() for layer in outer), default=inf)
+        if limit <= self._limit:
+            yield (
+                f"Timeout({self._limit:g}) inside a limit of {in_seconds(limit)}: that one is always reached "
+                "first, so this one ends nothing, and nothing is retried after it"
+            )
 
     @property
     def _limit(self) -> float:

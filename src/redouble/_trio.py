@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -45,13 +44,19 @@ def clock() -> Callable[[], float]:
     return current_clock().current_time
 
 
-def bell() -> tuple[Callable[[], None], Callable[[], Awaitable[object]]]:
-    """Return how to ring a bell, once and from any thread, and how to wait for it."""
+def bell() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
+    """Return how to ring a bell, once and from any thread, and how to wait for it.
+
+    Ringing says whether anybody can hear it.
+    """
     rung, here = Event(), home()
 
-    def ring() -> None:
-        with suppress(RunFinishedError):  # then nobody waits
+    def ring() -> bool:
+        try:
             here.run_sync_soon(rung.set)
+        except RunFinishedError:  # then nobody waits
+            return False
+        return True
 
     return ring, rung.wait
 

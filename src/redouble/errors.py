@@ -160,7 +160,19 @@ class CircuitOpen(Rejected):
 
 
 class BulkheadFull(Rejected):
-    """All places of the bulkhead are taken."""
+    """All ``limit`` places of the bulkhead are taken, and nobody left within ``wait`` seconds."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        limit: int | None = None,
+        wait: float | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.limit = limit
+        self.wait = wait
 
 
 class RateLimited(Rejected):

@@ -4,10 +4,10 @@
 >>> def log(event: Event) -> None: ...
 """
 
-from redouble._budget import Budget
 from redouble._check import Duration
 from redouble._enter import Entrance
 from redouble._events import Event, Observation, Observer, What
+from redouble._grant import Budget
 from redouble._options import Delays
 from redouble._resume import Stream
 from redouble._time import Chance

@@ -10,19 +10,21 @@ that does not end is real: such rows have limits of milliseconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from redouble import Backoff, Hints, Retry, Verdict, report
+from redouble import Backoff, Hints, Retry, RetryBudget, TokenBucket, Verdict, report
 from redouble.testing import virtual_time
 
 from .support import Bucket, Course, Draws, Operation, Panic, Step, Turned, Virtual
+
+T = TypeVar("T")
 
 SYNC = ("sync", "thread")
 ASYNC = ("asyncio", "trio")
@@ -47,7 +49,7 @@ class Seen:
 
     clock: Course
     operation: Operation
-    budget: Bucket | None = None
+    budget: TokenBucket | RetryBudget | None = None
     value: object = None
     error: BaseException | None = None
     events: list[str] = field(default_factory=list[str])
@@ -83,7 +85,9 @@ class Seen:
             "retried": [event.attempt for event in self.told if event.what == "retry"],
         }
         if budget is not None:
-            words |= {"trail": budget.trail, "started": budget.started, "spent": budget.spent}
+            words |= budget.snapshot()
+        if isinstance(budget, Bucket):
+            words |= {"trail": budget.trail, "spent": budget.spent}
         for word in ("reason", "attempts", "elapsed", "work_elapsed", "limit", "workers_left"):
             words[word] = getattr(said, word, None)
         return words
@@ -116,7 +120,7 @@ class Flow:
     """One row: a script and options, and what must be seen. Only what is said is compared.
 
     ``total`` is a limit for the whole call: ``timeout`` where nothing can be cut, else ``give_up_after``.
-    ``rules`` come before the default of retrying everything.
+    ``rules`` come before the default of retrying everything; ``preset`` makes the policy, and has its own.
     ``limited``: attempts are cut, asleep or on a worker.
     """
 
@@ -139,16 +143,22 @@ class Flow:
             judged: Callable[[object], Verdict | bool] = lambda value: scripted(value) or True
             said["until"] = judged
         if "budget" in said:
-            said["budget"] = seen.budget = said["budget"]()
+            said["budget"] = said["budget"]()
         for hook in HOOKS if heard else ():
             said[hook] = _recorder(seen, extra.get(hook))
         said.setdefault("on", [scripted, *rules, Exception])
         if "random" in said:
             said["random"] = Draws(*said["random"])
+        make: Callable[..., Retry] = said.pop("preset", Retry)
         defaults: dict[str, Any] = {"backoff": NONE, "give_up_after": None, "hints": Hints(spread=0)}
+        if make is not Retry:
+            defaults = {}
         if isinstance(seen.clock, Virtual):
             defaults["clock"] = seen.clock
-        return Retry(**(defaults | said))
+        policy = make(**(defaults | said))
+        if isinstance(policy.budget, TokenBucket | RetryBudget):
+            seen.budget = policy.budget
+        return policy
 
 
 def flow(
@@ -210,19 +220,33 @@ def _driven(colour: str, row: Flow, clock: Course, heard: bool) -> Seen:
             seen.error = error
 
     try:
-        match colour:
-            case "sync" | "worker":
-                call()
-            case "thread":
-                with ThreadPoolExecutor(1) as pool:
-                    pool.submit(call).result()
-            case "asyncio" | "worker-asyncio":
-                asyncio.run(acall())
-            case _:
-                trio.run(acall, clock=MockClock(autojump_threshold=0) if row.limited else None)
+        in_colour(colour, call, acall, MockClock(autojump_threshold=0) if row.limited else None)
     finally:
         seen.operation.release()
     return seen
+
+
+def in_colour(
+    colour: str,
+    blocking: Callable[[], T],
+    waiting: Callable[[], Awaitable[T]],
+    trio_clock: MockClock | None = None,
+) -> T:
+    """Run one of the two, in a colour, and return what it returns."""
+
+    async def main() -> T:
+        return await waiting()
+
+    match colour:
+        case "sync" | "worker":
+            return blocking()
+        case "thread":
+            with ThreadPoolExecutor(1) as pool:
+                return pool.submit(blocking).result()
+        case "asyncio" | "worker-asyncio":
+            return asyncio.run(main())
+        case _:
+            return trio.run(main, clock=trio_clock)
 
 
 def _async(operation: Operation) -> Callable[[], Any]:
@@ -245,7 +269,7 @@ def _recorder(seen: Seen, extra: Extra | None) -> Callable[[Any], None]:
             case what:
                 seen.events.append(f"{what}:{event.attempt}")
         if seen.budget is not None and event.what in ("retry", "success", "give_up"):
-            seen.quota.append(seen.budget.tokens)
+            seen.quota.append(seen.budget.snapshot().get("tokens", 0))
         if extra is not None:
             extra(event, seen.clock)
 

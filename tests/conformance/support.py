@@ -1,14 +1,18 @@
-"""Time, chance, operations and a budget for the tables: none of them real, all of them exact."""
+"""Time, chance and operations for the tables: none of them real, all exact; and a bucket that tells."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from threading import Event, Lock
+from threading import Event
 from typing import Literal, Protocol
 
-from redouble import SYSTEM, Backoff, Clock, Grant, Kind, Verdict, cancelled
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from redouble import SYSTEM, Backoff, Clock, Grant, Kind, TokenBucket, Verdict, cancelled
 from redouble._backend import backend
 from redouble.testing import VirtualClock
 
@@ -173,48 +177,51 @@ class Operation:
         raise self.raised[-1]
 
 
-class Bucket:
-    """The smallest budget: tokens, a cost by kind, the last cost back on success, or else one token."""
+class Bucket(TokenBucket):
+    """The real bucket, which also writes down what it is asked: a cost for all kinds, others by name."""
 
-    def __init__(self, tokens: float, cost: float = 5, *, capacity: float = 500, **costs: float) -> None:
-        self.tokens = tokens
-        self.cost = cost
-        self.costs = costs
-        self.capacity = capacity
-        self.started = self.spent = self.refunded = 0
+    def __init__(self, tokens: float = 500, cost: float = 5, **costs: float) -> None:
+        super().__init__(tokens, {Kind(kind): own for kind, own in costs.items()} | {None: cost})
+        self.spent = self.refunded = 0
         self.trail: list[str] = []
-        self.lock = Lock()
 
-    def start(self, now: float, /) -> None:
-        self.started += 1
+    @property
+    def tokens(self) -> float:
+        return self.snapshot()["tokens"]
 
-    def failed(self, kind: Kind, now: float, /) -> None:
-        """Do nothing: a failure is free, a retry costs."""
-
-    def spend(self, kind: Kind, now: float, /) -> Grant | None:
-        with self.lock:
-            cost = self.costs.get(kind, self.cost)
-            if cost > self.tokens:
-                return None
-            self.tokens -= cost
+    def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:
+        grant = super().spend(kind, now)
+        if grant is not None:
             self.spent += 1
             self.trail.append(f"retry.{kind}")
-            return Grant(cost)
+        return grant
 
-    def credit(self, grant: Grant | None, now: float, /) -> None:
-        with self.lock:
-            self.tokens = min(self.capacity, self.tokens + (1 if grant is None else grant.cost))
-            self.trail.append("success")
+    def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:
+        super().credit(grant, now)
+        self.trail.append("success")
 
-    def refund(self, grant: Grant, now: float, /) -> None:
-        with self.lock:
-            self.tokens += grant.cost
-            self.refunded += 1
-
-    def snapshot(self) -> Mapping[str, float]:
-        return {"tokens": self.tokens}
+    def refund(self, grant: Grant, now: float | None = None, /) -> None:
+        super().refund(grant, now)
+        self.refunded += 1
 
 
 def series(backoff: Backoff, count: int, *draws: float) -> list[float]:
     """Return the first delays of a recipe, drawn with the given numbers."""
     return list(islice(backoff.delays(Draws(*draws or (0.5,))), count))
+
+
+async def cancelled_in(colour: str, fn: Callable[[], Awaitable[object]]) -> None:
+    """Call a function of one colour of async code, and cancel it once it waits."""
+    if colour == "trio":
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(fn)
+                await wait_all_tasks_blocked()
+                scope.cancel()
+        assert scope.cancelled_caught
+    else:
+        task = asyncio.ensure_future(fn())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()

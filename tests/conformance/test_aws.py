@@ -1,30 +1,28 @@
-"""The AWS SDKs: standard mode, old and new, with the tests' own bucket of retry tokens."""
+"""The AWS SDKs: standard mode, old and new, and their bucket of retry tokens."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
+from redouble import Backoff, Grant, Hints, Kind, Reason, Retry, TokenBucket, Verdict
 
-from redouble import Backoff, Hints, Kind, Reason, Retry, Verdict
+from .flows import NONE, Flow, check, flow, in_every_colour
+from .support import Operation, Step, Virtual, fail, ok, series
 
-from .flows import EVERY, NONE, Flow, check, flow, in_every_colour
-from .support import Bucket, Operation, Step, Virtual, fail, ok, series
-
+COSTS = {Kind.throttled: 5, None: 14}
 SERVER = Verdict.retry(kind=Kind.server)
 E, E200 = fail("500", verdict=SERVER), ok("200")
 
 
 def legacy(case: str, *script: Step, attempts: int = 3, cap: float = 20, **expected: Any) -> Flow:
     backoff = Backoff.exponential(1).maximum(cap)
-    budget = lambda: Bucket(500, 5, timeout=10)
     return flow(
         f"aws.standard.legacy.{case}",
         *script,
         attempts=attempts,
         backoff=backoff,
-        budget=budget,
+        budget=TokenBucket,
         expected=expected,
     )
 
@@ -46,10 +44,16 @@ def v2_1(
             Kind.throttled: Backoff.exponential(1).maximum(cap),
             None: Backoff.exponential(base).maximum(cap),
         },
-        budget=lambda: Bucket(tokens, 14, throttled=5),
+        budget=lambda: TokenBucket(tokens, COSTS),
         hints=Hints(over=5, spread=0),
         expected=expected,
     )
+
+
+def used(tokens: float) -> TokenBucket:
+    bucket = TokenBucket(500, COSTS)
+    assert bucket.spend(Kind.server) == Grant(tokens)
+    return bucket
 
 
 ATTEMPTS, BUDGET = Reason.attempts, Reason.budget
@@ -129,7 +133,12 @@ FLOWS = [
         quota=[486, 472, 458, 458],
         sleeps=[0.025, 0.05, 0.1],
     ),
-    v2_1("first_try_success_adds_one", E200, tokens=486, ok="200", quota=[487], sleeps=[]),
+    flow(
+        "aws.standard.v2_1.first_try_success_adds_one",
+        E200,
+        budget=lambda: used(14),
+        expected={"ok": "200", "quota": [487], "tokens": 487, "sleeps": []},
+    ),
 ]
 
 
@@ -141,10 +150,10 @@ def test_standard_mode(colour: str, row: Flow) -> None:
 
 def test_aws_standard_v2_1_several_invocations_share_the_quota() -> None:
     """aws.standard.v2_1.several_invocations_share_the_quota: the second call starts with 16 tokens."""
-    bucket, clock, quota = Bucket(30, 14), Virtual(), list[float]()
+    bucket, clock, quota = TokenBucket(30, COSTS), Virtual(), list[float]()
 
     def note(event: object) -> None:
-        quota.append(bucket.tokens)
+        quota.append(bucket.snapshot()["tokens"])
 
     policy = Retry(
         on=lambda _: SERVER,
@@ -164,40 +173,16 @@ def test_aws_standard_v2_1_several_invocations_share_the_quota() -> None:
 def test_aws_standard_v2_1_two_threads() -> None:
     """aws.standard.v2_1.two_threads: whatever the interleaving, 486 tokens are left."""
     for _ in range(20):
-        bucket, clock = Bucket(500, 14), Virtual()
+        bucket, clock = TokenBucket(500, COSTS), Virtual()
         policy = Retry(on=lambda _: SERVER, attempts=3, backoff=NONE, budget=bucket, clock=clock)
         with ThreadPoolExecutor(2) as pool:
             scripts = [[E, E, E200], [E, E200]]
             for future in [pool.submit(policy.call, Operation(script, clock)) for script in scripts]:
                 assert future.result() == "200"
-        assert bucket.tokens == 486
+        assert bucket.snapshot()["tokens"] == 486
 
 
 def test_aws_backoff_series_legacy_base1() -> None:
     """aws.backoff_series.legacy_base1: the cap comes before the jitter, drawn at its highest here."""
     delays = series(Backoff.exponential(1).maximum(20).full_jitter(), 9, 1.0)
     assert delays == [1, 2, 4, 8, 16, 20, 20, 20, 20]
-
-
-@pytest.mark.parametrize("colour", EVERY)
-def test_budget_finagle_policy_interplay(colour: str) -> None:
-    """budget.finagle_policy_interplay: 20 retries are allowed and 100 wanted; then the failure comes out."""
-    row = flow(
-        "",
-        fail("original"),
-        attempts=101,
-        budget=lambda: Bucket(20, 1),
-        expected={"calls": 21, "spent": 20, "reason": BUDGET, "raises": "original", "same": True},
-    )
-    check(colour, row)
-
-
-def test_budget_finagle_policy_interplay_marks_the_failure() -> None:
-    """budget.finagle_policy_interplay: nobody further out retries it, whatever is said about nesting."""
-    clock = Virtual()
-    operation = Operation([fail("original")], clock)
-    inner = Retry(on=Exception, budget=Bucket(0), clock=clock)
-    outer = Retry(on=Exception, nested="allow", clock=clock)
-    outcome = outer.run(inner(operation))
-    assert outcome.report.reason is Reason.nested
-    assert operation.calls == 1

@@ -24,7 +24,7 @@ class Call:
     """One call that is cancelled somewhere, and what was seen of it."""
 
     clock: Virtual = field(default_factory=Virtual)
-    budget: Bucket = field(default_factory=lambda: Bucket(500))
+    budget: Bucket = field(default_factory=Bucket)
     events: list[str] = field(default_factory=list[str])
     calls: int = 0
     result: object = None

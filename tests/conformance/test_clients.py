@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from redouble import Backoff, Reason, Retry, errors, transient
+from redouble import Backoff, Reason, Retry, RetryBudget, errors, transient
 
 from .flows import EVERY, Flow, answers, check, drive, flow, in_every_colour
-from .support import Bucket, fail, ok, series
+from .support import fail, ok, series
 
 SHORT = Backoff.exponential(0.01).maximum(0.02).full_jitter()
 WRONG: Any = 2.5  # not for the eyes of a type checker
@@ -35,7 +35,7 @@ FLOWS = [
     flow(
         "HW-RT-18",
         fail("503"),
-        budget=lambda: Bucket(0),
+        budget=lambda: RetryBudget(ratio=0, per_second=0, credit="request"),
         wrap=True,
         expected={
             "type": errors.BudgetExhausted,
@@ -51,8 +51,8 @@ FLOWS = [
         fail("503"),
         ok(200),
         attempts=3,
-        budget=lambda: Bucket(500),
-        expected={"ok": 200, "calls": 3, "started": 1, "spent": 2},
+        budget=lambda: RetryBudget(credit="request"),
+        expected={"ok": 200, "calls": 3, "credits": 1, "granted": 2},
     ),
     # llm-fiber raises an error of its own; here the operation's comes out.
     flow(

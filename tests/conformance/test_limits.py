@@ -165,7 +165,7 @@ FLOWS = [
         "KT-TIME-01",
         ok("never", takes=2),
         total=1,
-        budget=lambda: Bucket(500),
+        budget=Bucket,
         expected={"type": OVER, "attempts": 1, "last": None, "cause": None, "trail": [], "now": 1},
     ),
     # The error of the attempt before is the cause (smithy-kotlin raises it as it is).
@@ -174,7 +174,7 @@ FLOWS = [
         fail("Flaky", takes=1, verdict=Verdict.retry(kind=Kind.client)),
         attempts=3,
         total=1.5,
-        budget=lambda: Bucket(500),
+        budget=Bucket,
         expected={"type": OVER, "cause": "Flaky", "calls": 2, "trail": ["retry.client"], "now": 1.5},
     ),
     limited(

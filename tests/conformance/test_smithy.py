@@ -1,8 +1,4 @@
-"""smithy-kotlin and smithy-python: the loop with a token bucket, and backoff.
-
-The bucket is the tests' own: what is checked is that the engine asks it at the right moments. The
-standard ones of smithy come with `TokenBucket`.
-"""
+"""smithy-kotlin and smithy-python: the loop with a token bucket, and backoff."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redouble import Backoff, Hints, Kind, Reason, Retry, Verdict, errors
+from redouble import Backoff, Hints, Kind, Reason, Retry, TokenBucket, Verdict, errors
 
 from .flows import EVERY, Flow, answers, check, drive, flow, in_every_colour
 from .support import Bucket, Step, fail, ok, series
@@ -30,11 +26,11 @@ def free(fact: str, *script: Step, attempts: int = 3, **expected: Any) -> Flow:
 
 def legacy(fact: str, *script: Step, **expected: Any) -> Flow:
     backoff = Backoff.exponential(1).maximum(20)
-    return flow(fact, *script, attempts=3, backoff=backoff, budget=lambda: Bucket(500), expected=expected)
+    return flow(fact, *script, attempts=3, backoff=backoff, budget=TokenBucket, expected=expected)
 
 
 def y2026(fact: str, *script: Step, tokens: float = 500, attempts: int = 3, **expected: Any) -> Flow:
-    budget = lambda: Bucket(tokens, 14, throttled=5)
+    budget = lambda: TokenBucket(tokens, {Kind.throttled: 5, None: 14})
     return flow(
         fact, *script, attempts=attempts, backoff=BY_KIND, hints=OVER_5, budget=budget, expected=expected
     )

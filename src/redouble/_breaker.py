@@ -1,0 +1,225 @@
+"""CircuitBreaker: leave a service alone while it is down.
+
+What opens and closes it is decided in `_circuit`; this file has the lock, the clock and the log. While it is
+closed and all goes well, a call passes without any of them.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from redouble._check import Duration, hook, in_seconds, instance, methods
+from redouble._circuit import Circuit
+from redouble._desk import Desk
+from redouble._events import Observer
+from redouble._failure import Failures
+from redouble._gate import Gate
+from redouble._guarded import guarded
+from redouble._layer import Layer
+from redouble._news import News, announce
+from redouble._period import Change, Period, State, Ticket
+from redouble._shared import Locked
+from redouble._terms import terms
+from redouble._time import SYSTEM, Chance, Clock
+from redouble._verdict import On
+from redouble.errors import CircuitOpen, Rejected
+
+if TYPE_CHECKING:
+    from redouble._worst import Worst
+
+__all__ = ["CircuitBreaker"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CircuitBreaker(Locked, Gate):
+    """Open after too many failures: reject calls for a while, then let a few through to see.
+
+    on: what counts as a failure: an exception type, a tuple, a rule, or a list of these. An error that a
+        rule answers False to counts as a success (a 404 is a healthy answer); one that nobody has an
+        opinion about, a cancellation and a `Rejected` count as nothing.
+    failures: open after so many in a row. Not looked at if there is a ``ratio``.
+    ratio: open when at least this share of the calls in the last ``window`` seconds failed, and there were
+        at least ``minimum`` of them. Without a ratio neither is looked at.
+    slow: a call that takes this many seconds counts as failed, from then on, whether it has ended or not.
+    cooldown: how many seconds to stay open; `CircuitOpen` carries what is left of them as ``retry_after``.
+    probes: how many calls are let through after that. If all succeed it closes, if one fails it opens again.
+    reopening: after the probes, first let these shares of the calls through, such as ``(0.1, 0.5)``, each
+        for as long as the cooldown.
+    name, on_change: what it is called in events and logs, and who is told of changes.
+    """
+
+    def __init__(
+        self,
+        on: On = Exception,
+        failures: int = 5,
+        ratio: float | None = None,
+        window: Duration = 30,
+        minimum: int = 20,
+        slow: Duration | None = None,
+        cooldown: Duration = 30,
+        probes: int = 1,
+        reopening: Sequence[float] | None = None,
+        *,
+        name: str | None = None,
+        on_change: Observer | None = None,
+        clock: Clock = SYSTEM,
+        random: Chance = chance,
+    ) -> None:
+        super().__init__()
+        self._failures = Failures(on, "CircuitBreaker")
+        self._terms = terms(failures, ratio, window, minimum, slow, cooldown, probes, reopening)
+        instance(name, "CircuitBreaker name", str | None, "a text, or None")
+        if on_change is not None:
+            hook(on_change, "on_change")
+        methods(clock, "clock", ("now",))
+        methods(random, "random", ("random",))
+        self.name, self.clock = name, clock
+        self._on_change = on_change
+        # A subclass that has its own is asked about every call.
+        self._as_is = type(self).admit is CircuitBreaker.admit and type(self).ended is CircuitBreaker.ended
+        self._circuit = Circuit(self._terms, random.random, clock.now())
+        self._news = News(self._tell)
+        self._desk = Desk(self._settle)
+        self._passing: Period | None = None  # what calls go by as long as nobody has to be asked
+        self._settle()
+
+    @property
+    def _held(self) -> bool:
+        return True
+
+    @property
+    def state(self) -> State:
+        """``closed``, ``open``, ``half_open`` or ``isolated``: as the next call would find it."""
+        return self._circuit.state(self.clock.now())
+
+    def isolate(self) -> None:
+        """Reject all calls until `close` is called."""
+        self._become("isolated")
+
+    def close(self) -> None:
+        """Let all calls pass again, and forget what was counted."""
+        self._become("closed")
+
+    def snapshot(self) -> Mapping[str, float | str | None]:
+        """Tell its ``state``, ``retry_after``, and how many calls were ``rejected`` since it opened.
+
+        Counted since the state changed: how many ``failures``, of how many ``calls``; lately if there is a
+        ratio, else in a row.
+        """
+        with self._lock:
+            circuit, now = self._circuit, self.clock.now()
+            calls, failures = circuit.counted(now)
+            return {
+                "state": circuit.state(now),
+                "retry_after": circuit.retry_after(now) or None,
+                "rejected": circuit.rejected,
+                "failures": failures,
+                "calls": calls,
+            }
+
+    def admit(self, now: float, /) -> Ticket:
+        """Let a call in, or raise `CircuitOpen`."""
+        passing = self._passing
+        if passing is not None:
+            return passing
+        with self._lock:
+            circuit = self._circuit
+            ticket: Ticket | None = circuit.period if circuit.period.state == "closed" else None
+            if not self._desk.busy:  # else a signal, or the collector, has come in the middle of a change
+                ticket = self._desk.do(circuit.admit, now)
+            state, retry_after = circuit.period.state, circuit.retry_after(now)
+        self._news.publish()
+        if ticket is None:
+            raise CircuitOpen(self._says(state, retry_after), retry_after=retry_after)
+        return ticket
+
+    def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:
+        """Learn how a call ended."""
+        bad: bool | None = None
+        try:
+            if error is None:
+                bad = False
+            elif isinstance(error, Exception) and not isinstance(error, Rejected):
+                bad = self._failures.count(error)
+        finally:  # a rule may fail, and still the call is over
+            with self._lock:
+                self._desk.do(self._circuit.ended, ticket, bad, now, type(error).__name__)
+            self._news.publish()
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` behind the breaker."""
+        return guarded(self, fn, is_async=False) if self._as_is else super().around(fn)
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` behind the breaker, for a coroutine function."""
+        return guarded(self, fn, is_async=True) if self._as_is else super().around_async(fn)
+
+    def _become(self, state: State) -> None:
+        with self._lock:
+            if self._circuit.period.state != "isolated" or state != "isolated":
+                self._desk.do(self._circuit.become, state, self.clock.now())
+        self._news.publish()
+
+    def _told(self) -> str:
+        return self._terms.told()
+
+    def _objections(
+        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
+    ) -> Iterator[str]:
+        around_retry = any(layer._retries() for layer in inner)
+        if around_retry:
+            yield (
+                "CircuitBreaker outside Retry: it sees one failure where there were several attempts, and "
+                "attempts go on at a service that is known to be down; put it inside"
+            )
+        attempt = outer[max((i for i, layer in enumerate(outer) if layer._retries()), default=0) :]
+        cut = any(layer._cuts_each() for layer in attempt)
+        if cut and not around_retry and worst.seconds == self._terms.slow == inf:
+            yield (
+                "CircuitBreaker inside the limit of an attempt: a call that is cut looks cancelled to it, so "
+                "that a service that hangs never opens it; put a Timeout inside, or say slow="
+            )
+
+    def _acts_on(self) -> On:
+        return self._failures.on
+
+    # ---------------------------------------------------------------- news
+
+    def _settle(self) -> None:
+        """Take over what has become of the circuit."""
+        circuit = self._circuit
+        if circuit.period is self._passing and not circuit.changes:
+            return
+        quick = self._as_is and circuit.period.state == "closed" and self._terms.slow == inf
+        self._passing = circuit.period if quick else None
+        while circuit.changes:
+            self._news.add(circuit.changes.popleft())
+
+    def _tell(self, change: Change) -> None:
+        announce(change, self._whose(), self._says(change.state, change.retry_after), self._on_change)
+
+    def _whose(self) -> str:
+        return self.name or "the circuit breaker"
+
+    def _says(self, state: State, retry_after: float | None) -> str:
+        if state == "isolated":
+            return f"{self._whose()} is isolated, until somebody closes it"
+        if state == "half_open":
+            return f"{self._whose()} is half open, and others are trying whether the service is back"
+        last, rest = self._circuit.last, in_seconds(retry_after or 0)
+        return f"{self._whose()} is open after {last}, for another {rest}"
+
+    def _forked(self) -> None:
+        super()._forked()
+        self._news, self._desk = News(self._tell), Desk(self._settle)
+
+    def __repr__(self) -> str:
+        terms = self._terms
+        when = f"failures={terms.failures}" if terms.ratio is None else f"ratio={terms.ratio:g}"
+        named = "" if self.name is None else f", name={self.name!r}"
+        return f"CircuitBreaker({when}, cooldown={terms.cooldown:g}{named})"

@@ -1,0 +1,168 @@
+"""TokenBucket: retries paid for in tokens, which successes bring back, as in the AWS SDKs.
+
+Every retry takes tokens, more for the kinds of failure that hurt more; a success after retries gives back
+what its last one cost, any other success a little. When the tokens are gone, nobody retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from types import MappingProxyType
+from typing import Literal, cast
+
+from redouble._check import number
+from redouble._grant import Grant
+from redouble._shared import Locked
+from redouble._time import SYSTEM
+from redouble._verdict import Kind
+
+__all__ = ["TokenBucket"]
+
+Costs = Mapping[Kind, float] | Mapping[None, float] | Mapping[Kind | None, float]
+
+DEFAULT_COSTS: Mapping[Kind | None, float] = MappingProxyType(
+    {Kind.throttled: 10.0, Kind.timeout: 10.0, None: 5.0}
+)
+
+SMALLEST = 1e-9  # of a token: 0.29 s at 100 a second are 28.999999999999996
+BACK = 1.0  # second: a clock that goes back by more is another clock
+
+
+def _checked(costs: object) -> Mapping[Kind | None, float]:
+    if not isinstance(costs, Mapping):
+        raise TypeError(
+            f"TokenBucket costs={costs!r}: write a mapping, such as {{Kind.throttled: 10, None: 5}}"
+        )
+    checked: dict[Kind | None, float] = {None: DEFAULT_COSTS[None]}
+    for kind, cost in cast("Mapping[object, object]", costs).items():
+        if kind is not None and kind not in list(Kind):
+            raise ValueError(
+                f"TokenBucket costs: {kind!r} is no Kind ({', '.join(Kind)}), nor None for all others"
+            )
+        named = f"TokenBucket costs[{kind}]"
+        checked[None if kind is None else Kind(cast("str", kind))] = number(
+            cost, named, 0, 1e15, "a finite number of tokens, 0 or more"
+        )
+    return MappingProxyType(checked)
+
+
+class TokenBucket(Locked):
+    """Let every retry pay in tokens, and successes bring them back.
+
+    Pass one object to every policy that talks to the same service: sharing is by identity.
+
+    capacity: how many tokens there are at first, and at most.
+    costs: what a retry costs, by the `Kind` of failure; None stands for all other kinds (5 unless given).
+    success_increment: what a success without retries brings. One with retries brings what its last cost.
+    refill_per_second: what time brings, to the fraction of a token.
+    when_empty: ``"refuse"``; or ``"wait"``, to let the retry begin when its tokens will be there.
+    """
+
+    def __init__(
+        self,
+        capacity: float = 500,
+        costs: Costs = DEFAULT_COSTS,
+        success_increment: float = 1,
+        refill_per_second: float = 0,
+        when_empty: Literal["refuse", "wait"] = "refuse",
+    ) -> None:
+        super().__init__()
+        wanted = "a finite number, 0 or more"
+        self.capacity = number(capacity, "TokenBucket capacity", 0, 1e15, f"{wanted}, such as 500")
+        self.success_increment = number(
+            success_increment, "TokenBucket success_increment", 0, 1e15, f"{wanted}, such as 1"
+        )
+        self.refill_per_second = number(
+            refill_per_second, "TokenBucket refill_per_second", 0, 1e15, f"{wanted}, such as 10"
+        )
+        if when_empty not in ("refuse", "wait"):
+            raise ValueError(f"TokenBucket when_empty={when_empty!r}: write 'refuse' or 'wait'")
+        if when_empty == "wait" and not refill_per_second:
+            raise ValueError(
+                "TokenBucket when_empty='wait' would wait for ever: set refill_per_second too, or 'refuse'"
+            )
+        self.when_empty: Literal["refuse", "wait"] = when_empty
+        self._may_wait = when_empty == "wait"
+        self._ignores_starts = type(self).start is TokenBucket.start
+        self.costs = _checked(costs)
+        self._granted = {kind: Grant(self.costs.get(kind, self.costs[None])) for kind in Kind}
+        # What there is now is `_tokens` and what time brought since `_since`, which moves as seldom as
+        # possible: adding up many small steps would add up their rounding. It may be owed, and negative.
+        self._tokens: float = self.capacity
+        self._since: float = -inf if self.refill_per_second else 0.0
+        self._now: float = self._since
+
+    def start(self, now: float | None = None, /) -> None:
+        """Note that a call begins: it costs nothing."""
+
+    def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:
+        """Note that an attempt failed: only a retry costs something."""
+
+    def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:
+        """Take what a retry costs, or return None and take nothing. The time is the system's unless given.
+
+        A bucket that waits never sleeps: the grant says how long to wait, and the tokens are taken now.
+        """
+        grant = self._granted[kind]
+        with self._lock:
+            self._have(now)
+            # No call from looking to taking: a signal or the collector could come in between.
+            missing = grant.cost - self._tokens - (self._now - self._since) * self.refill_per_second
+            if missing > SMALLEST and grant.cost:
+                if self.when_empty == "refuse":
+                    return None
+                grant = Grant(grant.cost, missing / self.refill_per_second)
+            self._tokens -= grant.cost
+            return grant
+
+    def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:
+        """Note that a call succeeded: ``grant`` is the one its last retry used."""
+        if self._tokens < self.capacity:  # else it is full
+            self._put(self.success_increment if grant is None else grant.cost, now)
+
+    def refund(self, grant: Grant, now: float | None = None, /) -> None:
+        """Take back a grant whose retry never started."""
+        self._put(grant.cost, now)
+
+    def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
+        """Tell how many ``tokens`` there are, or are ``owed``: as of its last use, or of ``now``."""
+        with self._lock:
+            have = self._tokens  # if nobody has used it yet, or time brings nothing
+            if self._now > -inf:
+                passed = 0.0 if now is None else max(0.0, now - self._now)
+                have = min(self._have(self._now) + passed * self.refill_per_second, self.capacity)
+            return {"tokens": max(0.0, have), "owed": max(0.0, -have), "capacity": self.capacity}
+
+    def _put(self, tokens: float, now: float | None) -> None:
+        with self._lock:
+            self._have(now)
+            most = self.capacity - (self._now - self._since) * self.refill_per_second
+            # No min(): as above, there must be no call between looking and taking.
+            self._tokens = self._tokens + tokens if self._tokens + tokens < most else most  # noqa: FURB136
+
+    def _have(self, now: float | None) -> float:
+        """Tell what there is by now; note it if the bucket is full, so that nothing is earned beyond."""
+        rate = self.refill_per_second
+        if not rate:
+            return self._tokens
+        now = SYSTEM.now() if now is None else now
+        if not -inf < now < inf:
+            now = max(self._now, 0.0)  # a clock that told nonsense once
+        if self._now - BACK < now < self._now:
+            now = self._now  # a thread that looked at the clock before another one did
+        elif now < self._now:  # by another clock: go on from here
+            self._tokens, self._since = self._tokens + (self._now - self._since) * rate, now
+        have = self._tokens + (now - self._since) * rate
+        self._now = now
+        if have >= self.capacity:
+            have, self._tokens, self._since = self.capacity, self.capacity, now
+        return have
+
+    def __repr__(self) -> str:
+        costs = {getattr(kind, "value", kind): cost for kind, cost in self.costs.items()}
+        return (
+            f"TokenBucket(capacity={self.capacity:g}, costs={costs}, "
+            f"success_increment={self.success_increment:g}, "
+            f"refill_per_second={self.refill_per_second:g}, when_empty={self.when_empty!r})"
+        )

@@ -1,0 +1,224 @@
+"""The state machine of a circuit breaker.
+
+Rule 1: it is told what happened and when, and answers; it has no clock, no lock and no log.
+Rule 2: a call's ticket is the period it was let in during, or knows it. What a call of another period has to
+        say changes nothing: it tells of a service as it was.
+Rule 3: calls that nobody can learn from (cancelled, refused further in, judged by no rule) leave no trace.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from fractions import Fraction
+from math import inf
+
+from redouble._period import Call, Change, Period, State, Ticket
+from redouble._recent import SLICES
+from redouble._terms import Terms
+
+__all__ = ["Circuit"]
+
+SHORTEST_LEASE = 1.0  # second, after which a probe that says nothing is taken for lost
+SLOW = "a slow call"
+ROUNDING = 1e-9  # who was told to come back in 0.3 s must not come 0.00000000000000004 s too early
+
+
+class Circuit:
+    """Whether calls may pass."""
+
+    def __init__(self, terms: Terms, chance: Callable[[], float], now: float) -> None:
+        self._terms, self._chance = terms, chance
+        ratio = Fraction(str(terms.ratio or 0))
+        self._up, self._down = ratio.numerator, ratio.denominator
+        self._lease = max(terms.cooldown, SHORTEST_LEASE)
+        self._now = now
+        self.period = Period("closed", now)
+        self.period.noting = int(terms.ratio is not None)
+        self.rejected = 0
+        self.last = "failures"  # what the last one was
+        self.changes: deque[Change] = deque()  # not yet told to anybody
+
+    def admit(self, now: float) -> Ticket | None:
+        """Let a call in, or return None."""
+        now = self._sane(now)
+        self._notice_slow(now)
+        self._pass_time(now)
+        period = self.period
+        ticket: Ticket | None = None
+        if period.state == "closed":
+            ticket = period if self._terms.slow == inf else Call(period, now)
+        elif period.state == "half_open":
+            ticket = self._probe(period, now)
+        if ticket is None:
+            self.rejected += 1
+            if self.rejected == 1:
+                lasted = max(0.0, now - self.period.since)
+                self.changes.append(Change("rejected", self.period.state, lasted, 1, self.retry_after(now)))
+        elif isinstance(ticket, Call):
+            period.calls[ticket] = None
+        return ticket
+
+    def ended(self, ticket: Ticket, bad: bool | None, now: float, error: str = "") -> None:
+        """Learn how a call ended; ``bad=None`` says nothing about the service."""
+        now = self._sane(now)
+        if self._terms.slow < inf:
+            self._notice_slow(now)
+        period = ticket.period
+        if isinstance(ticket, Call):
+            ticket.period = None  # who ends twice says nothing new
+            if period is not None:
+                period.calls.pop(ticket, None)
+            if ticket.counted:
+                return
+            if now - ticket.started >= self._terms.slow:
+                bad, error = True, error if bad else SLOW
+        if period is self.period and bad is not None:
+            self.last = error if bad else self.last
+            self._learn(self.period, bad, now)
+
+    def state(self, now: float) -> State:
+        """Tell the state as the next call would find it."""
+        period = self.period
+        if period.state == "open" and not self._rest(now):
+            return "half_open"
+        if self._stage_is_over(period, now):
+            last = period.stage == len(self._terms.reopening)
+            return "open" if self._went_badly(period) else "closed" if last else "half_open"
+        return period.state
+
+    def retry_after(self, now: float) -> float | None:
+        """Tell when to come back, if that is known."""
+        return self._rest(now) if self.period.state == "open" else None
+
+    def counted(self, now: float) -> tuple[int, int]:
+        """Tell how many calls were counted, and how many of them failed."""
+        period = self.period
+        if self._terms.ratio is None:
+            return period.noting, period.noting
+        index = int(self._sane(now) * SLICES // self._terms.window)
+        return period.total.seen(index), period.bad.seen(index)
+
+    def become(self, state: State, now: float, until: float = inf, stage: int = 0) -> None:
+        """Change the state."""
+        before = self.period
+        self.period = period = Period(state, now, until, stage)
+        if state == "closed":
+            period.noting = int(self._terms.ratio is not None)
+        if before.state == state:  # one stage further, or counting begins anew
+            period.since = before.since
+            return
+        after = self._terms.cooldown if state == "open" else None
+        self.changes.append(Change(state, state, max(0.0, now - before.since), self.rejected, after))
+        if state == "closed":
+            self.rejected = 0
+
+    def _sane(self, now: float) -> float:
+        """Return the time; a clock that tells nonsense once stands still."""
+        if -inf < now < inf:
+            self._now = now
+        return self._now
+
+    # ----------------------------------------------------------------- half open
+
+    def _rest(self, now: float) -> float:
+        """Tell how long it stays open yet."""
+        rest = self.period.until - now
+        if rest > self._terms.cooldown:  # by another clock: begin to count here
+            self.period.until, rest = now + self._terms.cooldown, self._terms.cooldown
+        return rest if rest > ROUNDING else 0.0
+
+    def _pass_time(self, now: float) -> None:
+        """Do what time alone does: half open it, or go on to the next stage of reopening."""
+        period = self.period
+        if period.state == "open":
+            if not self._rest(now):
+                self.become("half_open", now)
+        elif self._stage_is_over(period, now):
+            if self._went_badly(period):
+                self._open(now)
+            else:
+                self._reopen(period.stage + 1, now)
+
+    def _stage_is_over(self, period: Period, now: float) -> bool:
+        if period.stage and period.until - now > self._lease:  # by another clock: begin to count here
+            period.until = now + self._lease
+        return bool(period.stage) and now >= period.until and period.total.total > 0
+
+    def _went_badly(self, period: Period) -> bool:
+        failing = self._terms.ratio is None and period.noting > 0
+        return failing or self._too_bad(period, 1)
+
+    def _probe(self, period: Period, now: float) -> Ticket | None:
+        oldest = next(iter(period.calls), None)
+        if oldest is not None and not -self._lease < now - oldest.started < self._lease:
+            del period.calls[oldest]  # lost: its task was dropped, or it hangs, or the clock is another one
+            oldest.period = None
+        if not period.stage:
+            room = period.good + len(period.calls) < self._terms.probes
+        else:
+            # So that a service with hardly any calls gets beyond the stage at all.
+            overdue = now >= period.until and not period.calls
+            room = self._chance() < self._terms.reopening[period.stage - 1] or overdue
+        return Call(period, now) if room else None
+
+    def _reopen(self, stage: int, now: float) -> None:
+        if stage > len(self._terms.reopening):
+            self.become("closed", now)
+        else:
+            self.become("half_open", now, now + self._lease, stage)
+
+    # ------------------------------------------------------------------ learning
+
+    def _learn(self, period: Period, bad: bool, now: float) -> None:
+        """Take in that a call went well, or did not."""
+        if period.state == "half_open" and not period.stage:
+            if bad:
+                self._open(now)
+                return
+            period.good += 1
+            if period.good >= self._terms.probes:
+                self._reopen(1, now)
+            return
+        self._count(period, bad, now)
+        if self._too_bad(period, self._terms.minimum):
+            self._open(now)
+
+    def _count(self, period: Period, bad: bool, now: float) -> None:
+        if self._terms.ratio is None:
+            period.noting = period.noting + 1 if bad else 0
+            if not period.stage:
+                return
+        total, failed = period.total, period.bad
+        index = int(now * SLICES // self._terms.window)
+        if index != total.latest:
+            total.move(index)
+            failed.move(index)
+        total.counts[total.place] += 1  # flat: every call comes here
+        total.total += 1
+        if bad:
+            failed.counts[failed.place] += 1
+            failed.total += 1
+
+    def _too_bad(self, period: Period, minimum: int) -> bool:
+        if self._terms.ratio is None:
+            return period.noting >= self._terms.failures
+        total, bad = period.total.total, period.bad.total
+        return total >= minimum and bad * self._down >= total * self._up
+
+    def _notice_slow(self, now: float) -> None:
+        """Count the calls that have been on their way for too long, without waiting for their end."""
+        slow, calls = self._terms.slow, self.period.calls
+        while calls and slow < inf:
+            oldest = next(iter(calls))
+            passed = now - oldest.started
+            if -slow < passed < slow:
+                return
+            del calls[oldest]
+            oldest.counted = passed > 0  # else it began by another clock
+            if oldest.counted and oldest.period is self.period:
+                self.last = SLOW
+                self._learn(self.period, True, now)
+
+    def _open(self, now: float) -> None:
+        self.become("open", now, now + self._terms.cooldown)

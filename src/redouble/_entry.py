@@ -1,0 +1,104 @@
+"""Waiting for a place, blocking or not: what stands between a call and the places of a bulkhead.
+
+Who may come in, and in what order, is decided in `_places`.
+"""
+
+from __future__ import annotations
+
+from _thread import LockType, allocate_lock
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from math import inf
+from threading import TIMEOUT_MAX
+from typing import NoReturn
+
+from redouble._ambient import ambient
+from redouble._backend import backend, cut_after, in_event_loop
+from redouble._check import in_seconds
+from redouble._deadline import left
+from redouble._places import Places, Ticket
+from redouble._time import here, virtual
+from redouble.errors import BulkheadFull
+
+__all__ = ["Entry"]
+
+
+class Entry(Places):
+    """Places that one may wait for: ``patience`` seconds, at most so many at once."""
+
+    def __init__(
+        self, limit: int, patience: float | None, most_waiting: int | None, name: str | None
+    ) -> None:
+        super().__init__(limit)
+        self._wait, self._most_waiting, self._name = patience, most_waiting, name
+
+    def enter(self, ticket: Ticket) -> None:
+        """Wait for a place, blocking this thread; or raise `BulkheadFull`."""
+        seconds = self._patience()
+        if not seconds:
+            self.squeeze(ticket, "and it does not wait")
+        elif in_event_loop():
+            self.squeeze(ticket, "and a blocking call cannot wait on the thread of an event loop")
+        else:
+            bell = allocate_lock()
+            bell.acquire()
+            try:
+                self._line_up(ticket, partial(_ring, bell))
+                clock = virtual()
+                if clock is None or seconds == inf:
+                    bell.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
+                elif bell.locked():
+                    clock._reach(clock.now() + seconds)
+            finally:
+                inside = self.quit(ticket)
+            if not inside:
+                self._refuse(f"and nobody left within {in_seconds(seconds)}")
+
+    async def aenter(self, ticket: Ticket) -> None:
+        """Wait for a place in async code; or raise `BulkheadFull`."""
+        seconds = self._patience()
+        if not seconds:
+            self.squeeze(ticket, "and it does not wait")
+        else:
+            ring, rung = backend().bell()
+            try:
+                self._line_up(ticket, ring)
+                with cut_after(seconds):
+                    await rung()
+            finally:
+                inside = self.quit(ticket)
+            if not inside:
+                self._refuse(f"and nobody left within {in_seconds(seconds)}")
+
+    def squeeze(self, ticket: Ticket, why: str) -> None:
+        """Take a place without waiting, after those who wait; having failed to before says little."""
+        try:
+            if not self.join(ticket, object, 0):
+                self._refuse(why)
+        finally:
+            self.quit(ticket)
+
+    def _patience(self) -> float:
+        """Say how long to wait: at most until the deadline."""
+        seconds = inf if self._wait is None else self._wait
+        if not seconds or not ambient.active:
+            return seconds
+        here()()  # a clock of a test learns here of the one it goes by
+        return min(seconds, max(0.0, left()))
+
+    def _line_up(self, ticket: Ticket, ring: Callable[[], object]) -> None:
+        if not self.join(ticket, ring, inf if self._most_waiting is None else self._most_waiting):
+            self._refuse(
+                f"and {self._most_waiting} wait already" if self._most_waiting else "and nobody may wait"
+            )
+
+    def _refuse(self, why: str) -> NoReturn:
+        whose = "the bulkhead" if self._name is None else f"the bulkhead {self._name}"
+        calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
+        raise BulkheadFull(f"{whose} is full: {calls} inside, {why}", limit=self.limit, wait=self._wait)
+
+
+def _ring(bell: LockType) -> None:
+    with suppress(RuntimeError):  # it has rung already: who rang was interrupted before noting it
+        bell.release()

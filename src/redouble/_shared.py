@@ -1,0 +1,63 @@
+"""What many calls share by identity: a budget, a bulkhead, a breaker.
+
+The lock of one may be taken again by the thread that has it: a garbage collector, or a signal, may come in
+the middle of anything, and what it finishes then hands something back.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock  # what threading.RLock makes, without importing all of threading
+from typing import Any, NoReturn, Self
+from weakref import WeakValueDictionary
+
+__all__ = ["Locked", "Shared"]
+
+
+class Shared:
+    """Something with a state of its own: never copied, and never sent to another process."""
+
+    def _shared(self) -> tuple[object, ...]:
+        """Return itself: what a layer shares with other calls."""
+        return (self,)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object, /) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(
+            f"a {name} is shared by the calls of one process and cannot be sent to another: make one there"
+        )
+
+
+class Locked(Shared):
+    """Something shared that has a lock of its own."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        _alive[id(self)] = self
+
+    def _is_mine(self) -> bool:
+        """Say whether this very thread has the lock."""
+        lock: Any = self._lock
+        return bool(lock._is_owned())
+
+    def _forked(self) -> None:
+        """Begin anew in a child process, where the threads that may hold the lock do not exist."""
+        self._lock = RLock()
+
+
+_alive: WeakValueDictionary[int, Locked] = WeakValueDictionary()  # by identity
+
+
+def _after_fork() -> None:
+    for locked in list(_alive.values()):
+        locked._forked()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch  elsewhere there is no fork
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,157 @@
+"""Policies for common situations: values, and no mechanism of their own.
+
+Each function makes a new `Retry`, with a budget of its own if it has one: make it once per service and share
+it. Options that are given replace those of the preset.
+
+>>> from redouble import presets
+>>> policy = presets.http(attempts=2)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, ParamSpec, cast
+
+from redouble._backoff import Backoff
+from redouble._bucket import TokenBucket
+from redouble._budget import RetryBudget
+from redouble._options import Hints
+from redouble._retry import Retry
+from redouble._verdict import Kind
+
+__all__ = ["aws_standard", "database", "finagle", "http", "httpware", "llm", "polling"]
+
+P = ParamSpec("P")
+
+
+def _preset(make: Callable[P, Retry]) -> Callable[[Callable[[], dict[str, Any]]], Callable[P, Retry]]:
+    """Turn a function that returns options into one that makes a policy, and takes more of them."""
+
+    def preset_of(values: Callable[[], dict[str, Any]]) -> Callable[P, Retry]:
+        def preset(*args: Any, **options: Any) -> Retry:
+            if args:
+                wanted = f"presets.{values.__name__}(attempts=2)"
+                raise TypeError(f"write {wanted}, or @{wanted} to decorate: options are keywords")
+            return cast("Callable[..., Retry]", make)(**{**values(), **options})
+
+        options = inspect.signature(make)
+        defaults = [
+            option.replace(default=values().get(name, option.default))
+            for name, option in options.parameters.items()
+        ]
+        shown = options.replace(parameters=defaults, return_annotation=Retry)
+        cast("Any", update_wrapper(preset, values)).__signature__ = shown
+        preset.__annotations__ = {"return": Retry}
+        return preset
+
+    return preset_of
+
+
+@_preset(Retry)
+def http() -> dict[str, Any]:
+    """For calls over HTTP: 3 attempts, full jitter from 0.1 s to 5 s, a budget, 30 s in all.
+
+    Attempts and delays are httpware's; the budget has Finagle's numbers (a fifth of the calls, and 10 a
+    second), but is credited by successes, so that it does not keep an overload going. A server that asks
+    for a wait gets it, if it fits into the 30 s.
+    """
+    return {
+        "attempts": 3,
+        "backoff": Backoff.exponential(0.1).maximum(5).full_jitter(),
+        "budget": RetryBudget(ratio=0.2, per_second=10, window=10),
+    }
+
+
+@_preset(Retry)
+def aws_standard() -> dict[str, Any]:
+    """As the AWS SDKs do it in standard mode since 2026: 3 attempts, and a bucket of 500 tokens.
+
+    A retry costs 14 tokens, 5 after throttling. Delays are full jitter from 0.05 s, from 1 s after
+    throttling, to 20 s; a server may add up to 5 s to them. From botocore and smithy-kotlin.
+    """
+    return {
+        "attempts": 3,
+        "backoff": {
+            Kind.throttled: Backoff.exponential(1.0).maximum(20).full_jitter(),
+            None: Backoff.exponential(0.05).maximum(20).full_jitter(),
+        },
+        "hints": Hints(over=5, spread=0),
+        "budget": TokenBucket(500, {Kind.throttled: 5, None: 14}),
+        "give_up_after": None,
+    }
+
+
+@_preset(Retry)
+def httpware() -> dict[str, Any]:
+    """As httpware does it: 3 attempts, full jitter from 0.1 s to 5 s, a budget credited by requests.
+
+    ``Retry-After`` replaces the delay, and one of more than 5 s ends the call. From its reference.
+    """
+    return {
+        "attempts": 3,
+        "backoff": Backoff.exponential(0.1).maximum(5).full_jitter(),
+        "hints": Hints(mode="instead", longest=5, spread=0),
+        "budget": RetryBudget(ratio=0.2, per_second=10, window=10, credit="request"),
+        "give_up_after": None,
+    }
+
+
+@_preset(Retry)
+def finagle() -> dict[str, Any]:
+    """As Finagle requeues: at once, and as often as the budget allows, up to a fifth of its reserve.
+
+    The budget is credited by requests: a fifth of them, and 10 a second, over 10 s. There is no delay and
+    no jitter, which suits a client that picks another host each time, and hardly any other.
+    """
+    return {
+        "attempts": 21,
+        "backoff": Backoff.constant(0),
+        "budget": RetryBudget(ratio=0.2, per_second=10, window=10, credit="request"),
+    }
+
+
+@_preset(Retry)
+def database() -> dict[str, Any]:
+    """For transactions: deadlocks and lost connections go away soon, and nobody waits long for a page.
+
+    4 attempts, full jitter from 0.05 s (as AWS does after a transient error) to 1 s, 10 s in all, a budget.
+    Retry the whole transaction, and not a statement in it.
+    """
+    return {
+        "attempts": 4,
+        "backoff": Backoff.exponential(0.05).maximum(1).full_jitter(),
+        "budget": RetryBudget(ratio=0.2, per_second=10, window=10),
+        "give_up_after": 10,
+    }
+
+
+@_preset(Retry)
+def polling() -> dict[str, Any]:
+    """For waiting until something is so: give it ``until=``, a rule for results.
+
+    From 1 s to 30 s between two looks, half of it by chance, for 5 minutes; as often as that allows.
+    """
+    return {
+        "attempts": None,
+        "backoff": Backoff.exponential(1).maximum(30).equal_jitter(),
+        "give_up_after": 300,
+    }
+
+
+@_preset(Retry)
+def llm() -> dict[str, Any]:
+    """For calls of language models: 4 attempts, full jitter from 0.2 s to 2 s, 30 s in all.
+
+    After that async code is cut, and blocking code on a worker.
+
+    The numbers are those of llm-fiber's decision record on retries. A budget keeps a provider's bad day
+    from multiplying the bill.
+    """
+    return {
+        "attempts": 4,
+        "backoff": Backoff.exponential(0.2).maximum(2).full_jitter(),
+        "timeout": 30,
+        "budget": RetryBudget(ratio=0.2, per_second=10, window=10),
+    }

@@ -1,0 +1,168 @@
+"""One row, one circuit breaker: a script of calls and of time, run in every colour from the same table.
+
+A script is words. ``S`` and ``F`` are calls that succeed and fail, a number is a call that ends with that
+status: 500 and more fail, 400 and more are errors of the caller, which say that the service is well.
+``foreign`` is an error that nobody has an opinion about, ``takes:10`` a call that takes its time.
+``rejected:20`` is a call that is turned away and told to come back in 20 s. ``start`` lets a call in that
+``finish:F`` ends, the oldest first. ``later:10`` lets time pass. ``failed:3/5`` says what was counted, and
+the name of a state that it is in that state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from redouble import CircuitBreaker, errors
+
+from .flows import EVERY, in_colour
+from .support import Draws, Virtual
+
+STATES = ("closed", "open", "half_open", "isolated")
+
+
+class Status(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def server_errors(error: Exception) -> bool | None:
+    """Call 500 and more a failure, and other answers a success."""
+    return error.code >= 500 if isinstance(error, Status) else None
+
+
+def outcome(word: str) -> BaseException | None:
+    """Read how a call ends."""
+    match word:
+        case "S":
+            return None
+        case "F":
+            return Status(500)
+        case "foreign":
+            return ValueError("foreign")
+        case "cancelled":
+            return asyncio.CancelledError()
+        case _:
+            return None if int(word) < 400 else Status(int(word))
+
+
+@dataclass
+class Service:
+    """What is called through a breaker, and all that was seen of both."""
+
+    clock: Virtual = field(default_factory=Virtual)
+    reached: int = 0
+    events: list[Any] = field(default_factory=list[Any])
+
+    def breaker(self, **terms: Any) -> CircuitBreaker:
+        if "random" in terms:
+            terms["random"] = Draws(*terms["random"])
+        given: dict[str, Any] = {"on": server_errors, "clock": self.clock, "on_change": self.events.append}
+        return CircuitBreaker(**(given | terms))
+
+    def answer(self, word: str) -> None:
+        self.reached += 1
+        kind, _, rest = word.partition(":")
+        if kind == "takes":
+            seconds, _, kind = rest.partition(":")
+            self.clock.time += float(seconds)
+        error = outcome(kind or "S")
+        if error is not None:
+            raise error
+
+    async def later(self, word: str) -> None:
+        self.answer(word)
+
+
+Asking = Generator[str, BaseException | None, None]
+
+
+def asking(service: Service, breaker: CircuitBreaker, script: str) -> Asking:
+    """Read a script: yield the calls to make, take how they came out, and look at the rest."""
+    tickets: list[Any] = []
+    for number, word in enumerate(script.split(), 1):
+        where = f"{word}, word {number}"
+        kind, _, rest = word.partition(":")
+        match kind:
+            case "later":
+                service.clock.time += float(rest)
+            case "start":
+                tickets.append(breaker.admit(service.clock.now()))
+            case "finish":
+                breaker.ended(tickets.pop(0), outcome(rest), service.clock.now())
+            case "isolate":
+                breaker.isolate()
+            case "close":
+                breaker.close()
+            case "failed":
+                seen = breaker.snapshot()
+                assert f"{seen['failures']}/{seen['calls']}" == rest, where
+            case "rejected":
+                error = yield "S"
+                assert isinstance(error, errors.CircuitOpen), where
+                assert error.retry_after == (pytest.approx(float(rest)) if rest else None), where
+            case state if state in STATES:
+                assert breaker.state == state, where
+            case _:
+                error = yield word
+                assert not isinstance(error, errors.CircuitOpen), where
+
+
+def run(colour: str, script: str, service: Service | None = None, **terms: Any) -> Service:
+    """Run a script through a new breaker in one colour."""
+    service = service or Service()
+    breaker = service.breaker(**terms)
+    asked = asking(service, breaker, script)
+
+    def blocking() -> None:
+        answer: Callable[[str], None] = breaker(service.answer)
+        error: BaseException | None = None
+        with suppress(StopIteration):
+            while True:
+                word = asked.send(error)
+                error = None
+                try:
+                    answer(word)
+                except (Exception, asyncio.CancelledError) as raised:
+                    error = raised
+
+    async def waiting() -> None:
+        answer = breaker(service.later)
+        error: BaseException | None = None
+        with suppress(StopIteration):
+            while True:
+                word = asked.send(error)
+                error = None
+                try:
+                    await answer(word)
+                except (Exception, asyncio.CancelledError) as raised:
+                    error = raised
+
+    in_colour(colour, blocking, waiting)
+    return service
+
+
+def row(
+    fact: str, script: str, *, reached: int | None = None, events: str | None = None, **terms: Any
+) -> Any:
+    """Write a row of a table: a script, what it must have come to, and the terms of the breaker."""
+    return pytest.param(script, reached, events, terms, id=fact)
+
+
+in_every_colour = pytest.mark.parametrize("colour", EVERY)
+
+
+def check(colour: str, script: str, reached: int | None, events: str | None, terms: dict[str, Any]) -> None:
+    """Run a row, and compare what it says."""
+    service = run(colour, script, **terms)
+    assert reached is None or service.reached == reached
+    told = " ".join(event.what.removeprefix("circuit_") for event in service.events)
+    assert events is None or told == events

@@ -1,0 +1,196 @@
+"""Retry budgets: httpware's, Finagle's, Tower's, Envoy's and failsafe-go's.
+
+All of theirs are credited by requests, so these are too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+import pytest
+
+from redouble import Kind, Reason, Retry, RetryBudget
+
+from .flows import EVERY, check, flow
+from .support import Operation, Virtual, fail
+
+
+def by_requests(ratio: float, per_second: float, window: float) -> RetryBudget:
+    return RetryBudget(ratio, per_second, window, credit="request")
+
+
+def run(budget: RetryBudget, script: str) -> None:
+    """Run a script: calls that begin, retries granted, time that passes, what is allowed and what is left."""
+    now = 0.0
+    for step in script.split(", "):
+        match step.split():
+            case [times, "calls"]:
+                for _ in range(int(times)):
+                    budget.start(now)
+            case [granted, "of", wanted]:
+                grants = [budget.spend(Kind.server, now) for _ in range(int(wanted))]
+                assert sum(grant is not None for grant in grants) == int(granted), step
+            case [seconds, "later"]:
+                now += float(seconds)
+            case [retries, "left" | "allowed" as word]:
+                said = {"left": "available", "allowed": "limit"}[word]
+                assert budget.snapshot(now)[said] == int(retries), step
+            case _:
+                raise ValueError(step)
+
+
+@pytest.mark.parametrize(
+    ("terms", "script"),
+    [
+        pytest.param((0, 10, 10), "100 of 101", id="HW-BG-01"),
+        pytest.param((0.5, 0, 1), "10 calls, 1 of 1, 2 later, 0 of 1", id="HW-BG-03"),
+        pytest.param(
+            (0.2, 1, 10),
+            "10 of 11, 1 calls, 1 of 2, 4 calls, 0 of 1, 1 calls, 1 of 2",
+            id="HW-BG-04",
+        ),
+        pytest.param((0, 10, 1), "10 of 11, 2 later, 1 of 1", id="HW-BG-05"),
+        # httpware's window has ten slices and ends up to a tenth early; here it never ends early.
+        pytest.param((0, 0.1, 10), "1 of 1, 8.9 later, 0 of 1, 1.2 later, 1 of 1", id="HW-BG-06"),
+        pytest.param((0, 0.1, 10), "1 of 1, 9.9 later, 0 of 1", id="HW-BG-06-deviates"),
+        pytest.param((1, 0, 3), "100 calls, 1 of 1, 3 later, 0 of 1", id="budget.leaky_bucket.leaks"),
+        pytest.param(
+            (1, 0, 3),
+            "100 calls, 50 of 50, 49 of 49, 1 of 1, 0 of 1, 0 of 50, 1 calls, 1 left, 1 of 1, 0 of 1",
+            id="budget.leaky_bucket.fails_when_empty",
+        ),
+        pytest.param(
+            (1, 0, 3),
+            "1 calls, 1 left, 1 later, 1 left, 2 calls, 3 left, "
+            "1 later, 3 left, 1 later, 2 left, 1 later, 0 left",
+            id="budget.windowed_adder.sliding",
+        ),
+        pytest.param((1, 0, 1), "0 of 1", id="budget.tower_tps.empty"),
+        pytest.param(
+            (0.5, 0, 1),
+            "2 calls, 0.901 later, 1 of 1, 2.001 later, "
+            "1 calls, 0.301 later, 1 calls, 0.801 later, 1 calls, 1 of 2",
+            id="budget.tower_tps.slots",
+        ),
+        pytest.param((1, 5, 1), "5 of 6", id="budget.tower_tps.reserve"),
+        pytest.param((2, 0, 60), "10000 calls, 20000 left", id="budget.finagle.over_100_percent"),
+        pytest.param((0, 0, 10), "0 left, 0 of 1, 1 calls, 0 left, 0 of 1", id="budget.finagle.empty"),
+        # 61 s are too many for Finagle; here any window takes the same memory.
+        pytest.param((1, 0, 3600), "1 calls, 3500 later, 1 of 2", id="budget.finagle.invalid-ttl-deviates"),
+        # Envoy takes the larger of its share and its minimum of 5; here the two are added.
+        pytest.param(
+            (0.2, 50, 0.1),
+            "5 allowed, 100 calls, 25 allowed, 0.01 later, 50 calls, 35 allowed, "
+            "0.08 later, 35 allowed, 0.011 later, 15 allowed, 0.01 later, 10 calls, 7 allowed",
+            id="budget.envoy_interval-deviates",
+        ),
+    ],
+)
+def test_a_window(terms: tuple[float, float, float], script: str) -> None:
+    """Who may retry, as time passes."""
+    run(by_requests(*terms), script)
+
+
+@pytest.mark.parametrize(
+    ("window", "per_second", "ratio", "retries"),
+    [
+        (60, 0, 0.5, 5000),
+        (60, 0, 0.25, 2500),
+        (60, 0, 0.75, 7500),
+        (60, 0, 0.99, 9900),
+        (60, 0, 0.999, 9990),
+        (60, 0, 0.01, 100),
+        (60, 0, 0.001, 10),
+        (1, 10, 0.0, 10),
+        (2, 5, 0.0, 10),
+        (2, 5, 0.5, 5010),
+        pytest.param(60, 0, 0.6, 6000, id="budget.fractional_percent_must_not_truncate"),
+    ],
+)
+def test_budget_finagle_of_10000_calls(window: float, per_second: float, ratio: float, retries: int) -> None:
+    """budget.finagle: so many may be retried, each right after it began; not one more, not one less."""
+    budget = by_requests(ratio, per_second, window)
+    granted = 0
+    for _ in range(10000):
+        budget.start(0.0)
+        granted += budget.spend(Kind.server, 0.0) is not None
+    assert granted == retries
+
+
+@pytest.mark.parametrize("colour", EVERY)
+def test_budget_finagle_infinite(colour: str) -> None:
+    """budget.finagle.infinite: no budget."""
+    check(colour, flow("", fail(), attempts=101, budget=lambda: None, expected={"calls": 101}))
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        pytest.param(lambda: by_requests(0.2, 10, 0), "window", id="budget.finagle.invalid-ttl"),
+        pytest.param(lambda: by_requests(0.2, -1, 10), "per_second", id="budget.finagle.invalid-min"),
+        pytest.param(lambda: by_requests(-1.0, 10, 10), "ratio", id="budget.finagle.invalid-percent"),
+        pytest.param(lambda: by_requests(0.2, 10, 0), "window", id="HW-RT-24.ttl"),
+        pytest.param(lambda: by_requests(0.2, 10, inf), "window", id="HW-RT-24.ttl-inf"),
+        pytest.param(lambda: by_requests(0.2, -1, 10), "per_second", id="HW-RT-24.min"),
+        pytest.param(lambda: by_requests(-0.1, 10, 10), "ratio", id="HW-RT-24.percent"),
+    ],
+)
+def test_refused(make: Callable[[], object], named: str) -> None:
+    """What cannot be meant is refused when it is written, by name."""
+    with pytest.raises(ValueError, match=f"RetryBudget {named}"):
+        make()
+
+
+@pytest.mark.parametrize("colour", EVERY)
+def test_budget_finagle_policy_interplay(colour: str) -> None:
+    """budget.finagle_policy_interplay: 20 retries are allowed and 100 wanted; then the failure comes out."""
+    row = flow(
+        "",
+        fail("original"),
+        attempts=101,
+        budget=lambda: by_requests(0, 1, 20),
+        expected={"calls": 21, "granted": 20, "reason": Reason.budget, "raises": "original", "same": True},
+    )
+    check(colour, row)
+
+
+def test_budget_finagle_policy_interplay_marks_the_failure() -> None:
+    """budget.finagle_policy_interplay: nobody further out retries it, whatever is said about nesting."""
+    clock = Virtual()
+    operation = Operation([fail("original")], clock)
+    inner = Retry(on=Exception, budget=by_requests(0, 0, 20), clock=clock)
+    outer = Retry(on=Exception, nested="allow", clock=clock)
+    outcome = outer.run(inner(operation))
+    assert outcome.report.reason is Reason.nested
+    assert operation.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("ratio", "minimum", "calls", "retries", "more"),
+    [
+        # Theirs: how many more may be in flight. Ours: the share and the minimum together, in a window.
+        pytest.param(0.2, 5, 100, 0, 20 + 5, id="budget.envoy-deviates.100-active"),
+        pytest.param(0.2, 5, 50, 0, 10 + 5, id="budget.envoy-deviates.50-active"),
+        pytest.param(0.2, 5, 50 + 50, 0, 20 + 5, id="budget.envoy-deviates.50-active-50-pending"),
+        pytest.param(0.2, 3, 2, 2, 2, id="budget.envoy.2-active"),
+        pytest.param(0.2, 3, 20, 3, 4, id="budget.envoy.20-active-3-retries"),
+        pytest.param(0.2, 3, 20, 4, 3, id="budget.envoy-deviates.20-active-4-retries"),
+        pytest.param(0.5, 2, 1, 1, 2, id="budget.failsafe_go-deviates.first"),
+        pytest.param(0.5, 1, 2, 1, 1, id="budget.failsafe_go.retry_ok"),
+        pytest.param(0.5, 1, 3, 2, 1, id="budget.failsafe_go-deviates.hedge_rejected"),
+    ],
+)
+def test_a_share_and_a_minimum(ratio: float, minimum: int, calls: int, retries: int, more: int) -> None:
+    """The two are added, so that neither is lost."""
+    script = f"{calls} calls, {retries} of {retries}, {more} of {more + 1}"
+    run(by_requests(ratio, minimum, 1), script)
+
+
+def test_budget_failsafe_go_shared_by_identity() -> None:
+    """budget.failsafe_go: whoever has the same object spends from the same budget."""
+    budget, clock = by_requests(0, 3, 1), Virtual()
+    operation = Operation([fail()], clock)
+    for policy in (Retry(on=Exception, backoff=[0], budget=budget, clock=clock) for _ in range(5)):
+        policy.run(operation)
+    assert operation.calls == 5 + 3

@@ -1,0 +1,123 @@
+"""Pipelines: the orders that others recommend, and what they refuse to build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from redouble import (
+    Backoff,
+    Bulkhead,
+    CircuitBreaker,
+    Fallback,
+    Layer,
+    Pipeline,
+    Retry,
+    RetryBudget,
+    Timeout,
+    Worker,
+    presets,
+)
+from redouble.testing import Script, ok
+
+from .flows import EVERY, in_colour
+from .support import ScriptedError, Virtual
+
+JITTERED = Backoff.exponential(0.1).full_jitter()
+INSIDE, OUTSIDE = "Bulkhead inside Retry", "CircuitBreaker outside Retry"
+
+
+def retry() -> Retry:
+    return Retry(on=ScriptedError, attempts=3, backoff=JITTERED, budget=RetryBudget(), clock=Virtual())
+
+
+def limit(seconds: float) -> Timeout:
+    return Timeout(seconds, worker=Worker())  # for blocking code; async code has no use for it
+
+
+class Order(NamedTuple):
+    """Layers as somebody else puts them, outermost first, and what we have to say about it."""
+
+    fact: str
+    make: Callable[[], Pipeline]
+    names: str
+    objections: list[str]
+
+
+# Where they have a rate limit, there is a bulkhead here; where they hedge, a retry.
+ORDERS = [
+    Order(
+        "pipeline.dotnet_standard",
+        lambda: limit(30) | retry() | Bulkhead(10) | CircuitBreaker() | limit(2),
+        "Timeout Retry Bulkhead CircuitBreaker Timeout",
+        [INSIDE],
+    ),
+    Order(
+        "pipeline.orders.resilience4j",
+        lambda: retry() | CircuitBreaker() | limit(2) | Bulkhead(10),
+        "Retry CircuitBreaker Timeout Bulkhead",
+        [INSIDE],
+    ),
+    Order(
+        "pipeline.orders.failsafe_go_docs",
+        lambda: Fallback(value="instead") | retry() | CircuitBreaker() | limit(2),
+        "Fallback Retry CircuitBreaker Timeout",
+        [],
+    ),
+    # Requeues are for what never got to the other side; all else is for the retry further out.
+    Order(
+        "pipeline.orders.finagle",
+        lambda: limit(30) | retry() | limit(2) | CircuitBreaker() | presets.finagle(on=ConnectionError),
+        "Timeout Retry Timeout CircuitBreaker Retry",
+        ["Retry inside Retry", OUTSIDE, "Retry without jitter"],
+    ),
+]
+
+every_order = pytest.mark.parametrize("order", ORDERS, ids=[order.fact for order in ORDERS])
+
+
+@every_order
+def test_an_order(order: Order) -> None:
+    """It can be built, is drawn in that order, and is told what is known to hurt."""
+    pipeline = order.make()
+    drawn = pipeline.explain().replace("└─", "").splitlines()
+    assert [line.split()[0] for line in drawn[: len(pipeline.layers)]] == order.names.split()
+    said = pipeline.check()
+    assert [objection.partition(":")[0] for objection in said] == order.objections
+
+
+@every_order
+@pytest.mark.parametrize("colour", EVERY)
+def test_a_call_goes_through_all_of_it(colour: str, order: Order) -> None:
+    """Two failures, and then it is well: the third attempt is what comes out."""
+    pipeline, script = order.make(), Script(ScriptedError("1"), ScriptedError("2"), ok("done"))
+    assert in_colour(colour, pipeline(script), pipeline(script.aio)) == "done"
+    assert len(script.calls) == 3
+
+
+@pytest.mark.parametrize("colour", EVERY)
+def test_pipeline_orders_failsafe_go_docs_the_fallback_is_last(colour: str) -> None:
+    """pipeline.orders: all attempts first, and something else instead when none is left."""
+    pipeline, script = ORDERS[2].make(), Script(*[ScriptedError] * 3)
+    assert in_colour(colour, pipeline(script), pipeline(script.aio)) == "instead"
+    assert len(script.calls) == 3
+
+
+@pytest.mark.parametrize("colour", EVERY)
+def test_pipeline_kevlar_validation_retry_and_fallback_deviates(colour: str) -> None:
+    """pipeline.kevlar_validation: a retry that sees no errors; Kevlar refuses it, here `check` says so."""
+    pipeline = retry() | Fallback(value="instead", on=ScriptedError)
+    assert [said.partition(",")[0] for said in pipeline.check()] == ["Fallback inside Retry"]
+    assert (retry() | Fallback(value="instead", on=KeyError)).check() == []
+    script = Script(ScriptedError)
+    assert in_colour(colour, pipeline(script), pipeline(script.aio)) == "instead"
+
+
+@pytest.mark.parametrize("layer", [CircuitBreaker(), Bulkhead(3)], ids=["breaker", "bulkhead"])
+def test_pipeline_kevlar_validation_the_same_twice_deviates(layer: Layer) -> None:
+    """pipeline.kevlar_validation: a breaker or a limit counts each call twice; Kevlar refuses it too."""
+    assert any("twice" in said for said in (layer | layer).check())
+    assert any("twice" in said for said in (layer | Timeout(2) | layer).check())
+    assert (CircuitBreaker() | CircuitBreaker()).check() == []

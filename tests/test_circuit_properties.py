@@ -1,0 +1,227 @@
+"""Whatever calls do and whenever: the circuit agrees with a plain model of it, and never gets stuck."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from redouble._circuit import Circuit
+from redouble._period import Ticket
+from redouble._recent import SLICES
+from redouble._terms import Terms
+
+# Times are whole seconds, and a slice of the window is one second: so the model can be exact.
+WINDOW = SLICES
+TERMS = st.builds(
+    Terms,
+    failures=st.integers(1, 4),
+    ratio=st.none() | st.sampled_from([0.07, 0.25, 0.5, 1.0]),
+    window=st.just(float(WINDOW)),
+    minimum=st.integers(1, 6),
+    slow=st.sampled_from([inf, inf, 3.0, 15.0]),
+    cooldown=st.sampled_from([0.0, 5.0, 10.0]),
+    probes=st.integers(1, 3),
+    reopening=st.sampled_from([(), (), (0.5,), (0.1, 0.5)]),
+)
+
+
+@dataclass
+class Going:
+    """A call on its way, as the model sees it."""
+
+    ticket: Ticket
+    period: int
+    started: int
+    counted: bool = False
+    lost: bool = False
+
+
+@dataclass
+class Model:
+    """A circuit that keeps everything, and counts it again each time."""
+
+    terms: Terms
+    state: str = "closed"
+    period: int = 0
+    stage: int = 0
+    until: float = inf
+    ends: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])  # of this period
+    going: list[Going] = field(default_factory=list[Going])
+    rejected: int = 0
+    opened: int = 0
+    path: list[str] = field(default_factory=lambda: ["closed"])
+
+    @property
+    def lease(self) -> float:
+        return max(self.terms.cooldown, 1)
+
+    @property
+    def inside(self) -> list[Going]:
+        return [call for call in self.going if call.period == self.period and not (call.counted or call.lost)]
+
+    def become(self, state: str, until: float = inf, stage: int = 0) -> None:
+        if state != self.state:
+            self.path.append(state)
+            self.opened += state == "open"
+        self.state, self.until, self.stage = state, until, stage
+        self.period += 1
+        self.ends = []
+        if state == "closed":
+            self.rejected = 0
+
+    def bad_enough(self, minimum: int) -> bool:
+        """By the calls up to the last one: nothing is forgotten while nobody calls."""
+        if self.terms.ratio is None:
+            row = [bad for _, bad in self.ends]
+            return len(row) >= self.terms.failures and all(row[-self.terms.failures :])
+        last = self.ends[-1][0]
+        recent = [bad for when, bad in self.ends if when > last - WINDOW]
+        share = Fraction(sum(recent), len(recent))
+        return len(recent) >= minimum and share >= Fraction(str(self.terms.ratio))
+
+    def learn(self, bad: bool, now: int) -> None:
+        self.ends.append((now, bad))
+        if self.state == "half_open" and not self.stage:
+            if bad:
+                self.open(now)
+            elif len(self.ends) == self.terms.probes:
+                self.reopen(1, now)
+        elif self.bad_enough(self.terms.minimum):
+            self.open(now)
+
+    def open(self, now: int) -> None:
+        self.become("open", now + self.terms.cooldown)
+
+    def reopen(self, stage: int, now: int) -> None:
+        if stage > len(self.terms.reopening):
+            self.become("closed")
+        else:
+            self.become("half_open", now + self.lease, stage)
+
+    def look(self, now: int) -> None:
+        """Count the calls that have become slow."""
+        for call in self.inside:
+            if now - call.started >= self.terms.slow:
+                call.counted = True
+                if call.period == self.period:
+                    self.learn(True, now)
+
+    def admits(self, now: int, chance: float) -> bool:
+        self.look(now)
+        if self.state == "open" and now >= self.until:
+            self.become("half_open")
+        elif self.stage and now >= self.until and self.ends:
+            failing = self.terms.ratio is None and self.ends[-1][1]
+            if failing or self.bad_enough(1):
+                self.open(now)
+            else:
+                self.reopen(self.stage + 1, now)
+        admitted = self.state == "closed"
+        if self.state == "half_open":
+            if self.inside and now - self.inside[0].started >= self.lease:
+                self.inside[0].lost = True
+            if self.stage:
+                overdue = now >= self.until and not self.inside
+                admitted = chance < self.terms.reopening[self.stage - 1] or overdue
+            else:
+                admitted = len(self.ends) + len(self.inside) < self.terms.probes
+        self.rejected += not admitted
+        return admitted
+
+    def ended(self, call: Going, bad: bool | None, now: int) -> None:
+        self.look(now)
+        self.going.remove(call)
+        if call.period != self.period or call.counted or call.lost or bad is None:
+            return
+        self.learn(bad, now)
+
+
+class Circuits(RuleBasedStateMachine):
+    """A circuit and its model, side by side."""
+
+    @initialize(terms=TERMS)
+    def begin(self, terms: Terms) -> None:
+        self.now = 0
+        self.chance = 0.0
+        self.model = Model(terms)
+        self.circuit = Circuit(terms, lambda: self.chance, 0)
+
+    @rule(seconds=st.integers(0, 12) | st.integers(0, 2 * WINDOW))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+
+    @rule(chance=st.sampled_from([0.0, 0.3, 0.9]))
+    def admit(self, chance: float) -> None:
+        self.chance = chance
+        expected = self.model.admits(self.now, chance)
+        found = self.circuit.state(self.now)
+        ticket = self.circuit.admit(self.now)
+        assert (ticket is not None) == expected
+        if self.model.terms.slow == inf and self.model.state != "open":
+            assert found == self.model.state  # as the next call would find it
+        if ticket is not None:
+            self.model.going.append(Going(ticket, self.model.period, self.now))
+
+    @precondition(lambda self: self.model.going)
+    @rule(data=st.data(), bad=st.sampled_from([True, True, False, False, None]))
+    def end(self, data: st.DataObject, bad: bool | None) -> None:
+        call = data.draw(st.sampled_from(self.model.going))
+        stale = call.period != self.model.period or call.counted or call.lost
+        before = self.circuit.period
+        unseen = self.model.terms.slow < inf and self.model.inside
+        self.model.ended(call, bad, self.now)
+        self.circuit.ended(call.ticket, bad, self.now)
+        assert not stale or unseen or self.circuit.period is before  # a stale ticket moves nothing
+
+    @rule(bad=st.booleans(), count=st.integers(2, 9))
+    def storm(self, bad: bool, count: int) -> None:
+        """Many calls end at once: at most one of them opens the circuit."""
+        opened = self.model.opened
+        for call in self.model.going[:count]:
+            self.model.ended(call, bad, self.now)
+            self.circuit.ended(call.ticket, bad, self.now)
+        assert self.model.opened <= opened + 1
+
+    @rule(state=st.sampled_from(["isolated", "closed"]))
+    def by_hand(self, state: Any) -> None:
+        if state != self.model.state:
+            self.model.become(state)
+            self.circuit.become(state, self.now)
+
+    @invariant()
+    def they_agree(self) -> None:
+        assert self.circuit.period.state == self.model.state
+        assert self.circuit.period.stage == self.model.stage
+        assert self.circuit.rejected == self.model.rejected
+        assert len(self.circuit.period.calls) <= len(self.model.inside)
+        if self.model.state == "half_open" and not self.model.stage:
+            assert len(self.circuit.period.calls) + self.circuit.period.good <= self.model.terms.probes
+
+    @invariant()
+    def what_is_told_is_the_path(self) -> None:
+        told = [change.what for change in self.circuit.changes if change.what != "rejected"]
+        assert ["closed", *told] == self.model.path
+        assert all(change.lasted >= 0 for change in self.circuit.changes)
+
+    def teardown(self) -> None:
+        """Nobody comes back of those who are inside, and still it closes, if others come and succeed."""
+        if not hasattr(self, "circuit") or self.circuit.period.state == "isolated":
+            return
+        self.chance = 0.9
+        terms = self.model.terms
+        for _ in range(len(self.model.going) + 2 * terms.probes + 3 * len(terms.reopening) + 9):
+            ticket = self.circuit.admit(self.now)
+            if ticket is not None:
+                self.circuit.ended(ticket, False, self.now)
+            self.now += int(self.model.lease)
+        assert self.circuit.period.state == "closed"
+
+
+TestCircuits = Circuits.TestCase
+TestCircuits.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

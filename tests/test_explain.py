@@ -1,0 +1,182 @@
+"""`Pipeline.explain`: the layers as one would draw them, what each does, and what it comes to at worst."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble import (
+    Backoff,
+    Bulkhead,
+    CircuitBreaker,
+    Fallback,
+    Gate,
+    Hints,
+    Kind,
+    Layer,
+    Pipeline,
+    Retry,
+    RetryBudget,
+    Timeout,
+    TokenBucket,
+    Worker,
+    presets,
+)
+
+POLICY = Retry(on=OSError, backoff=Backoff.exponential(0.1).maximum(5).full_jitter())
+UNHINTED = Hints(mode="ignore")
+
+
+class Own(Layer):
+    """A user's own."""
+
+
+class Turnstile(Gate):
+    def admit(self, now: float, /) -> None: ...
+
+
+class Patient(Retry):
+    """A policy by another name."""
+
+
+def test_a_pipeline_of_many_layers() -> None:
+    guarded = Timeout(30) | Bulkhead(10, wait=1.0) | POLICY | CircuitBreaker() | Timeout(2)
+    assert guarded.explain() == (
+        """\
+Timeout                       at most 30 s
+└─ Bulkhead                   10 at once, others wait up to 1 s
+   └─ Retry                   up to 4 attempts, delays of 0.7 s in all, within 30 s
+      └─ CircuitBreaker       opens after 5 failures in a row, for 30 s
+         └─ Timeout           at most 2 s
+            └─ your function
+
+at worst: 4 calls, 30 s"""
+    )
+
+
+def test_a_pipeline_of_nothing() -> None:
+    assert Pipeline().explain() == "your function\n\nat worst: 1 call, for as long as your function takes"
+
+
+def test_a_pipeline_of_one_layer() -> None:
+    drawn = "Timeout           at most 2 s\n└─ your function\n\nat worst: 1 call, 2 s"
+    assert Pipeline(Timeout(2)).explain() == drawn
+
+
+def test_layers_of_a_users_own() -> None:
+    """They are drawn by the name of their class, and change nothing of what it comes to."""
+    drawn = """\
+Own
+└─ Turnstile
+   └─ Timeout           at most 2 s
+      └─ your function
+
+at worst: 1 call, 2 s"""
+    assert (Own() | Turnstile() | Timeout(2)).explain() == drawn
+
+
+def test_a_pipeline_in_another_is_flat() -> None:
+    inner = POLICY | Timeout(2)
+    flat = Timeout(30) | POLICY | Timeout(2)
+    assert (Timeout(30) | inner).explain() == Pipeline(Pipeline(flat)).explain() == flat.explain()
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (Retry(), "up to 4 attempts, delays of 1.4 s in all, within 30 s"),
+        (Retry(attempts=1), "1 attempt, within 30 s"),
+        (Retry(attempts=2, give_up_after=None), "up to 2 attempts, delays of 0.2 s in all"),
+        (Retry(attempts=None), "any number of attempts, within 30 s"),
+        (Retry(attempts=None, give_up_after=None, timeout=5), "any number of attempts, within 5 s"),
+        (Retry(timeout=5), "up to 4 attempts, delays of 1.4 s in all, within 5 s"),
+        (Retry(timeout=50), "up to 4 attempts, delays of 1.4 s in all, within 30 s"),
+        (Retry(attempts=3, backoff=[0, 0], attempt_timeout=1.5), "up to 3 attempts, 1.5 s each, within 30 s"),
+        (
+            Retry(attempts=2, backoff={Kind.throttled: [9], None: [1]}),
+            "up to 2 attempts, delays of 9 s in all, within 30 s",
+        ),
+        (
+            Retry(attempts=3, backoff=[1234.5, 2000], give_up_after=7200),
+            "up to 3 attempts, delays of 3234.5 s in all, within 7200 s",
+        ),
+        (Patient(attempts=1), "1 attempt, within 30 s"),
+        (Timeout(0.25), "at most 0.25 s"),
+        (Timeout(3600, worker=Worker()), "at most 3600 s"),
+        (Bulkhead(10), "10 at once, others wait up to 1 s"),
+        (Bulkhead(1, wait=0.5, queue=3), "1 at once, others wait up to 0.5 s"),
+        (Bulkhead(1, wait=0), "1 at once, others are refused"),
+        (Bulkhead(1, wait=None), "1 at once, others wait"),
+        (CircuitBreaker(failures=3, cooldown=0.5), "opens after 3 failures in a row, for 0.5 s"),
+        (
+            CircuitBreaker(ratio=0.5, minimum=10, window=60),
+            "opens after 50% failures of at least 10 calls in 60 s, for 30 s",
+        ),
+        (Fallback(value="secret"), "something else instead of an error"),
+        (Own(), ""),
+    ],
+    ids=repr,
+)
+def test_what_is_said_of_a_layer(layer: Layer, words: str) -> None:
+    first, *_ = Pipeline(layer).explain().splitlines()
+    assert first.split(maxsplit=1) == [type(layer).__name__, *([words] if words else [])]
+
+
+MANY = [
+    Pipeline(),
+    Pipeline(Own()),
+    Own() | Turnstile(),
+    Timeout(30) | Bulkhead(10) | POLICY | CircuitBreaker() | Fallback(value=3) | Timeout(2),
+    Fallback(print) | Bulkhead(3, wait=None) | Retry(attempts=None) | Retry(budget=TokenBucket()) | Own(),
+    *(Pipeline(getattr(presets, name)()) for name in presets.__all__),
+]
+
+
+@pytest.mark.parametrize("pipeline", MANY, ids=repr)
+def test_how_it_is_laid_out(pipeline: Pipeline) -> None:
+    """Each layer a step further in, their words below each other, and the sum after an empty line."""
+    *rows, blank, worst = pipeline.explain().splitlines()
+    names = [type(layer).__name__ for layer in pipeline.layers]
+    assert [row.lstrip(" └─").split("  ")[0] for row in rows] == [*names, "your function"]
+    assert [row.find(name) for row, name in zip(rows, names, strict=False)] == [
+        3 * n for n in range(len(names))
+    ]
+    starts = {len(row) - len(row.split("  ")[-1].lstrip()) for row in rows[:-1] if "  " in row.lstrip(" └─")}
+    assert len(starts) <= 1
+    assert starts <= {len(rows[-1]) + 2}
+    assert blank == ""
+    assert worst.startswith("at worst: ")
+    assert all(row == row.rstrip() for row in rows)
+    assert "e+" not in "".join(rows)
+
+
+def test_to_ask_changes_nothing() -> None:
+    """No place is taken, nothing is spent, nothing is drawn; and it says the same again."""
+
+    class Untouched:
+        def random(self) -> float:
+            raise AssertionError("something was drawn")
+
+    bulkhead, budget, breaker = Bulkhead(1), RetryBudget(), CircuitBreaker()
+    before = [bulkhead.snapshot(), budget.snapshot(0), breaker.snapshot()]
+    pipeline = bulkhead | Retry(budget=budget, random=Untouched()) | breaker
+    assert pipeline.explain() == pipeline.explain()
+    assert pipeline.check() == pipeline.check() == []
+    assert [bulkhead.snapshot(), budget.snapshot(0), breaker.snapshot()] == before
+
+
+def test_nothing_of_a_value_is_told() -> None:
+    pipeline = Fallback(value="secret") | Retry(name="secret", labels={"key": "secret"})
+    told = pipeline.explain() + " ".join(pipeline.check())
+    assert "secret" not in told
+
+
+@pytest.mark.parametrize(
+    "endless", [{"give_up_after": 10}, {"give_up_after": None, "work_timeout": 10}], ids=str
+)
+def test_without_an_end_of_attempts(endless: dict[str, Any]) -> None:
+    said = Pipeline(Retry(attempts=None, hints=UNHINTED, **endless)).explain()
+    assert said.splitlines()[-1].startswith(
+        "at worst: calls until time is up, for as long as your function takes"
+    )
