@@ -52,6 +52,7 @@ class Interrupt:
     def come(self, work: Callable[[], object]) -> bool:
         """Interrupt this work; say whether there was so much of it."""
         before = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # or Python 3.12 would look at no steps at all
         sys.settrace(self.trace)
         try:
             work()

@@ -181,7 +181,8 @@ def test_nobody_passes_by_who_waits(colour: str) -> None:
         return ticket
 
     def blocking() -> None:
-        for use in (lambda: gate.call(int), gate.__enter__, lambda: gate.admit(0.0)):
+        uses: list[Callable[[], object]] = [lambda: gate.call(int), gate.__enter__, lambda: gate.admit(0.0)]
+        for use in uses:
             ticket = one_who_waits()
             with pytest.raises(errors.BulkheadFull):
                 use()
