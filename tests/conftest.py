@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,12 @@ from shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
 from support import COLOURS, Boom, Call, Ledger, Operation, Script, Virtual, in_colour, steps
 
 MOST_LOOKS = 10_000
+
+
+def pytest_collection_finish() -> None:
+    """Set all tests aside: those that call the garbage collector would look through the whole of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
