@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 from typing import Any
@@ -22,6 +23,7 @@ MOST_LOOKS = 10_000
 
 def pytest_collection_finish() -> None:
     """Set all tests aside: those that call the garbage collector would look through the whole of them."""
+    import_module("hypothesis")  # first: it looks for who refers to Trio's source of chance
     gc.collect()
     gc.freeze()
 
