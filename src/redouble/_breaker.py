@@ -1,7 +1,7 @@
 """CircuitBreaker: leave a service alone while it is down.
 
-What opens and closes it is decided in `_circuit`; this file has the lock, the clock and the log. While it is
-closed and all goes well, a call passes without any of them.
+What opens and closes it is decided in `_circuit`; this file has the lock and the clock. Calls pass through
+`_guarded`, changes are told by `_news`.
 """
 
 from __future__ import annotations
