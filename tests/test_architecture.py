@@ -26,9 +26,10 @@ FLOORS: dict[str, set[str]] = {
     },
     "parts": {
         *("_backoff", "_verdict", "_grant", "_events", "_report", "_options", "_worker"),
-        *("_budget", "_bucket", "_recent", "_shared", "_failure", "_places", "_entry"),
+        *("_budget", "_bucket", "_recent", "_hosts", "_kept", "_shared", "_failure", "_places", "_entry"),
         *("_terms", "_period", "_circuit", "_desk", "_news"),
         *("_transient", "_python", "_known", "_reading", "_codes", "_retry_after"),
+        *("_http_date", "_rate_limit", "_redact"),
     },
     "workers": {"_threads", "_processes", "_pool", "_child", "_wire"},
     "engine": {"_nested", "_ending", "_state", "_limits", "_run", "_commit"},
@@ -50,6 +51,16 @@ FLOORS: dict[str, set[str]] = {
     },
     "for tests": {"_switch", "_virtual", "_turned", "_script", "testing", "pytest_plugin"},
     "surface": {"types", "presets", "__init__"},
+    "http": {
+        *("http/_rule", "http/_body", "http/_idempotency", "http/_options", "http/_plan", "http/_exchange"),
+        *("http/_permit", "http/_story", "http/_client", "http/_missing"),
+        "http/__init__",
+    },
+    "clients": {
+        *("http/_sockets", "http/_urllib3", "http/_answer", "http/_received", "http/_family"),
+        *("http/_transport", "http/_httpx", "http/_requests", "http/_aiohttp", "http/_aiohttp_bodies"),
+        *("aiohttp", "httpx", "httpx2", "requests"),
+    },
 }
 ORDER = list(FLOORS)
 
@@ -74,8 +85,31 @@ FOR_TYPES_ONLY = {
 }
 
 OF_TIME = {"time", "asyncio", "trio"}
-MAY_IMPORT_TIME = {"_time", "_asyncio", "_timer", "_taskgroup", "_trio", "_virtual", "_turned"}
-FROM_OUTSIDE = {"_trio": {"trio"}, "_virtual": {"trio"}, "pytest_plugin": {"pytest"}}
+MAY_IMPORT_TIME = {
+    "_time",
+    "_asyncio",
+    "_timer",
+    "_taskgroup",
+    "_trio",
+    "_virtual",
+    "_turned",
+    "aiohttp",
+    "http/_aiohttp",
+}
+FROM_OUTSIDE = {
+    "_trio": {"trio"},
+    "_virtual": {"trio"},
+    "pytest_plugin": {"pytest"},
+    "aiohttp": {"aiohttp"},
+    "httpx": {"httpx"},
+    "httpx2": {"httpx2"},
+    "requests": {"requests", "urllib3"},
+    "http/_aiohttp": {"aiohttp"},
+    "http/_aiohttp_bodies": {"aiohttp"},
+    **{module: {"anyio"} for module in ("http/_family", "http/_httpx", "http/_received")},
+    "http/_requests": {"requests", "urllib3"},
+    "http/_urllib3": {"urllib3"},
+}
 
 MODULES = sorted(path.relative_to(SOURCE).with_suffix("").as_posix() for path in SOURCE.rglob("*.py"))
 PUBLIC = [m for m in MODULES if not any(part.startswith("_") for part in m.split("/"))]

@@ -31,6 +31,7 @@ WORDS = {
     "by_members": "if all members are",
     "by_mysql_code": "by code",
     "by_orig": "as its `orig`",
+    "by_payload": "yes, if it can be decoded",
     "by_proxy_status": "by status",
     "by_redis_text": "by errno in the text, else yes",
     "by_redis_timeout": "yes",

@@ -36,11 +36,21 @@ TWINS = [
     ("_source", "close_failed", "aclose_failed"),
     ("_source", "opened", "aopened"),
     ("_stream", "Opener.open", "Opener.aopen"),
+    ("http/_exchange", "Exchange.restarted", "Exchange.arestarted"),
+    ("http/_family", "Family.hold", "Family.ahold"),
+    ("http/_httpx", "Sender.handle_request", "AsyncSender.handle_async_request"),
+    ("http/_httpx", "Sender._failed", "AsyncSender._failed"),
+    ("http/_httpx", "Sender._concluded", "AsyncSender._concluded"),
+    ("http/_httpx", "Sender._send", "AsyncSender._send"),
+    ("http/_httpx", "Sender._discard", "AsyncSender._discard"),
+    ("http/_received", "Received.close", "AsyncReceived.aclose"),
+    ("http/_received", "Received._begin_again", "AsyncReceived._begin_again"),
 ]
 
 # What has another name in async code. The name of the other colour is no name there.
 FUNCTIONS = {
     "abound": "bound",
+    "ANOW": "NOW",
     "acall": "call",
     "aclose_failed": "close_failed",
     "adrive": "drive",
@@ -57,6 +67,12 @@ FUNCTIONS = {
 }
 METHODS = {
     "_aenter": "_enter",
+    "AsyncReceived": "Received",
+    "adrop": "drop",
+    "aload": "load",
+    "ahold": "hold",
+    "arestarted": "restarted",
+    "handle_async_request": "handle_request",
     "aenter": "enter",
     "aclose": "close",
     "afirst": "first",
@@ -205,6 +221,19 @@ def test_no_async_driver_is_without_a_twin() -> None:
     alone = {
         "_block.AsyncAttempts.__anext__",
         *(f"_attempt.{name}" for name in ("_aprocessed", "_within", "aworked", "cut")),
+        *(
+            f"aiohttp.Middleware.{name}"
+            for name in ("__call__", "_attempt", "_concluded", "_failed", "_send")
+        ),
+        *("http/_aiohttp_bodies.ready_again", "http/_aiohttp.keep"),
+        *(f"http/_aiohttp.Received.{name}" for name in ("_begin_again", "_have", "_within")),
+        *("http/_received.Gone.aread", "http/_received.AsyncReceived.aread"),
+        *("http/_httpx.AsyncSender._attempt", "http/_answer.Pieces.__aiter__"),
+        *("http/_answer.Pieces.aclose", "http/_family.Family.aload"),
+        *("http/_family.Family.adrop", "http/_httpx.AsyncSender.aclose"),
+        *(f"http/_received.AsyncReceived.{name}" for name in ("__aiter__", "_collected", "_held")),
+        *(f"http/_sockets.AsyncBackend.{name}" for name in ("connect_tcp", "connect_unix_socket", "sleep")),
+        "http/_sockets.AsyncStream.start_tls",
         *("_asyncio.checkpoint", "_backend.Backend.checkpoint", "_drive.acall_blocking"),
         *(f"_enter.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
         *("_entry.Entry.aenter", "_fallback.Replaced.aopen", "_fallback._items"),
@@ -223,7 +252,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         "_virtual.VirtualClock.asleep",
     }
     found = {
-        f"{path.stem}.{name}"
+        f"{path.relative_to(SOURCE).with_suffix('').as_posix()}.{name}"
         for path in SOURCE.rglob("*.py")
         for name, node in functions(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.AsyncFunctionDef)

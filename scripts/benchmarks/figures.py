@@ -8,6 +8,7 @@ from importlib import import_module
 
 from benchmarks.budgets import budgets
 from benchmarks.guards import guards
+from benchmarks.http import http
 from benchmarks.imports import race_imports, unwanted
 from benchmarks.judging import judging
 from benchmarks.limits import limits
@@ -65,6 +66,7 @@ def measure(effort: Effort) -> Iterator[Row]:
     yield from limits(competitors, effort)
     yield from budgets(effort)
     yield from guards(effort)
+    yield from http(effort)
     loaded = tuple(f"loads {name}" for name in unwanted())
     yield Row("`import`", race_imports(effort.imports), 1.0, base="tenacity", problems=loaded)
     everybody = list(competitors)

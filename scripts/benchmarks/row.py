@@ -23,7 +23,7 @@ class Row:
     unit: str = "ns"
     faster_than: Mapping[str, float] = field(default_factory=dict[str, float])  # how many times
     problems: tuple[str, ...] = ()
-    about: Literal["retrying", "guarding"] = "retrying"
+    about: Literal["retrying", "guarding", "http"] = "retrying"
 
     def ratio(self, name: str) -> float:
         """Say how many times as much as the base."""
@@ -41,9 +41,9 @@ class Row:
         """Name what was not reached."""
         ratio = self.ratio("redouble")
         if self.most is not None and ratio > self.most:
-            yield f"{self.work}: {ratio:.2f} x {self.base}, to reach <= {self.most} x"
+            yield f"{self.work}: {ratio:.3f} x {self.base}, to reach <= {self.most} x"
         for peer, times in self.faster_than.items():
             faster = self.timings[peer].best / self.timings["redouble"].best
             if faster < times:
-                yield f"{self.work}: {faster:.1f} x faster than {peer}, to reach >= {times:g} x"
+                yield f"{self.work}: {faster:.3g} x faster than {peer}, to reach >= {times:g} x"
         yield from (f"{self.work}: {problem}" for problem in self.problems)

@@ -18,7 +18,9 @@ def amount(value: float, unit: str) -> str:
 
 
 def ratio(value: float) -> str:
-    """Spell a ratio: two places where they matter."""
+    """Spell a ratio: two places where they matter, three of a small part."""
+    if abs(value) < 0.1:
+        return f"{value:.3f} x"
     return f"{value:.2f} x" if value < 10 else f"{value:.0f} x"
 
 

@@ -73,7 +73,9 @@ def entry(module: str, name: str) -> Entry:
 
 def _function(kind: str, name: str, fn: FunctionType, *, bound: bool = False) -> Entry:
     doc, is_async = inspect.getdoc(fn) or "", inspect.iscoroutinefunction(fn)
-    return Entry(kind, name, of_function(fn, bound=bound), doc, is_async=is_async)
+    parameters = tuple(inspect.signature(fn).parameters)
+    signatures = of_function(fn, bound=bound)
+    return Entry(kind, name, signatures, doc, parameters=parameters, is_async=is_async)
 
 
 def _type(thing: object) -> type[object]:

@@ -38,6 +38,7 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
     Reason.hint_too_long: ("asked to wait too long", errors.DeadlineExceeded),
     Reason.stopped: ("not worth retrying", errors.Stopped),
     Reason.committed: ("items had been handed out", errors.Stopped),
+    Reason.not_replayable: ("its body cannot be sent again", errors.Stopped),
     Reason.nested: ("an inner policy gave up already", errors.Stopped),
     Reason.worker_still_running: (
         "its worker is still running, which could ask redouble.cancelled() or be a process",
@@ -87,7 +88,7 @@ def _said_last(run: State) -> str | None:
     """Spell the last error, other than that an attempt was cut because the time of the call was up."""
     for verdict, kind, text, *_ in reversed(run.records[::2]):
         if kind is not None and verdict is not CUT:
-            return f"{kind.__name__}: {text}"
+            return f"{kind.__name__}: {_redacted(text)}"
     return None
 
 
@@ -116,6 +117,7 @@ def _record(run: State, number: int, entry: Entry, delay: float | None) -> Attem
     """Build one record of the history from what the run kept."""
     verdict, error, text, started, elapsed = entry
     name = None if error is None else f"{error.__module__}.{error.__qualname__}".removeprefix("builtins.")
+    text = None if text is None else _redacted(text)
     if run.ok and number == run.attempt:
         return AttemptRecord(number, None, name, text, started - run.started, elapsed, None, None)
     return AttemptRecord(
@@ -128,6 +130,13 @@ def _record(run: State, number: int, entry: Entry, delay: float | None) -> Attem
         delay,
         verdict.after,
     )
+
+
+def _redacted(text: str) -> str:
+    """Hide secrets in addresses: what an HTTP client says of its errors often has some."""
+    from redouble._redact import redacted  # noqa: PLC0415  when somebody looks
+
+    return redacted(text)
 
 
 def outcome_of(run: State, value: T | None, error: Exception | None) -> Outcome[T]:

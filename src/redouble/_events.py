@@ -64,14 +64,31 @@ class Event(NamedTuple):
 
     def __repr__(self) -> str:
         # Without the value: it is the caller's data, and events end up in logs.
-        said = [
-            f"{k}={v!r}" for k, v in self._asdict().items() if v is not None and k not in ("value", "labels")
-        ]
-        return f"Event({', '.join(said)})"
+        # Of the error only its text: what else its repr tells, of an HTTP client say, is full of secrets.
+        shown = self._asdict() | {"error": None if self.error is None else _Shown(self.error)}
+        said = [f"{k}={v!r}" for k, v in shown.items() if v is not None and k not in ("value", "labels")]
+        from redouble._redact import redacted  # noqa: PLC0415  for those who look
+
+        return redacted(f"Event({', '.join(said)})")
 
     def __reduce__(self) -> tuple[type[Event], tuple[object, ...]]:
         # A view of the policy's labels cannot be pickled.
         return (Event, (*self[:-2], dict(self.labels), self.rejected))
+
+
+class _Shown:
+    """An error as it is shown."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __repr__(self) -> str:
+        try:
+            from redouble._redact import redacted  # noqa: PLC0415  for those who look
+
+            return f"{type(self._error).__name__}({redacted(str(self._error))!r})"
+        except Exception:
+            return f"{type(self._error).__name__}(<no text>)"
 
 
 Observer = Callable[[Event], object]

@@ -82,7 +82,7 @@ AIOHTTP: dict[str, Entry] = {
     "ClientConnectorError": read.connecting,
     "ClientHttpProxyError": read.by_proxy_status,
     "ClientOSError": read.by_errno_or_network,
-    "ClientPayloadError": NETWORK,
+    "ClientPayloadError": read.by_payload,
     "ClientResponseError": read.by_status,
     "ConnectionTimeoutError": UNSENT_TIMEOUT,
     "ServerFingerprintMismatch": None,

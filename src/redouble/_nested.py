@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from redouble._backend import under_trio
 from redouble._log import log
 from redouble._options import Options
-from redouble._report import Report, Stamp, family, is_stuck, stamp_of
+from redouble._report import Mark, Report, Stamp, family, is_stuck, stamp_of, stamp_of_answer
 from redouble.errors import Reason, WorkerStillRunning
 
 __all__ = ["bears_exhaustion", "nested", "never_called"]
@@ -34,6 +34,9 @@ class Current(Protocol):
 
 def nested(error: BaseException, run: Current) -> Reason | None:
     """Return why to stop if an inner policy gave up on this error during this attempt."""
+    mark = stamp_of(error)
+    if isinstance(mark, Mark) and (forbidden := mark.meet(run)) is not None:
+        return forbidden
     stamps = list(_stamps(error, run))
     still_running = any(isinstance(found, WorkerStillRunning) for found in family(error))
     if still_running or any(is_stuck(stamp) for stamp in stamps):
@@ -76,9 +79,10 @@ def _exhausted(stamp: Stamp | Report) -> bool:
 def _stamps(error: BaseException, run: Current) -> Iterator[Stamp | Report]:
     """Find what inner policies left, in this attempt, on an error and what it came of."""
     for found in family(error):
-        stamp = stamp_of(found)
-        if stamp is not None and _matters(stamp) and _during(stamp, run):
-            yield stamp
+        # What a client of ours gave up on may be an answer, of which somebody has made this error since.
+        for stamp in (stamp_of(found), stamp_of_answer(found)):
+            if stamp is not None and stamp.reason is not None and _matters(stamp) and _during(stamp, run):
+                yield stamp
 
 
 def _matters(stamp: Stamp | Report) -> bool:

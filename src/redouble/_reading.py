@@ -14,7 +14,7 @@ from typing import Any
 
 from redouble import _codes as codes
 from redouble._python import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
-from redouble._retry_after import after, header, hint, milliseconds
+from redouble._retry_after import after, hint, milliseconds, should_retry
 from redouble._verdict import Kind, Verdict
 
 __all__: list[str] = []
@@ -26,13 +26,27 @@ def by_status(error: Any, _: Ask) -> Verdict | None:
     """Look at the answer's status: on the error itself (aiohttp), or on its response."""
     response = getattr(error, "response", None)
     source = error if response is None else response
+    if type(error.__cause__).__module__ == "aiohttp.http_exceptions":
+        return NETWORK  # it is not an answer with that status, but none that could be read
     status: Any = getattr(source, "status_code", None) or getattr(source, "status", None)
-    return after(codes.STATUSES.get(status), hint(getattr(source, "headers", None)))
+    return _answered(status, getattr(source, "headers", None))
+
+
+def by_payload(error: Any, _: Ask) -> Verdict | None:
+    """Look whether a body was cut short; one that came whole and cannot be decoded will come again."""
+    return None if type(error.__cause__).__name__ == "ContentEncodingError" else NETWORK
 
 
 def by_urllib_status(error: Any, _: Ask) -> Verdict | None:
     """Look at the status where urllib keeps it."""
-    return after(codes.STATUSES.get(error.code), hint(error.headers))
+    return _answered(error.code, error.headers)
+
+
+def _answered(status: Any, headers: object) -> Verdict | None:
+    wish = should_retry(headers)
+    if wish is False:
+        return None
+    return after(codes.STATUSES.get(status) or (codes.ANSWERED if wish else None), hint(headers, status))
 
 
 def by_proxy_status(error: Any, ask: Ask) -> Verdict | None:
@@ -98,14 +112,15 @@ def by_answer(error: Any, _: Ask) -> Verdict | None:
     """Look at the status, or at the word in a stream; the server may also say outright what it wants."""
     words = [getattr(error, name, None) for name in ("code", "type")]
     headers = getattr(getattr(error, "response", None), "headers", None)
-    wish = header(headers, "x-should-retry")
-    if wish == "false" or not codes.QUOTA.isdisjoint(words):
+    wish = should_retry(headers)
+    if wish is False or not codes.QUOTA.isdisjoint(words):
         return None
-    found = codes.LLM_STATUSES.get(getattr(error, "status_code", 0))
+    status = getattr(error, "status_code", 0)
+    found = codes.LLM_STATUSES.get(status)
     found = found or next(
-        (codes.LLM[word] for word in words if word in codes.LLM), codes.ANSWERED if wish == "true" else None
+        (codes.LLM[word] for word in words if word in codes.LLM), codes.ANSWERED if wish else None
     )
-    return after(found, hint(headers))
+    return after(found, hint(headers, status))
 
 
 # ---------------------------------------------------------------------------- databases
@@ -177,10 +192,9 @@ def by_aws_code(error: Any, _: Ask) -> Verdict | None:
     """Look at the code, then at the status."""
     response: Mapping[str, Any] = error.response
     metadata: Mapping[str, Any] = response.get("ResponseMetadata") or {}
-    found = codes.AWS.get(response.get("Error", {}).get("Code")) or codes.AWS_STATUSES.get(
-        metadata.get("HTTPStatusCode", 0)
-    )
-    return after(found, hint(metadata.get("HTTPHeaders")))
+    status = metadata.get("HTTPStatusCode", 0)
+    found = codes.AWS.get(response.get("Error", {}).get("Code")) or codes.AWS_STATUSES.get(status)
+    return after(found, hint(metadata.get("HTTPHeaders"), status))
 
 
 def by_retriable(error: Any, _: Ask) -> Verdict | None:

@@ -14,8 +14,8 @@ from redouble.errors import Limit, Reason, RetryError, WorkerStillRunning
 
 # fmt: off
 __all__ = [
-    "AttemptRecord", "Outcome", "Report", "annotate", "family", "has_left_a_worker", "is_stuck", "report",
-    "stamp_of",
+    "AttemptRecord", "Mark", "Outcome", "Report", "annotate", "family", "has_left_a_worker", "is_stuck",
+    "report", "stamp_of", "stamp_of_answer",
 ]
 # fmt: on
 
@@ -87,6 +87,28 @@ class Stamp(Protocol):
         ...
 
 
+class Mark:
+    """What a client of ours leaves on the error of an attempt before any policy sees it.
+
+    To whoever reads stamps it is a policy that ended at its first attempt: with it, nothing multiplies.
+    """
+
+    __slots__ = ()
+
+    reason = Reason.stopped
+    name = ""
+    attempt = 1
+    asked = True  # before every retry
+
+    def meet(self, run: Any, /) -> Reason | None:
+        """Learn which run is about to retry, and answer why it must not, if so."""
+        raise NotImplementedError
+
+    def report(self) -> Report:
+        """Build the report: of a call that no policy has looked at."""
+        return Report(self.reason, 1, 0.0, 0.0)
+
+
 class Outcome(NamedTuple, Generic[T_co]):
     """How a call ended, without raising. ``error`` with ``ok`` is an exception that was accepted."""
 
@@ -106,8 +128,12 @@ class Outcome(NamedTuple, Generic[T_co]):
 
 
 def report(exc: object, /) -> Report | None:
-    """Tell what the policy did that let this exception through, or None if none did."""
-    stamp = stamp_of(exc)
+    """Tell what the policy did that let this exception through, or None if none did.
+
+    An answer that one of our HTTP clients has returned tells it too, and so does the error that
+    ``raise_for_status()`` makes of it.
+    """
+    stamp = stamp_of(exc) or stamp_of_answer(exc)
     if stamp is None:
         return exc.report if isinstance(exc, RetryError) else None
     return stamp if isinstance(stamp, Report) else stamp.report()
@@ -117,6 +143,14 @@ def stamp_of(exc: object) -> Stamp | Report | None:
     """Return what a policy left on this very exception."""
     try:
         return cast("Stamp | Report | None", vars(exc).get(STAMP))
+    except Exception:  # it has no attributes, or does not show them
+        return None
+
+
+def stamp_of_answer(error: object) -> Stamp | Report | None:
+    """Return what a client of ours left on the answer of which somebody has made this error since."""
+    try:
+        return stamp_of(vars(error).get("response"))
     except Exception:  # it has no attributes, or does not show them
         return None
 

@@ -1,47 +1,73 @@
-"""How long the other side asks us to wait, read from the headers of its answer: whole seconds and such.
+"""What the other side asks of us in the headers of its answer: how long to wait, and whether to come again.
 
-Any headers will do, and any text in them: what cannot be read is no hint. Dates are not read here.
+Any headers will do, and anything in them: what cannot be read is no hint. Nothing here raises.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
+from redouble._http_date import parse
+from redouble._rate_limit import decimal, refilled
 from redouble._verdict import Verdict
 
-__all__ = ["after", "header", "hint", "milliseconds"]
+__all__ = ["after", "hint", "milliseconds", "retry_after", "should_retry"]
 
-_DECIMAL = re.compile(r"[ \t]*([0-9]+(?:\.[0-9]+)?)[ \t]*")
-_WHOLE = re.compile(r"([0-9]+)")
+_WHOLE = re.compile(r"[0-9]+")
+_BLANKS = " \t"
+_MOST = 10_000  # headers: no answer has so many, but an iterator may never end
 
 
-def hint(headers: Any) -> float | None:
-    """Return the seconds asked for."""
-    found = _read(_DECIMAL, header(headers, "retry-after-ms"), 1000)
+def retry_after(headers: object, now: float | datetime | None = None) -> float | None:
+    """Return how many seconds the other side asks us to wait, or None where it does not say.
+
+    ``headers`` are a mapping or pairs, in any case, of text or bytes; of two with the same name the first
+    counts. The first of these that can be read is the answer: ``retry-after-ms``, ``x-amz-retry-after``,
+    ``Retry-After`` in seconds or as a date, and the headers that tell when a used-up quota is filled again.
+
+    A date is judged by the ``Date`` of the answer, so that our clock may be wrong; without one, by ``now``:
+    seconds since 1970 or a datetime, or else the clock on the wall. A date in the past is 0.0.
+    """
+    return _asked(_fields(headers), now, quota=True)
+
+
+def hint(headers: object, status: object) -> float | None:
+    """Return the same for an answer with this status: of a quota only those speak that refuse for it."""
+    return _asked(_fields(headers), None, quota=status in (403, 429))
+
+
+def _asked(fields: dict[str, str], now: float | datetime | None, *, quota: bool) -> float | None:
+    asked = fields.get("retry-after", "")
+    found = _thousandth(decimal(fields.get("retry-after-ms", "")))
     if found is None:
-        found = milliseconds(header(headers, "x-amz-retry-after"))
-    return _read(_DECIMAL, header(headers, "retry-after"), 1) if found is None else found
+        found = milliseconds(fields.get("x-amz-retry-after"))
+    if found is None:
+        found = decimal(asked)
+    if found is not None or not fields:
+        return found
+    clock = _moment(now)
+    said = parse(fields.get("date", ""), clock)
+    moment = clock if said is None else said
+    until = parse(asked, moment)
+    if until is not None:
+        return max(0.0, until - moment)
+    return refilled(fields, moment) if quota else None
+
+
+def should_retry(headers: object) -> bool | None:
+    """Return what ``x-should-retry`` says, if it says true or false."""
+    return {"true": True, "false": False}.get(_fields(headers).get("x-should-retry", "").lower())
 
 
 def milliseconds(text: str | None) -> float | None:
     """Read a whole number of milliseconds, as seconds."""
-    return _read(_WHOLE, text, 1000)
-
-
-def _read(form: re.Pattern[str], text: str | None, parts: int) -> float | None:
-    found = None if text is None else form.fullmatch(text)
-    return None if found is None else float(found[1]) / parts  # a thousand digits are infinity
-
-
-def header(headers: Any, name: str) -> str | None:
-    """Return a header, if it is there and a text."""
-    if headers is None:
-        return None
-    text: object = headers.get(name)
-    if text is None:
-        text = headers.get(name.title())  # in a plain dict
-    return text if isinstance(text, str) else None
+    return _thousandth(decimal(text)) if text is not None and _WHOLE.fullmatch(text) else None
 
 
 def after(verdict: Verdict | None, seconds: float | None) -> Verdict | None:
@@ -49,3 +75,59 @@ def after(verdict: Verdict | None, seconds: float | None) -> Verdict | None:
     if verdict is None or seconds is None:
         return verdict
     return Verdict.retry(kind=verdict.kind, after=seconds, sent=verdict.sent, reason=verdict.reason)
+
+
+def _thousandth(number: float | None) -> float | None:
+    return None if number is None else number / 1000
+
+
+# ----------------------------------------------------------------------------- the time
+
+
+def _moment(now: object) -> float:
+    """Return the time that was given, if it is one; a datetime without a zone is in UTC."""
+    with suppress(Exception):  # a number too large, or a zone that knows no answer
+        if isinstance(now, datetime):
+            now = (now if now.tzinfo else now.replace(tzinfo=UTC)).timestamp()
+        if isinstance(now, int | float) and math.isfinite(now):
+            return float(now)
+    return datetime.now(UTC).timestamp()
+
+
+# ------------------------------------------------------------------------------ headers
+
+
+def _fields(headers: object) -> dict[str, str]:
+    """Return all headers that can be read, by their name in lower case; the first of each name."""
+    found: dict[str, str] = {}
+    with suppress(Exception):  # whatever they are, they end here
+        for pair in islice(_pairs(headers), _MOST):
+            name, text = _field(pair)
+            if name is not None and text is not None:
+                found.setdefault(name.lower(), text)
+    return found
+
+
+def _pairs(headers: Any) -> Iterator[Any]:
+    """Go through them one by one: most libraries' ``items()`` do so, httpx's and Tornado's join them."""
+    if hasattr(headers, "multi_items"):
+        return iter(headers.multi_items())
+    if hasattr(headers, "get_list"):
+        return ((name, headers.get_list(name)) for name in headers)
+    return iter(headers.items() if hasattr(headers, "items") else headers)
+
+
+def _field(pair: Any) -> tuple[str | None, str | None]:
+    try:
+        name, value = pair
+        return _text(name), _text(value if isinstance(value, str | bytes | int | float) else value[0])
+    except Exception:  # one that cannot be read does not spoil the others
+        return None, None
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    elif isinstance(value, int | float):
+        value = str(value)
+    return str.strip(value, _BLANKS) if isinstance(value, str) else None

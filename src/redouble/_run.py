@@ -173,7 +173,9 @@ class Run(Limits):
             reason = STOPPED
         elif error is not None:
             try:
-                marked = STAMP in error.__dict__ or error.__cause__ is not None or isinstance(error, MARKED)
+                own = error.__dict__
+                marked = STAMP in own or "response" in own or error.__cause__ is not None
+                marked = marked or isinstance(error, MARKED)
             except Exception:
                 marked = False  # it does not let itself be looked at
             if marked:
@@ -182,6 +184,7 @@ class Run(Limits):
             return self.over(reason, error)
 
         # 7. draw the delay, apply the hint
+        until = self.until  # a client of ours may have made it earlier
         delay = next(self.delays or self.drawing(error), None)
         if delay is None:
             return self.over(BACKOFF_ENDED, error)

@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, cast
 from redouble._backoff import Backoff
 from redouble._bucket import TokenBucket
 from redouble._budget import RetryBudget
+from redouble._hosts import HostBudgets
 from redouble._options import Hints
 from redouble._retry import Retry
 from redouble._verdict import Kind
@@ -55,12 +56,13 @@ def http() -> dict[str, Any]:
 
     Attempts and delays are httpware's; the budget has Finagle's numbers (a fifth of the calls, and 10 a
     second), but is credited by successes, so that it does not keep an overload going. A server that asks
-    for a wait gets it, if it fits into the 30 s.
+    for a wait gets it, if it fits into the 30 s. It is what our HTTP clients use unless told otherwise, and
+    they give each host a budget of its own, so that one that is down does not cost the others their retries.
     """
     return {
         "attempts": 3,
         "backoff": Backoff.exponential(0.1).maximum(5).full_jitter(),
-        "budget": RetryBudget(ratio=0.2, per_second=10, window=10),
+        "budget": HostBudgets(ratio=0.2, per_second=10, window=10),
     }
 
 

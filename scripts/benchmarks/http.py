@@ -1,0 +1,245 @@
+"""What retrying costs an HTTP client: processor time when all goes well, time on the clock when much fails.
+
+A network is noisy, so the first is measured twice: over connections to a server in another process, and over
+connections in memory. Only the processor time of the client's own thread counts.
+
+A request takes a hundred times as long as what the other rows measure, so that on a busy machine no sample is
+left undisturbed, and what is looked for is a few percent. So a sample is a few requests long, all take their
+turns in every round, each time in another order, and the figure is the median of the ratios within a round.
+Of two clients that are the same it says 0.98 to 1.02; the ratio of the best, 0.95 to 1.04.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from itertools import repeat
+from random import Random
+from statistics import median
+from time import perf_counter_ns, thread_time_ns
+from typing import Any
+
+import aiohttp
+import httpx2
+
+import redouble.aiohttp
+import redouble.httpx2
+from benchmarks.http_clients import BARE, CLIENTS, Client, Get, Ways, read
+from benchmarks.http_memory import sockets
+from benchmarks.http_server import server
+from benchmarks.row import Row
+from benchmarks.timing import Effort, Sample, Timing
+from redouble import Retry
+
+RIVALS = ("httpware", "httpx-retries", "aiohttp-retry")  # to be no slower than
+AT_A_TIME = 5  # requests of a sample
+WARMING = 60  # requests before the first
+AT_ONCE = 200  # calls
+DELAYS = [
+    0.1,
+    0.2,
+    0.4,
+    0.8,
+    1.6,
+]  # seconds, as in `presets.http()` without its jitter; nothing fails as often
+
+
+def http(effort: Effort) -> Iterator[Row]:
+    """Measure."""
+    with server() as url, asyncio.Runner() as runner, frozen():
+        for client in CLIENTS:
+            yield from succeeding(client, runner, f"{url}/fine", effort)
+        yield from failing(runner, url, effort)
+
+
+def succeeding(client: Client, runner: asyncio.Runner, url: str, effort: Effort) -> Iterator[Row]:
+    """Measure what a successful request costs, and what is added where there is no network."""
+    with opened(partial(client.made, False), runner) as ways:
+        taken = paired(samples(client, runner, ways, url), 5 * effort.rounds)
+    rivals = {name: 1.0 for name in taken if name in RIVALS}
+    yield Row(f"{client.name}: a successful GET", taken, 1.05, BARE, faster_than=rivals, about="http")
+    with sockets(), opened(partial(client.made, True), runner) as ways:
+        nowhere = samples(client, runner, ways, url)
+        inside = paired(nowhere, 5 * effort.rounds)
+        left = {name: in_cycles(nowhere[name]) for name in (BARE, "redouble")}
+    bare = inside.pop(BARE)
+    added = {name: Timing(t.best - bare.best, t.median - bare.median) for name, t in inside.items()}
+    added[BARE] = taken[BARE]
+    ours = f"{left['redouble']:.0f} objects of a request left in cycles"
+    yield Row(
+        f"{client.name}: what is added to it, in memory",
+        added,
+        0.05,
+        BARE,
+        problems=(ours,) if left["redouble"] >= 1 > left[BARE] else (),  # httpx leaves some by itself
+        about="http",
+    )
+
+
+def paired(samples: Mapping[str, Sample], rounds: int, base: str = BARE) -> dict[str, Timing]:
+    """Let all take turns; return the base's best, and the others as so many times that."""
+    for sample in samples.values():
+        sample(WARMING)
+    names, order = list(samples), Random(7)  # noqa: S311  the same in every run
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            if turn % 10 == 0:
+                gc.collect()
+            order.shuffle(names)  # or one would always come after the same other, and find its caches warm
+            for name in names:
+                taken[name].append(samples[name](AT_A_TIME))
+    finally:
+        gc.enable()
+    best = min(taken[base])
+    ratios = {
+        name: median(mine / bare for mine, bare in zip(times, taken[base], strict=True))
+        for name, times in taken.items()
+    }
+    return {name: Timing(best * ratios[name], median(times)) for name, times in taken.items()}
+
+
+def in_cycles(sample: Sample) -> float:
+    """Count what a request leaves to the garbage collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        sample(WARMING)
+        return gc.collect() / WARMING
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def opened(made: Callable[[AsyncExitStack], Ways], runner: asyncio.Runner) -> Generator[Ways]:
+    """Open a client in all the ways to have it, and close them all."""
+    stack = AsyncExitStack()
+
+    async def here() -> Ways:  # where aiohttp finds its loop
+        return made(stack)
+
+    try:
+        yield runner.run(here())
+    finally:
+        runner.run(stack.aclose())
+
+
+def samples(client: Client, runner: asyncio.Runner, ways: Mapping[str, Get], url: str) -> dict[str, Sample]:
+    """Sample requests one after the other, in processor time."""
+    return {
+        name: awaited(runner, get, url) if client.aio else blocking(get, url) for name, get in ways.items()
+    }
+
+
+def blocking(get: Get, url: str) -> Sample:
+    """Sample blocking requests."""
+
+    def sample(times: int) -> float:
+        started = thread_time_ns()
+        for _ in repeat(None, times):
+            get(url)
+        return (thread_time_ns() - started) / times
+
+    return sample
+
+
+def awaited(runner: asyncio.Runner, get: Get, url: str) -> Sample:
+    """Sample async requests."""
+
+    async def sample(times: int) -> float:
+        started = thread_time_ns()
+        for _ in repeat(None, times):
+            await get(url)
+        return (thread_time_ns() - started) / times
+
+    return lambda times: runner.run(sample(times))
+
+
+def failing(runner: asyncio.Runner, url: str, effort: Effort) -> Iterator[Row]:
+    """Measure how long many calls at once take if three of ten answers are failures."""
+    for name, made in (("httpx2, async", many_httpx2), ("aiohttp", many_aiohttp)):
+        with opened(made, runner) as ways:
+            samples = {way: together(runner, get, url) for way, get in ways.items()}
+            taken = paired(samples, max(3, effort.rounds // 6), "by hand")
+        yield Row(f"{name}: {AT_ONCE} GETs at once, 30 % failures", taken, 1.03, about="http")
+
+
+def many_httpx2(stack: AsyncExitStack) -> Ways:
+    """Retry by hand and by Redouble, with httpx2."""
+    limits = httpx2.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
+
+    def client(transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
+        made = httpx2.AsyncClient(transport=transport, limits=limits, timeout=60)
+        stack.push_async_callback(made.aclose)
+        return made
+
+    wrapped = httpx2.AsyncHTTPTransport(limits=limits)
+    retrying = redouble.httpx2.AsyncTransport(policy(), wrapped=wrapped)
+    return {"by hand": looped(client().get), "redouble": client(retrying).get}
+
+
+def many_aiohttp(stack: AsyncExitStack) -> Ways:
+    """Retry by hand and by Redouble, with aiohttp."""
+
+    def session(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        made = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE), middlewares=middlewares)
+        stack.push_async_callback(made.close)
+        return made
+
+    return {
+        "by hand": looped(read(session())),
+        "redouble": read(session(redouble.aiohttp.middleware(policy()))),
+    }
+
+
+def policy() -> Retry:
+    """Make a policy of the same schedule."""
+    return Retry(attempts=len(DELAYS) + 1, backoff=DELAYS)
+
+
+def looped(get: Get) -> Get:
+    """Retry by hand."""
+
+    async def got(url: str) -> Any:
+        for delay in DELAYS:
+            response = await get(url)
+            if status_of(response) != 503:
+                return response
+            await asyncio.sleep(delay)
+        return await get(url)
+
+    return got
+
+
+def status_of(response: Any) -> int:
+    """Read the status, which the two libraries call differently."""
+    return int(response.status_code if hasattr(response, "status_code") else response.status)
+
+
+def together(runner: asyncio.Runner, get: Get, url: str) -> Sample:
+    """Sample calls that begin at once, on the clock; the same ones fail each time, and none in the end."""
+
+    async def sample() -> float:
+        started = perf_counter_ns()
+        answers = await asyncio.gather(*[get(f"{url}/some/{number}") for number in range(AT_ONCE)])
+        taken = perf_counter_ns() - started
+        if {status_of(answer) for answer in answers} != {200}:
+            raise AssertionError("all were to succeed in the end")
+        return taken
+
+    return lambda _: runner.run(sample())
+
+
+@contextmanager
+def frozen() -> Generator[None]:
+    """Keep the garbage collector away from what is there already: that takes longer than a sample."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,219 @@
+"""The clients: bare, with Redouble, and with what others put under them or around them.
+
+Each has three attempts and delays from 0.1 second, as far as there are such options. All else is as they have
+it by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar, cast
+
+import aiohttp
+import aiohttp_retry
+import httpware
+import httpx
+import httpx2
+import httpx_retries
+import requests
+import stamina
+import urllib3
+from httpware.middleware import resilience
+from requests.adapters import BaseAdapter, HTTPAdapter
+
+import redouble.aiohttp
+import redouble.httpx
+import redouble.httpx2
+import redouble.requests
+from benchmarks.http_memory import AsyncBackend, Backend, Connector
+
+Get: TypeAlias = Callable[[str], Any]  # by address; to be awaited, of an async client
+Ways: TypeAlias = dict[str, Get]
+
+T = TypeVar("T")
+
+BARE = "bare client"
+BUSY = (408, 425, 429, 502, 503, 504)
+
+Make: TypeAlias = Callable[[bool, AsyncExitStack], Ways]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client, and all the ways to have it: made on a loop, with connections in memory or not."""
+
+    name: str
+    made: Make
+    aio: bool
+
+
+def httpx2_blocking(in_memory: bool, stack: AsyncExitStack) -> Ways:
+    """Make clients of httpx2."""
+
+    def transport() -> httpx2.HTTPTransport:
+        made = httpx2.HTTPTransport()
+        return leading_nowhere(made, Backend()) if in_memory else made
+
+    def client(transport: httpx2.BaseTransport) -> httpx2.Client:
+        return stack.enter_context(httpx2.Client(transport=transport))
+
+    bare = client(transport())
+    retrying = httpware.Client(httpx2_client=client(transport()), middleware=[resilience.Retry()])
+    return {
+        BARE: bare.get,
+        "redouble": client(redouble.httpx2.Transport(wrapped=transport())).get,
+        "httpware": retrying.get,
+        "stamina": stamina.retry(on=httpx2.HTTPError, attempts=3)(checked(bare.get)),
+    }
+
+
+def httpx2_async(in_memory: bool, stack: AsyncExitStack) -> Ways:
+    """Make async clients of httpx2."""
+
+    def transport() -> httpx2.AsyncHTTPTransport:
+        made = httpx2.AsyncHTTPTransport()
+        return leading_nowhere(made, AsyncBackend()) if in_memory else made
+
+    def client(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
+        made = httpx2.AsyncClient(transport=transport)
+        stack.push_async_callback(made.aclose)
+        return made
+
+    bare = client(transport())
+    retrying = httpware.AsyncClient(httpx2_client=client(transport()), middleware=[resilience.AsyncRetry()])
+    return {
+        BARE: bare.get,
+        "redouble": client(redouble.httpx2.AsyncTransport(wrapped=transport())).get,
+        "httpware": retrying.get,
+        "stamina": stamina.retry(on=httpx2.HTTPError, attempts=3)(achecked(bare.get)),
+    }
+
+
+def httpx_blocking(in_memory: bool, stack: AsyncExitStack) -> Ways:
+    """Make clients of httpx."""
+
+    def transport() -> httpx.HTTPTransport:
+        made = httpx.HTTPTransport()
+        return leading_nowhere(made, Backend()) if in_memory else made
+
+    def client(transport: httpx.BaseTransport) -> httpx.Client:
+        return stack.enter_context(httpx.Client(transport=transport))
+
+    bare = client(transport())
+    retry = httpx_retries.Retry(total=2, backoff_factor=0.1)
+    return {
+        BARE: bare.get,
+        "redouble": client(redouble.httpx.Transport(wrapped=transport())).get,
+        "httpx-retries": client(httpx_retries.RetryTransport(transport(), retry)).get,
+        "stamina": stamina.retry(on=httpx.HTTPError, attempts=3)(checked(bare.get)),
+    }
+
+
+def httpx_async(in_memory: bool, stack: AsyncExitStack) -> Ways:
+    """Make async clients of httpx."""
+
+    def transport() -> httpx.AsyncHTTPTransport:
+        made = httpx.AsyncHTTPTransport()
+        return leading_nowhere(made, AsyncBackend()) if in_memory else made
+
+    def client(transport: httpx.AsyncBaseTransport) -> httpx.AsyncClient:
+        made = httpx.AsyncClient(transport=transport)
+        stack.push_async_callback(made.aclose)
+        return made
+
+    bare = client(transport())
+    retry = httpx_retries.Retry(total=2, backoff_factor=0.1)
+    return {
+        BARE: bare.get,
+        "redouble": client(redouble.httpx.AsyncTransport(wrapped=transport())).get,
+        "httpx-retries": client(httpx_retries.RetryTransport(transport(), retry)).get,
+        "stamina": stamina.retry(on=httpx.HTTPError, attempts=3)(achecked(bare.get)),
+    }
+
+
+def requests_blocking(in_memory: bool, stack: AsyncExitStack) -> Ways:  # noqa: ARG001  its sockets are patched
+    """Make sessions of requests."""
+
+    def session(adapter: BaseAdapter) -> requests.Session:
+        made = stack.enter_context(requests.Session())
+        made.mount("http://", adapter)
+        return made
+
+    bare = session(HTTPAdapter())
+    retry = urllib3.Retry(total=2, backoff_factor=0.1, status_forcelist=BUSY)
+    return {
+        BARE: bare.get,
+        "redouble": session(redouble.requests.Adapter()).get,
+        "urllib3 Retry": session(HTTPAdapter(max_retries=retry)).get,
+        "stamina": stamina.retry(on=requests.RequestException, attempts=3)(checked(bare.get)),
+    }
+
+
+def aiohttp_async(in_memory: bool, stack: AsyncExitStack) -> Ways:
+    """Make sessions of aiohttp."""
+
+    def session(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        made = aiohttp.ClientSession(connector=Connector() if in_memory else None, middlewares=middlewares)
+        stack.push_async_callback(made.close)
+        return made
+
+    bare = session()
+    options = aiohttp_retry.ExponentialRetry(attempts=3, start_timeout=0.1, max_timeout=5)
+    retrying = aiohttp_retry.RetryClient(client_session=session(), retry_options=options)
+    return {
+        BARE: read(bare),
+        "redouble": read(session(redouble.aiohttp.middleware())),
+        "aiohttp-retry": read(retrying),
+        "stamina": stamina.retry(on=aiohttp.ClientError, attempts=3)(achecked(read(bare))),
+    }
+
+
+CLIENTS = (
+    Client("httpx2, blocking", httpx2_blocking, aio=False),
+    Client("httpx2, async", httpx2_async, aio=True),
+    Client("httpx, blocking", httpx_blocking, aio=False),
+    Client("httpx, async", httpx_async, aio=True),
+    Client("requests", requests_blocking, aio=False),
+    Client("aiohttp", aiohttp_async, aio=True),
+)
+
+
+def leading_nowhere(transport: T, backend: object) -> T:
+    """Let a transport of httpx open other connections; it has no option for it."""
+    cast("Any", transport)._pool._network_backend = backend
+    return transport
+
+
+def read(session: Any) -> Get:
+    """Get an answer whole, as all others do."""
+
+    async def get(url: str) -> Any:
+        async with session.get(url) as response:
+            await response.read()
+            return response
+
+    return get
+
+
+def checked(get: Get) -> Get:
+    """Raise an error for a bad answer, or nothing around it would notice."""
+
+    def got(url: str) -> Any:
+        response = get(url)
+        response.raise_for_status()
+        return response
+
+    return got
+
+
+def achecked(get: Get) -> Get:
+    """Do the same, async."""
+
+    async def got(url: str) -> Any:
+        response = await get(url)
+        response.raise_for_status()
+        return response
+
+    return got

@@ -1,0 +1,78 @@
+"""A server that takes as little time as possible, in a process of its own.
+
+It answers every request alike: 200 and a few bytes, on a connection that stays open. Below `/some/` three of
+ten answers are a 503, always the same ones: by the last part of the path, and by how often it was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import ClassVar
+
+BODY = b'{"ok": true}'
+HEAD = b"Date: Mon, 16 Nov 2026 08:00:00 GMT\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+FINE = b"HTTP/1.1 200 OK\r\n" + HEAD % len(BODY) + BODY
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\n" + HEAD % len(BODY) + BODY
+
+
+def fails(name: str, times: int) -> bool:
+    """Say whether the answer to this one is a failure, if it was asked for so many times before."""
+    return blake2b(f"{name} {times}".encode(), digest_size=1).digest()[0] % 10 < 3
+
+
+@contextmanager
+def server() -> Generator[str]:
+    """Run the server, and give its address."""
+    command = [sys.executable, "-P", str(Path(__file__))]  # not to find our http.py instead of Python's
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018  for the types
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.stdin.close()  # that ends it
+
+
+class Answering(asyncio.Protocol):
+    """One connection. Requests come whole, and one after the other."""
+
+    asked: ClassVar[Counter[str]] = Counter()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  for the types
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer."""
+        path = data.split(b" ", 2)[1]
+        if path.startswith(b"/some/") and self._fails(path.decode()):
+            self._transport.write(BUSY)
+        else:
+            self._transport.write(FINE)
+
+    def _fails(self, path: str) -> bool:
+        times = self.asked[path]
+        self.asked[path] += 1
+        if fails(path.rpartition("/")[2], times):
+            return True
+        del self.asked[path]  # the next who asks begins anew
+        return False
+
+
+async def serve() -> None:
+    """Serve until the other side of standard input is closed."""
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(Answering, "127.0.0.1", 0, backlog=1000)
+    print(listening.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

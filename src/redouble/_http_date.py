@@ -1,0 +1,65 @@
+"""Dates as HTTP writes them, in their three forms; anything else is no date.
+
+A reader of text only: it knows no headers and no clock. Whoever asks says what the time is, for the form
+that writes the year with two digits.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+
+__all__ = ["moment", "parse"]
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = rf"(?P<month>{'|'.join(_MONTHS)})"
+_WEEKDAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
+_LONG_WEEKDAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_TIME = "(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+
+# The weekday is not compared with the date: a clerk who gets it wrong still means the date.
+_FORMS = [
+    re.compile(form, re.ASCII | re.IGNORECASE)
+    for form in (
+        rf"{_WEEKDAY}, (?P<day>[0-9]{{2}}) {_MONTH} (?P<year>[0-9]{{4}}) {_TIME} GMT",
+        rf"{_LONG_WEEKDAY}, (?P<day>[0-9]{{2}})-{_MONTH}-(?P<year>[0-9]{{2}}) {_TIME} GMT",
+        rf"{_WEEKDAY} {_MONTH} (?P<day>[0-9]{{2}}| [0-9]) {_TIME} (?P<year>[0-9]{{4}})",
+    )
+]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = _EPOCH.toordinal()
+_FIRST, _LAST = (-62135596800.0, 253402300799.0)  # of the years 1 and 9999
+
+
+def parse(text: str, now: float) -> float | None:
+    """Read a date as seconds since 1970; ``now``, in the same seconds, tells the century of a short year."""
+    found = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
+    if found is None:
+        return None
+    month = _MONTHS.index(found["month"].lower()) + 1
+    day, hour, minute, second = (int(found[part]) for part in ("day", "hour", "minute", "second"))
+    year = int(found["year"])
+    if len(found["year"]) == 2:
+        year = _century(year, (month, day, hour, minute, second), now)
+    return moment(year, month, day, hour, minute, second)
+
+
+def moment(year: int, month: int, day: int, hour: int, minute: int, second: int) -> float | None:
+    """Return the seconds since 1970, if there is such a moment; second 60 is a leap second."""
+    if hour > 23 or minute > 59 or second > 60:
+        return None
+    try:
+        days = date(year, month, day).toordinal() - _EPOCH_DAY
+    except ValueError:
+        return None
+    return float(days * 86400 + hour * 3600 + minute * 60 + second)
+
+
+def _century(short: int, rest: tuple[int, ...], now: float) -> int:
+    """Find the last year with these two digits that is not more than 50 years ahead."""
+    today = _EPOCH + timedelta(seconds=max(_FIRST, min(_LAST, now)))
+    most = today.year + 50
+    if rest > (today.month, today.day, today.hour, today.minute, today.second):
+        most -= 1
+    return most - (most - short) % 100

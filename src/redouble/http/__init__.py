@@ -1,0 +1,26 @@
+"""What is known about HTTP, whatever the client: rules, hints, bodies, idempotency, URLs without secrets.
+
+It sends nothing. The clients are on top of it: `redouble.httpx`, `redouble.httpx2`, `redouble.requests`,
+`redouble.aiohttp`.
+"""
+
+from __future__ import annotations
+
+from redouble._redact import redact
+from redouble._retry_after import retry_after
+from redouble.http._body import AsyncReplayable, Replayable, replayable
+from redouble.http._idempotency import Idempotency
+from redouble.http._rule import IDEMPOTENT, HttpRule, rule, sent
+
+__all__ = [
+    "IDEMPOTENT",
+    "AsyncReplayable",
+    "HttpRule",
+    "Idempotency",
+    "Replayable",
+    "redact",
+    "replayable",
+    "retry_after",
+    "rule",
+    "sent",
+]

@@ -1,0 +1,167 @@
+"""Bodies of requests: which can be sent again, and how to get back to where they began.
+
+Known before anything is sent. What is in memory can be sent as often as one likes, and so can what gives its
+bytes anew each time it is iterated. A file is rewound to where it was. What was sent of an iterator or a pipe
+is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from inspect import getgeneratorstate, isgenerator
+from typing import Any, Final, TypeAlias, cast, overload
+
+from redouble._callable import colour, drop, spelled
+
+__all__ = ["AGAIN", "AsyncReplayable", "Content", "Replayable", "content_of", "contents_of", "replayable"]
+
+CHUNK = 65_536
+
+Piece: TypeAlias = bytes
+
+
+class Content:
+    """A body that can be sent again as it is; others differ in this."""
+
+    def rewind(self) -> bool:
+        """Go back to where it began, and say whether that was possible."""
+        return True
+
+
+class Once(Content):
+    """A body that is gone once it was sent."""
+
+    def __init__(self, source: object) -> None:
+        self._source = source
+
+    def rewind(self) -> bool:
+        # A generator that was never begun has lost nothing.
+        return isgenerator(self._source) and getgeneratorstate(self._source) == "GEN_CREATED"
+
+
+class Rewound(Content):
+    """A file, from where it was when it was handed over."""
+
+    def __init__(self, file: Any, start: int) -> None:
+        self._file, self._start = file, start
+
+    def rewind(self) -> bool:
+        try:
+            self._file.seek(self._start)
+        except Exception:  # closed meanwhile, or it only said that it could seek
+            return False
+        return True
+
+
+class Parts(Content):
+    """Several bodies in one."""
+
+    def __init__(self, parts: list[Content]) -> None:
+        self._parts = parts
+
+    def rewind(self) -> bool:
+        return all(part.rewind() for part in self._parts)
+
+
+AGAIN: Final = Content()
+
+
+def content_of(source: object) -> Content:
+    """Find out whether a body can be sent again."""
+    if hasattr(source, "read"):
+        return _file(source)
+    if source is None or isinstance(source, (str, bytes, bytearray, memoryview)):
+        return AGAIN
+    return AGAIN if _gives_anew(source) else Once(source)
+
+
+def _gives_anew(source: object, depth: int = 3) -> bool:
+    """Say whether iterating gives the same bytes again: not what is, or holds, an iterator or a file."""
+    if isinstance(source, Replayable | AsyncReplayable | list | tuple):
+        return True
+    if not isinstance(source, Iterable | AsyncIterable) or isinstance(source, Iterator | AsyncIterator):
+        return False
+    return not any(_runs_out(held, depth) for held in _held_by(cast("object", source)))
+
+
+def _runs_out(held: object, depth: int) -> bool:
+    if isinstance(held, str | bytes | type) or held is None:
+        return False
+    if isinstance(held, Iterator | AsyncIterator) or hasattr(held, "read"):
+        return True
+    return depth > 0 and any(_runs_out(inner, depth - 1) for inner in _held_by(held))
+
+
+def _held_by(source: object) -> list[object]:
+    """Find what an object holds: one that shows progress, say, holds what it iterates."""
+    names = [name for kind in type(source).__mro__ for name in getattr(kind, "__slots__", ())]
+    held = [getattr(source, name, None) for name in names if isinstance(name, str)]
+    return [*held, *getattr(source, "__dict__", {}).values()]
+
+
+def contents_of(sources: Iterable[object]) -> Content:
+    """Find out whether all of several bodies can be sent again."""
+    parts = [part for source in sources if (part := content_of(source)) is not AGAIN]
+    return Parts(parts) if parts else AGAIN
+
+
+def _file(file: Any) -> Content:
+    try:
+        start = file.tell() if file.seekable() is True else None
+    except Exception:  # it has no such methods, or they fail: of a text file that is being iterated, say
+        return Once(file)
+    if not isinstance(start, int) or colour(file.seek) == "coroutine":
+        drop(start)  # of an async file it has to be awaited, and nobody could
+        return Once(file)
+    return Rewound(file, start)
+
+
+# --------------------------------------------------------------- bodies made by a function
+
+
+class Replayable:
+    """A body that is made anew for each attempt, by a function."""
+
+    def __init__(self, make: Callable[[], Iterable[Piece]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Piece]:
+        source: Any = self._make()
+        if not hasattr(source, "read"):
+            yield from source
+            return
+        with source:
+            while piece := source.read(CHUNK):
+                yield piece
+
+
+class AsyncReplayable:
+    """The same for async clients."""
+
+    def __init__(self, make: Callable[[], AsyncIterable[Piece]]) -> None:
+        self._make = make
+
+    def __aiter__(self) -> AsyncIterator[Piece]:
+        return self._make().__aiter__()
+
+
+@overload
+def replayable(make: Callable[[], Iterable[Piece]], /) -> Replayable: ...
+@overload
+def replayable(make: Callable[[], AsyncIterable[Piece]], /) -> AsyncReplayable: ...
+def replayable(make: Callable[[], Any], /) -> Replayable | AsyncReplayable:
+    """Make a body that can be sent again of a function that opens a file or makes an iterator.
+
+    For instance::
+
+        client.put(url, content=redouble.http.replayable(lambda: open("big.bin", "rb")))
+
+    It is called once for each attempt. For async clients write an async generator function.
+    """
+    if not callable(make):
+        raise TypeError(f"replayable({make!r}): write a function that opens the body, such as a lambda")
+    if colour(make) == "coroutine":
+        raise TypeError(f"replayable({spelled(make)}): write a generator function, or an async one")
+    if colour(make) == "async generator":
+        return AsyncReplayable(cast("Callable[[], AsyncIterable[Piece]]", make))
+    return Replayable(cast("Callable[[], Iterable[Piece]]", make))

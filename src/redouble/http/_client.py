@@ -1,0 +1,156 @@
+"""What all clients share: how a request becomes an exchange, and the time that blocking ones may wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from redouble._hosts import MOST as HOSTS
+from redouble._kept import Kept
+from redouble._layer import Layer
+from redouble._time import SYSTEM, reader
+from redouble.errors import AttemptTimeout, DeadlineExceeded
+from redouble.http._body import AGAIN, Content
+from redouble.http._exchange import Exchange
+from redouble.http._idempotency import Keys, as_idempotency
+from redouble.http._options import NOTHING, said
+from redouble.http._permit import SHORTEST
+from redouble.http._plan import Credit, Plan, Send, checked
+from redouble.http._story import Told
+
+__all__ = ["SMALL", "UNTIL", "Terms", "late_types", "room", "waiting"]
+
+SMALL = 65_536  # bytes of a failure that are read, so that its connection is free while we wait
+OF_THE_CLIENT = ("_request", "request", "response")
+MOST = 100  # plans of single requests to keep
+
+# The moment by which a blocking client must have stopped waiting, for those of its sockets that we made.
+UNTIL: ContextVar[tuple[float, Callable[[], float]] | None] = ContextVar("redouble_http_until", default=None)
+
+
+class Key:
+    """A key that we have made; ``spent`` once its call is over."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.spent = text, False
+
+
+class Terms:
+    """What one client goes by."""
+
+    def __init__(self, name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool) -> None:
+        self._keys = as_idempotency(idempotency)
+        self._plan = checked(policy, name, send, aio=aio)
+        self.methods = self._plan.methods
+        self.quick = self._plan.quick and not self._keys.auto
+        self.fails = self._plan.fails
+        self.credited = self._plan.budget is not None
+        self.credits = Kept[Credit](HOSTS)  # by whatever the client knows a host by
+        self._given: WeakKeyDictionary[Any, Key] = WeakKeyDictionary()
+        self._closed = False
+        self._others = Kept[Plan](MOST)
+        self._now = reader(SYSTEM, aio=aio)
+
+    def exchange(self, request: Any, source: Content, host: Hashable, options: object = NOTHING) -> Exchange:
+        """Begin an exchange; a request that needs a key is given one."""
+        plan, keys, about = self._plan, self._keys, NOTHING
+        if options is not NOTHING:
+            about = said(options)
+            plan = about.plan(plan, self._others)
+        if about.key is not None:
+            request.headers[keys.header] = about.key
+        exchange = Exchange(plan, keys, request, source, host, self._now)
+        exchange.closed = self.is_closed
+        if keys.auto and about.key is None and request.method not in plan.methods:
+            exchange.key = self._give_key(request)
+        if about.idempotent is not None:
+            exchange.idempotent = about.idempotent
+        return exchange
+
+    def _give_key(self, request: Any) -> Key | None:
+        """Give a request a key, unless its caller has; one that we made is for one call."""
+        header, given = self._keys.header, self._given.get(request)
+        if header not in request.headers or (given and given.spent and request.headers[header] == given.text):
+            given = self._given[request] = Key(self._keys.key())
+            request.headers[header] = given.text
+        return given
+
+    def close(self) -> None:
+        """Begin nothing from now on."""
+        self._closed = True
+
+    def is_closed(self) -> bool:
+        """Say whether anything may begin."""
+        return self._closed
+
+    def resumed(self, request: Any, host: Hashable, started: float) -> Exchange:
+        """Begin an exchange of which one attempt was made already, at that time."""
+        exchange = Exchange(self._plan, self._keys, request, AGAIN, host, self._now)
+        exchange.until += started - exchange.started
+        exchange.started, exchange.sends, exchange.allowed = started, 1, False
+        exchange.closed = self.is_closed
+        return exchange
+
+    def credit_for(self, key: Hashable, host: str) -> Credit:
+        """Return what is told the time of a success, and remember it by this key."""
+        return self.credits.have(key, lambda: self._plan.credit_for(host))
+
+    def told(self, started: float, over: float) -> Told:
+        """Return the stamp of a request that was answered at once."""
+        return Told(self._plan, started, over)
+
+
+@contextmanager
+def waiting(exchange: Exchange, rest: float) -> Generator[float]:
+    """Shorten every wait inside to the time that is left."""
+    if rest == inf:
+        yield rest
+        return
+    before = UNTIL.set((exchange.now() + rest, exchange.now))
+    try:
+        yield max(SHORTEST, rest)
+    finally:
+        UNTIL.reset(before)
+
+
+class Shrunk(float):
+    """A timeout that was shortened for an attempt. It knows the ``own`` one, for what comes after it."""
+
+    own: float | None
+
+    def __new__(cls, own: float | None, rest: float) -> Shrunk:
+        """Shorten it."""
+        made = super().__new__(cls, rest if own is None else min(own, rest))
+        made.own = own.own if isinstance(own, Shrunk) else own
+        return made
+
+
+def room(timeout: float | None) -> float | None:
+    """Say how long a wait may take: no longer than the call; the client's own once limits have ended."""
+    limit = UNTIL.get()
+    if limit is None:
+        return timeout.own if isinstance(timeout, Shrunk) else timeout
+    until, now = limit
+    rest = until - now()
+    if rest <= 0:
+        raise TimeoutError("the time of the call was up")
+    return rest if timeout is None else min(timeout, rest)
+
+
+def late_types(timeout: type[Exception], module: str) -> dict[type[Exception], type[Exception]]:
+    """Make errors of ours, about time, that are the client's own too: its users know no others."""
+
+    def made(kind: type[Exception]) -> type[Exception]:
+        def reduced(error: Exception) -> tuple[Any, ...]:
+            # In another process it is ours alone: the client's may need its request to be made again.
+            plain = kind(*error.args)
+            plain.__dict__.update({k: v for k, v in vars(error).items() if k not in OF_THE_CLIENT})
+            return cast("tuple[Any, ...]", plain.__reduce__())
+
+        return type(kind.__name__, (kind, timeout), {"__module__": module, "__reduce__": reduced})
+
+    return {kind: made(kind) for kind in (DeadlineExceeded, AttemptTimeout)}

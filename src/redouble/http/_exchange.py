@@ -1,0 +1,149 @@
+"""One logical request and all of its attempts: what became of them, and what comes out.
+
+What may be sent, and how often, is known to `_permit`.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from math import inf
+from typing import Any, cast
+
+from redouble._deadline import deadline
+from redouble._ending import itself, summary_of
+from redouble._report import PREFIX, STAMP, Report, annotate, stamp_of
+from redouble._run import Run
+from redouble.errors import NotAccepted, Reason
+from redouble.http._permit import Permit
+from redouble.http._story import Story
+
+__all__ = ["Exchange", "spelled_status"]
+
+
+def spelled_status(status: int) -> str:
+    """Say a status in words of our own: those of the server end up in histories, and may be anything."""
+    return f"{status} {PHRASES.get(status, '')}".rstrip()
+
+
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
+CHALLENGES = (401, 407)  # after which the same call goes on, with the same request
+
+
+class Exchange(Permit):
+    """One logical request and all of its attempts."""
+
+    # ------------------------------------------------------------------- once it is over
+
+    def answer_in(self, error: Exception, late: dict[type[Exception], type[Exception]]) -> Any:
+        """Return the answer that comes out instead of an error of the policy's, or None.
+
+        ``late``: what an error of ours, about time, is made into, so that it is one of the client's too.
+        """
+        stamp: Any = stamp_of(error)
+        if self.again and isinstance(stamp, Run):
+            self._join(stamp)
+            at_once = stamp.attempt == 1 and stamp.reason is Reason.stopped
+            annotate(error, stamp, None if at_once else PREFIX + summary_of(stamp))
+        if self.error is error and self.answer is not None:
+            self.unread = None  # it is the caller's now
+            return self.answer
+        if isinstance(error, NotAccepted) and error.last is not None:
+            self.error = error
+            return error.last
+        if stamp is self:
+            annotate(error, self._story(Reason.stopped, error), None)
+        self.error = self.answer = self.run = None
+        self._spend_key()
+        both = late.get(type(error))
+        if both is not None:
+            known: Any = error
+            known.__class__ = both
+            known._request = known.request = self.request
+            known.response = None
+        return None
+
+    def ended(self, response: Any) -> None:
+        """Leave the story on an answer that is handed out: of a failure, if it is one."""
+        self.running = False
+        if self.key is not None and getattr(response, "status_code", 0) not in CHALLENGES:
+            self._spend_key()
+        if self.error is None and self.run is None:
+            self.over = self.now()
+            setattr(response, STAMP, self)
+            return
+        stamp: Any = self.run if self.error is None else stamp_of(self.error)
+        if isinstance(stamp, Run):
+            if not stamp.ok and stamp.reason is None:
+                stamp.returned(None, stamp.reading())  # it has told nobody, because nobody had to be told
+            stamp.value = stamp.last = None  # or the answer and its story would keep each other alive
+            self.past = stamp
+        elif stamp is None or stamp is self:
+            stamp = self._story(Reason.stopped, cast("Exception", self.error))
+        self.final = self.error is not None
+        self.error = self.answer = self.run = None
+        setattr(response, STAMP, stamp)
+
+    def _spend_key(self) -> None:
+        if self.key is not None:
+            self.key.spent = True  # another call with the same request is another call
+
+    def report(self) -> Report:
+        """Build the report of a request that was answered at once, with no policy to decide anything."""
+        return Story(self.plan, None, 1, (self.over or self.started) - self.started).report()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return itself, (self.report(),)
+
+    def committed(self, error: Exception) -> None:
+        """Say on an error that the caller has had some of the answer already."""
+        if self.final:
+            self._tell_end(error)
+        else:
+            self._story(Reason.committed, error).tell(error)
+
+    def _tell_end(self, error: Exception) -> None:
+        """Say on the error of a body what the call has done, which had failed before."""
+        if isinstance(self.past, Run):
+            annotate(error, self.past, PREFIX + summary_of(self.past))
+        else:
+            self._story(Reason.stopped, error).tell(error)
+
+    def _story(self, reason: Reason, error: Exception) -> Story:
+        return Story(self.plan, reason, self.sends, self.now() - self.started, error)
+
+    # ---------------------------------------------------------------- a body that broke
+
+    def restarted(self, error: Exception) -> Any:
+        """Begin again because the body of an answer broke before the caller had any of it."""
+        rest = self._begin_again(error)
+        if rest == inf:
+            return self.call(self)
+        with deadline(rest):
+            return self.call(self)
+
+    async def arestarted(self, error: Exception) -> Any:
+        """Begin again because the body of an answer broke before the caller had any of it."""
+        rest = self._begin_again(error)
+        if rest == inf:
+            return await self.call(self)
+        with deadline(rest):
+            return await self.call(self)
+
+    def _begin_again(self, error: Exception) -> float:
+        """Take in that the body broke; return how long there is, or raise the error if there is no time."""
+        rest = self.left()
+        if self.final or self.closed():
+            self._tell_end(error)
+            raise error
+        if rest <= 0:
+            self._story(Reason.timeout, error).tell(error)
+            raise error
+        self.broken, self.again, self.joined = error, True, None
+        return rest
+
+    def unfit(self, error: Exception) -> Exception:
+        """Tell the story on the error of a body: the answer after it does not fit the head of this one."""
+        reason = getattr(stamp_of(self.error), "reason", None) if self.error is not None else None
+        self.error = self.answer = self.run = None
+        self._story(reason or Reason.stopped, error).tell(error)
+        return error

@@ -1,0 +1,152 @@
+"""The classes of httpx, or of httpx2: the two differ in their name, and in nothing that matters here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from typing import Any
+
+from anyio import CancelScope
+
+from redouble.http._answer import Pieces
+from redouble.http._body import AGAIN, Content, Once, content_of, contents_of
+from redouble.http._client import SMALL, late_types
+from redouble.http._exchange import Exchange
+from redouble.http._received import AsyncReceived, Received
+
+__all__ = ["Family"]
+
+
+def announced(headers: Any) -> int:
+    """Tell how long a body is said to be, or 0."""
+    length: str = headers.get("content-length", "")
+    return int(length) if length.isdecimal() and len(length) < 20 else 0
+
+
+class Family:
+    """The classes of one of the two libraries, and ours made of them."""
+
+    def __init__(self, library: Any, module: str) -> None:
+        self.name: str = library.__name__
+        self.library = library
+        self.ByteStream = library.ByteStream
+        self.HTTPStatusError = library.HTTPStatusError
+        self._streams = streams = (library.SyncByteStream, library.AsyncByteStream)
+        self.late = late_types(library.TimeoutException, module)
+        here = {"__module__": module, "library": library, "late": self.late}
+        self.Received = type("Received", (Received, streams[0]), here)
+        self.AsyncReceived = type("AsyncReceived", (AsyncReceived, streams[1]), here)
+        self.Pieces = type("Pieces", (Pieces, *streams), {"__module__": module})
+
+    def keep(
+        self, response: Any, held: list[bytes], rest: Any, error: Exception | None, *, whole: bool
+    ) -> None:
+        """Put what was read of a body in its place."""
+        if not whole or error is not None:
+            response.stream = self.Pieces(held, rest, response.stream, error)
+            return
+        response.stream = self.ByteStream(b"".join(held))
+        with suppress(Exception):  # it cannot be decoded, which is for its reader to find out
+            response.read()  # so that rules may look at it
+
+    def hold(self, exchange: Exchange, response: Any) -> None:
+        """Read what a failure says, if it is little, so that its connection is free while we wait."""
+        stream = response.stream
+        if announced(response.headers) > SMALL:
+            exchange.unread = response
+            return
+        pieces: Iterator[bytes] = iter(stream)
+        held: list[bytes] = []
+        error, size, interrupted = None, 0, True
+        try:
+            for piece in pieces:
+                held.append(piece)
+                size += len(piece)
+                if size > SMALL:
+                    exchange.unread = response
+                    break
+            interrupted = False
+        except Exception as broken:
+            error, interrupted = broken, False
+        finally:
+            if interrupted:
+                self.drop(response)
+        if exchange.unread is None:
+            stream.close()
+        self.keep(response, held, pieces, error, whole=exchange.unread is None)
+
+    async def ahold(self, exchange: Exchange, response: Any) -> None:
+        """Read what a failure says, if it is little, so that its connection is free while we wait."""
+        stream = response.stream
+        if announced(response.headers) > SMALL:
+            exchange.unread = response
+            return
+        pieces: AsyncIterator[bytes] = aiter(stream)
+        held: list[bytes] = []
+        error, size, interrupted = None, 0, True
+        try:
+            async for piece in pieces:
+                held.append(piece)
+                size += len(piece)
+                if size > SMALL:
+                    exchange.unread = response
+                    break
+            interrupted = False
+        except Exception as broken:
+            error, interrupted = broken, False
+        finally:
+            if interrupted:
+                await self.adrop(response)
+        if exchange.unread is None:
+            await stream.aclose()
+        self.keep(response, held, pieces, error, whole=exchange.unread is None)
+
+    def load(self, response: Any) -> None:
+        """Read a body, so that rules may look at it."""
+        held = list(response.stream)
+        response.stream.close()
+        self.keep(response, held, None, None, whole=True)
+
+    async def aload(self, response: Any) -> None:
+        """Read a body, so that rules may look at it."""
+        held = [piece async for piece in response.stream]
+        await response.stream.aclose()
+        self.keep(response, held, None, None, whole=True)
+
+    def drop(self, response: Any) -> None:
+        """Close an answer of which nobody will hear."""
+        response.close()
+
+    async def adrop(self, response: Any) -> None:
+        """Close an answer of which nobody will hear, also while we are being cancelled."""
+        with CancelScope(shield=True):
+            await response.aclose()
+
+    def fresh(self, response: Any) -> None:
+        """Let an answer that rules have looked at be read as ever."""
+        response.__dict__.pop("_content", None)
+        response.__dict__.pop("_decoder", None)
+        response.is_stream_consumed = response.is_closed = False
+
+    def source_of(self, stream: Any) -> Content:
+        """Find out whether the body of a request can be sent again; the libraries say little about it."""
+        if type(stream) is self.ByteStream:
+            return AGAIN
+        if str(stream.__class__.__module__).partition(".")[0] == self.name:
+            if hasattr(stream, "fields"):  # multipart
+                return contents_of(getattr(field, "file", None) for field in stream.fields)
+            inner: Any = getattr(stream, "_stream", None)
+            found = Once(inner) if isinstance(inner, self._streams) else content_of(inner)
+            return Begun(stream, inner) if isinstance(found, Once) else found
+        return Once(stream)  # a class of the caller's: nobody knows what iterating it twice would give
+
+
+class Begun(Once):
+    """An iterator, of which the library knows whether it was begun."""
+
+    def __init__(self, stream: Any, source: object) -> None:
+        super().__init__(source)
+        self._stream = stream
+
+    def rewind(self) -> bool:
+        return getattr(self._stream, "_is_stream_consumed", True) is False

@@ -1,0 +1,248 @@
+"""The transports of httpx and httpx2: one implementation, which is told which of the two it serves.
+
+A transport is the only seam. It sends a request as often as the policy says. A bad status is an error to the
+policy, the library's own, and an answer again to the caller. Nearly all requests succeed at once, and nobody
+has to be asked about them: they go straight through, and an exchange is made when something goes wrong.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from anyio import move_on_after  # which httpx's own shields are proof against
+
+from redouble._ambient import ambient
+from redouble._layer import Layer
+from redouble._time import SYSTEM, reader
+from redouble.http._answer import KEY
+from redouble.http._client import waiting
+from redouble.http._exchange import Exchange
+from redouble.http._family import Family
+from redouble.http._idempotency import Keys
+from redouble.http._sockets import limit_async_sockets, limit_sockets
+from redouble.http._transport import Common, shortened
+
+__all__ = ["AsyncSender", "Family", "Sender"]
+
+NOW, ANOW = reader(SYSTEM, aio=False), reader(SYSTEM, aio=True)
+
+
+class Sender(Common):
+    """The transport of a blocking client."""
+
+    def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
+        super().__init__(policy, wrapped, idempotency, aio=False)
+        limit_sockets(wrapped)
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request, as often as the policy says."""
+        terms = self._terms
+        in_memory = type(request.stream) is self._family.ByteStream
+        if not terms.quick or not in_memory or KEY in request.extensions or ambient.active:
+            return self._concluded(self._begin(request))
+        started = NOW()
+        try:
+            response = self._wrapped.handle_request(request)
+        except Exception as error:
+            failure: Exception | None = error
+            response = None
+        else:
+            failure = None
+            if response.status_code < 400:
+                return self._answered(request, response, started, NOW(), self._family.Received)
+        exchange = terms.resumed(request, request.url.netloc.decode("ascii"), started)
+        try:
+            return self._concluded(exchange, self._failed(exchange, response, failure), response)
+        finally:
+            failure = None  # or this frame and its error would keep each other alive
+
+    def close(self) -> None:
+        """Close the transport that is wrapped."""
+        self._terms.close()
+        self._wrapped.close()
+
+    def _failed(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
+        """Say what an attempt failed with, if it did."""
+        if failure is not None:
+            return exchange.failed(failure)
+        if not exchange.fails(response.status_code, response.headers):
+            return None
+        self._family.hold(exchange, response)
+        return self._status_error(exchange, response)
+
+    def _concluded(self, exchange: Exchange, failure: Exception | None = None, response: Any = None) -> Any:
+        """Go on from what the first attempt gave, or from the beginning."""
+        try:
+            if failure is not None:
+                response = exchange.restarted(failure)
+            elif response is None:
+                response = exchange.call(exchange)
+        except Exception as error:
+            response = exchange.answer_in(error, self._family.late)
+            if response is None:
+                raise
+        finally:
+            failure = None
+            if exchange.unread is not None:
+                self._discard(exchange)
+        return self._handed_out(exchange, response, self._family.Received)
+
+    def _attempt(self, exchange: Exchange) -> Any:
+        exchange.begins()
+        if exchange.unread is not None:
+            self._discard(exchange)
+        rest = exchange.left()
+        if rest == inf:
+            return self._send(exchange)
+        request = exchange.request
+        before = request.extensions
+        exchange.ends = exchange.now() + rest
+        with waiting(exchange, rest):
+            request.extensions = shortened(before, exchange.hurry(rest))
+            try:
+                return self._send(exchange)
+            finally:
+                request.extensions = before
+
+    def _send(self, exchange: Exchange) -> Any:
+        response = failure = unread = None
+        try:
+            response = unread = self._wrapped.handle_request(exchange.request)
+            if response.status_code >= 400:
+                failure = self._failed(exchange, response, None)
+            if failure is None and exchange.plan.reads:
+                self._family.load(response)
+            unread = None
+            if failure is not None:
+                raise failure
+        except Exception as error:
+            if exchange.error is not error:
+                exchange.failed(error)
+            raise
+        finally:
+            failure = None
+            if unread is not None:  # we were interrupted, or it broke, while we read it
+                self._family.drop(unread)
+        exchange.running = False
+        return response
+
+    def _put(self, body: Any, response: Any) -> None:
+        response.stream = body
+        response.read = body.read  # whoever reads it whole says so, and has had none of it until its end
+
+    def _discard(self, exchange: Exchange) -> None:
+        response, exchange.unread = exchange.unread, None
+        response.close()
+
+
+class AsyncSender(Common):
+    """The transport of an async client."""
+
+    def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
+        super().__init__(policy, wrapped, idempotency, aio=True)
+        limit_async_sockets(wrapped)
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request, as often as the policy says."""
+        terms = self._terms
+        in_memory = type(request.stream) is self._family.ByteStream
+        if not terms.quick or not in_memory or KEY in request.extensions or ambient.active:
+            return await self._concluded(self._begin(request))
+        started = ANOW()
+        try:
+            response = await self._wrapped.handle_async_request(request)
+        except Exception as error:
+            failure: Exception | None = error
+            response = None
+        else:
+            failure = None
+            if response.status_code < 400:
+                return self._answered(request, response, started, ANOW(), self._family.AsyncReceived)
+        exchange = terms.resumed(request, request.url.netloc.decode("ascii"), started)
+        try:
+            return await self._concluded(exchange, await self._failed(exchange, response, failure), response)
+        finally:
+            failure = None  # or this frame and its error would keep each other alive
+
+    async def aclose(self) -> None:
+        """Close the transport that is wrapped."""
+        self._terms.close()
+        await self._wrapped.aclose()
+
+    async def _failed(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
+        """Say what an attempt failed with, if it did."""
+        if failure is not None:
+            return exchange.failed(failure)
+        if not exchange.fails(response.status_code, response.headers):
+            return None
+        await self._family.ahold(exchange, response)
+        return self._status_error(exchange, response)
+
+    async def _concluded(
+        self, exchange: Exchange, failure: Exception | None = None, response: Any = None
+    ) -> Any:
+        """Go on from what the first attempt gave, or from the beginning."""
+        try:
+            if failure is not None:
+                response = await exchange.arestarted(failure)
+            elif response is None:
+                response = await exchange.call(exchange)
+        except Exception as error:
+            response = exchange.answer_in(error, self._family.late)
+            if response is None:
+                raise
+        finally:
+            failure = None
+            if exchange.unread is not None:
+                await self._discard(exchange)
+        return self._handed_out(exchange, response, self._family.AsyncReceived)
+
+    async def _attempt(self, exchange: Exchange) -> Any:
+        exchange.begins()
+        if exchange.unread is not None:
+            await self._discard(exchange)
+        rest = exchange.left()
+        if rest == inf:
+            return await self._send(exchange)
+        request = exchange.request
+        before = request.extensions
+        exchange.ends = exchange.now() + rest
+        with waiting(exchange, rest):
+            request.extensions = shortened(before, exchange.hurry(rest))
+            try:
+                with move_on_after(max(0.0, rest - exchange.slack / 2)):
+                    return await self._send(exchange)
+            finally:
+                request.extensions = before
+        raise exchange.failed(self._family.library.ReadTimeout("the time of the attempt was up"))
+
+    async def _send(self, exchange: Exchange) -> Any:
+        response = failure = unread = None
+        try:
+            response = unread = await self._wrapped.handle_async_request(exchange.request)
+            if response.status_code >= 400:
+                failure = await self._failed(exchange, response, None)
+            if failure is None and exchange.plan.reads:
+                await self._family.aload(response)
+            unread = None
+            if failure is not None:
+                raise failure
+        except Exception as error:
+            if exchange.error is not error:
+                exchange.failed(error)
+            raise
+        finally:
+            failure = None
+            if unread is not None:  # we were interrupted, or it broke, while we read it
+                await self._family.adrop(unread)
+        exchange.running = False
+        return response
+
+    def _put(self, body: Any, response: Any) -> None:
+        response.stream = body
+        response.aread = body.aread  # whoever reads it whole says so, and has had none of it until its end
+
+    async def _discard(self, exchange: Exchange) -> None:
+        response, exchange.unread = exchange.unread, None
+        await response.aclose()

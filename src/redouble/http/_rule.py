@@ -1,0 +1,172 @@
+"""Which answers and failures are worth another request, and when one may be sent twice.
+
+A rule judges the errors of any client: a bad status, or a failure on the way. What may be sent again depends
+on the method; where a client of ours asks, it has looked at keys and bodies too, and decides that itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
+
+from redouble import _codes as codes
+from redouble._report import stamp_of
+from redouble._retry_after import after, hint, should_retry
+from redouble._transient import transient
+from redouble._verdict import Kind, Rule, Rules, Verdict, as_rules, judge
+from redouble.http._idempotency import TOKEN
+
+__all__ = ["FAILING", "IDEMPOTENT", "HttpRule", "rule", "sent"]
+
+Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule
+
+# Those that RFC 9110 calls idempotent, but for TRACE: a diagnosis that repeats itself in secret is none.
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"})
+
+# What counts as a failure of the other side, for policies and breakers; other answers are answers.
+FAILING = frozenset({408, 425, 429, *range(500, 600)})
+
+NOT_IDEMPOTENT = Verdict.stop(reason="not_idempotent")
+
+
+@dataclass(frozen=True)
+class HttpRule:
+    """What `rule` makes: a rule for ``on=``, and what clients of ours read to know what they may do."""
+
+    statuses: frozenset[int]
+    methods: frozenset[str]
+    errors: Errors = transient
+    _rules: Rules = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for option, value in (
+            ("statuses", _statuses(self.statuses)),
+            ("methods", _methods(self.methods)),
+            ("_rules", _rules(self.errors)),
+        ):
+            object.__setattr__(self, option, value)
+
+    def __call__(self, error: Exception, /) -> Verdict | None:
+        """Judge an error of any HTTP client."""
+        status, headers = answer_of(error)
+        found = judge(self._rules, error, _shown) if status is None else self._answer(status, headers)
+        if found is not None and found.sent and sent(error) is False:
+            found = replace(found, sent=False)
+        if found is None or found.action != "retry" or found.sent is False:
+            return found
+        method = method_of(error)
+        # A client of ours has left its mark, and decides about methods, keys and bodies by itself.
+        if getattr(stamp_of(error), "asked", False) or method is None or method in self.methods:
+            return found
+        return NOT_IDEMPOTENT
+
+    def _answer(self, status: int, headers: object) -> Verdict | None:
+        wish = should_retry(headers)
+        if wish is False or (wish is None and status not in self.statuses):
+            return None
+        # Those statuses have their own words; which of them are worth it was said by the caller.
+        return after(codes.LLM_STATUSES.get(status) or _answered(status), hint(headers, status))
+
+
+def rule(
+    statuses: Iterable[int] | None = None,
+    methods: Iterable[str] = IDEMPOTENT,
+    errors: Errors = transient,
+) -> HttpRule:
+    """Make a rule for HTTP: ``Retry(on=redouble.http.rule(statuses={500, 503}))``.
+
+    statuses: which answers are worth another request; unless said, those that `redouble.transient` retries.
+    methods: which requests may be sent twice though the first may have arrived: the idempotent ones, unless
+        you say more. One that never left is sent again whatever its method.
+    errors: which failures without an answer are worth it: a rule, or types.
+
+    ``x-should-retry: false`` in an answer overrules ``statuses``, and so does ``true``.
+    """
+    chosen: Any = codes.STATUSES if statuses is None else statuses
+    return HttpRule(chosen, cast("Any", methods), errors)
+
+
+def sent(error: BaseException, /) -> bool | None:
+    """Say whether the request that failed so reached the other side: True, False, or None if unknown."""
+    found = transient(error) if isinstance(error, Exception) else None
+    if found is not None and found.sent is False:
+        return False  # also where a proxy has answered
+    return True if answer_of(error)[0] is not None else None if found is None else found.sent
+
+
+# ------------------------------------------------------- where clients keep what we want
+
+
+def answer_of(error: Any) -> tuple[int | None, object]:
+    """Find status and headers of an answer: on the error itself (aiohttp), or on its response."""
+    try:
+        response = getattr(error, "response", None)
+        source = error if response is None else response
+        status = getattr(source, "status_code", None) or getattr(source, "status", None)
+        headers: object = getattr(source, "headers", None)
+        if type(error.__cause__).__module__ == "aiohttp.http_exceptions":
+            return None, None  # it could not be read; the status is aiohttp's word for that
+    except Exception:  # it does not let itself be looked at
+        return None, None
+    return (status, headers) if isinstance(status, int) and status >= 100 else (None, None)
+
+
+def method_of(error: Any) -> str | None:
+    """Find the method of the request: httpx, requests and the SDKs keep the request, aiohttp facts of it."""
+    for name in ("request", "request_info"):
+        try:
+            method = getattr(getattr(error, name), "method")  # noqa: B009  it may raise, in httpx too
+        except Exception:  # noqa: S112  httpx raises if it was never set
+            continue
+        if isinstance(method, str):
+            return method.upper()
+    return None
+
+
+# ------------------------------------------------------------------------ the options
+
+
+def _answered(status: int) -> Verdict:
+    kind = Kind.server if status >= 500 else Kind.client
+    return Verdict.retry(kind=kind, sent=True, reason="http_5xx" if status >= 500 else f"http_{status}")
+
+
+def _statuses(statuses: object) -> frozenset[int]:
+    if isinstance(statuses, BaseException):
+        raise TypeError("on=redouble.http.rule makes rules, and is none: write on=redouble.http.rule()")
+    if isinstance(statuses, int | str | bytes) or not isinstance(statuses, Iterable):
+        raise TypeError(f"statuses={statuses!r}: write a set of numbers, such as {{502, 503}}")
+    found = frozenset(cast("Iterable[object]", statuses))
+    for status in found:
+        if isinstance(status, bool) or not isinstance(status, int):
+            raise TypeError(f"statuses: {status!r} is not a status: write numbers, such as {{502, 503}}")
+        if not 400 <= status <= 599:
+            raise ValueError(f"statuses: {status} is not an error: write numbers from 400 to 599")
+    return cast("frozenset[int]", found)
+
+
+def _methods(methods: object) -> frozenset[str]:
+    if isinstance(methods, str | bytes) or not isinstance(methods, Iterable):
+        raise TypeError(f"methods={methods!r}: write a set of names, such as {{'GET', 'POST'}}")
+    found = list(cast("Iterable[object]", methods))
+    for method in found:
+        if not isinstance(method, str) or not method or set(method) - TOKEN:
+            raise TypeError(f"methods: {method!r} is no method: write names, such as {{'GET', 'POST'}}")
+    return frozenset(cast("str", method).upper() for method in found)
+
+
+def _rules(errors: Errors) -> Rules:
+    if errors == ():
+        return ()  # answers alone
+    try:
+        rules = as_rules(errors)
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace("on=", "errors=", 1)) from None
+    if any(step == "judge" for step, _ in rules):
+        raise TypeError(f"errors={errors!r}: write types or a function; an object with judge() goes to on=")
+    return rules
+
+
+def _shown(error: Exception) -> Any:
+    raise AssertionError(error)  # pragma: no cover  only an object with judge() is shown more than the error

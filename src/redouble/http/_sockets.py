@@ -1,0 +1,142 @@
+"""Sockets of blocking clients that stop waiting when the time of the call is up.
+
+A client's own timeouts are for one wait: a server that sends a byte a second never exceeds them. So each wait
+is shortened to what is left of the call, down where the waiting is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from sys import modules
+from typing import Any, cast
+
+from redouble.http._client import UNTIL, Shrunk, room
+
+__all__ = ["PIECE", "limit_async_sockets", "limit_sockets", "refuse_retries"]
+
+PIECE = 16_384  # bytes to write between two looks at the clock
+
+
+def refuse_retries(transport: Any) -> None:
+    """Say no to an httpx transport that connects again by itself."""
+    if getattr(getattr(transport, "_pool", None), "_retries", 0):
+        raise ValueError("wrapped retries by itself, so attempts would multiply: leave out its retries=")
+
+
+def limit_sockets(transport: Any) -> None:
+    """See to it that the connections of an httpx transport are limited, if it lets itself be told."""
+    _put(transport, Backend)
+
+
+def limit_async_sockets(transport: Any) -> None:
+    """See to it that limits end where they should: cutting is done elsewhere."""
+    _put(transport, AsyncBackend)
+
+
+def _put(transport: Any, kind: type[Any]) -> None:
+    pool: Any = getattr(transport, "_pool", None)
+    backend = getattr(pool, "_network_backend", None)
+    if backend is not None and not isinstance(backend, Backend | AsyncBackend):
+        library = modules[type(pool).__module__.partition(".")[0]]
+        pool._network_backend = kind(backend, getattr(library, "ReadTimeout", TimeoutError))
+
+
+class Backend:
+    """What opens the connections of httpcore."""
+
+    def __init__(self, inner: Any, late: Any) -> None:
+        self._inner, self._late = inner, late
+
+    def connect_tcp(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        """Open a connection."""
+        return Stream(self._inner.connect_tcp(*args, timeout=timeout, **kwargs), self._late)
+
+    def connect_unix_socket(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        """Open one to a file."""
+        return Stream(self._inner.connect_unix_socket(*args, timeout=timeout, **kwargs), self._late)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait between two attempts to connect, of which httpcore makes one unless told."""
+        self._inner.sleep(seconds)
+
+
+class Stream:
+    """A connection of httpcore."""
+
+    __slots__ = ("_inner", "_late", "_read", "_write", "close", "get_extra_info")
+
+    def __init__(self, inner: Any, late: Any) -> None:
+        self._inner, self._late = inner, late
+        self._read, self._write = inner.read, inner.write
+        self.close, self.get_extra_info = inner.close, inner.get_extra_info
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Wait for something to arrive."""
+        return cast("bytes", self._read(max_bytes, self._room(timeout)))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Wait until it is on its way."""
+        if UNTIL.get() is None:
+            self._write(buffer, self._room(timeout))
+            return
+        for start in range(0, len(buffer), PIECE):
+            self._write(buffer[start : start + PIECE], self._room(timeout))
+
+    def start_tls(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        """Begin to speak TLS."""
+        return Stream(self._inner.start_tls(*args, timeout=self._room(timeout), **kwargs), self._late)
+
+    def _room(self, timeout: float | None) -> float | None:
+        if timeout.__class__ is not Shrunk and UNTIL.get() is None:
+            return timeout
+        try:
+            return room(timeout)
+        except TimeoutError as error:
+            raise self._late(str(error)) from None
+
+
+class AsyncBackend:
+    """What opens the connections of httpcore in async code."""
+
+    def __init__(self, inner: Any, _: Any) -> None:
+        self._inner = inner
+
+    async def connect_tcp(self, *args: Any, **kwargs: Any) -> Any:
+        """Open a connection."""
+        return AsyncStream(await self._inner.connect_tcp(*args, **kwargs))
+
+    async def connect_unix_socket(self, *args: Any, **kwargs: Any) -> Any:
+        """Open one to a file."""
+        return AsyncStream(await self._inner.connect_unix_socket(*args, **kwargs))
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait between two attempts to connect, of which httpcore makes one unless told."""
+        await self._inner.sleep(seconds)
+
+
+class AsyncStream:
+    """A connection of httpcore in async code."""
+
+    __slots__ = ("_inner", "_read", "_write", "aclose", "get_extra_info")
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._read, self._write = inner.read, inner.write
+        self.aclose, self.get_extra_info = inner.aclose, inner.get_extra_info
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> Awaitable[bytes]:
+        """Wait for something to arrive."""
+        return cast("Awaitable[bytes]", self._read(max_bytes, _own(timeout)))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> Awaitable[None]:
+        """Wait until it is on its way."""
+        return cast("Awaitable[None]", self._write(buffer, _own(timeout)))
+
+    async def start_tls(self, *args: Any, **kwargs: Any) -> Any:
+        """Begin to speak TLS."""
+        return AsyncStream(await self._inner.start_tls(*args, **kwargs))
+
+
+def _own(timeout: float | None) -> float | None:
+    """Return the client's own timeout once the limits of the attempt have ended."""
+    return timeout.own if isinstance(timeout, Shrunk) and UNTIL.get() is None else timeout

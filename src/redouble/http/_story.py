@@ -1,0 +1,98 @@
+"""What a call did that no policy had to decide about: it succeeded at once, or its body broke too late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redouble._ending import OUTCOMES, itself
+from redouble._redact import redacted
+from redouble._report import PREFIX, AttemptRecord, Mark, Report, annotate
+from redouble._transient import kind_of, transient
+from redouble._verdict import Kind
+from redouble.errors import Reason
+from redouble.http._plan import Plan
+
+__all__ = ["Story", "Told"]
+
+
+class Story(Mark):
+    """The stamp of such a call."""
+
+    __slots__ = ("_labels", "_said", "attempt", "elapsed", "name", "reason")
+
+    reason: Reason | None  # type: ignore[assignment]
+    asked = False
+
+    def __init__(
+        self,
+        plan: Plan,
+        reason: Reason | None,
+        attempts: int,
+        elapsed: float,
+        error: Exception | None = None,
+    ) -> None:
+        self.name, self._labels = plan.name, dict(plan.labels)
+        self.reason = reason
+        self.attempt = attempts
+        self.elapsed = elapsed
+        self._said: tuple[Kind | None, str | None, str | None] = (
+            (None, None, None) if error is None else _said(error)
+        )
+
+    def meet(self, run: Any, /) -> Reason | None:  # noqa: ARG002
+        """Let whoever is further out do what it likes."""
+        return None
+
+    def tell(self, error: Exception) -> None:
+        """Leave it on an error, with a note."""
+        plural = "" if self.attempt == 1 else "s"
+        words = OUTCOMES[self.reason or Reason.stopped][0]
+        annotate(
+            error, self, f"{PREFIX}after {self.attempt} attempt{plural} in {self.elapsed:.1f} s ({words})"
+        )
+
+    def report(self) -> Report:
+        """Build the report."""
+        kind, name, text = self._said
+        record = AttemptRecord(self.attempt, kind, name, text, 0.0, self.elapsed, None, None)
+        return Report(
+            self.reason,
+            self.attempt,
+            self.elapsed,
+            self.elapsed,
+            name=self.name,
+            labels=self._labels,
+            history=(record,),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return itself, (self.report(),)
+
+
+class Told(Mark):
+    """The stamp of a call that succeeded at once, which nobody may ever ask for: it only keeps the times."""
+
+    __slots__ = ("_over", "_plan", "_started")
+
+    asked = False
+
+    def __init__(self, plan: Plan, started: float, over: float) -> None:
+        self._plan, self._started, self._over = plan, started, over
+
+    def meet(self, run: Any, /) -> Reason | None:  # noqa: ARG002
+        """Let whoever is further out do what it likes."""
+        return None
+
+    def report(self) -> Report:
+        """Build the report."""
+        return Story(self._plan, None, 1, self._over - self._started).report()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return itself, (self.report(),)
+
+
+def _said(error: Exception) -> tuple[Kind, str, str]:
+    found = transient(error)
+    kind = None if found is None else found.kind
+    name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    return kind or kind_of(type(error)), name, redacted(str(error))

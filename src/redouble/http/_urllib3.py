@@ -1,0 +1,121 @@
+"""Connections of urllib3 that stop waiting when the time of the call is up.
+
+The same as `_sockets` does for httpcore. A connection's socket is wrapped once it is connected, as urllib3
+itself does it for other kinds of TLS.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from typing import Any, cast
+
+import urllib3
+from urllib3 import connection, poolmanager
+from urllib3.exceptions import EmptyPoolError
+
+from redouble.http._client import UNTIL, Shrunk, room
+from redouble.http._sockets import PIECE
+
+__all__ = ["limit_pools"]
+
+
+class Socket:
+    """A connected socket, whose waits are shortened to the time that is left."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self._timeout: float | None = sock.gettimeout()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def makefile(self, mode: str, buffering: int = -1) -> Any:  # noqa: ARG002  http.client reads bytes
+        """Make what http.client reads from."""
+        self._sock._io_refs += 1
+        size = io.DEFAULT_BUFFER_SIZE if buffering < 0 else buffering
+        return io.BufferedReader(socket.SocketIO(cast("Any", self), "r"), max(1, size))
+
+    def settimeout(self, timeout: float | None) -> None:
+        """Take the timeout of the next waits, and remember the client's own if it was shortened."""
+        self._timeout = timeout
+        self._sock.settimeout(timeout)
+
+    def recv_into(self, *args: Any) -> int:
+        """Wait for something to arrive."""
+        return cast("int", self._within(self._sock.recv_into, *args))
+
+    def sendall(self, data: Any) -> None:
+        """Wait until all of it is on its way."""
+        if UNTIL.get() is None:
+            self._sock.sendall(data)
+            return
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), PIECE):
+            self._within(self._sock.sendall, view[start : start + PIECE])
+
+    def _within(self, wait: Any, *args: Any) -> Any:
+        before = self._timeout
+        if UNTIL.get() is None and not isinstance(before, Shrunk):
+            return wait(*args)
+        self._sock.settimeout(room(before))
+        try:
+            return wait(*args)
+        finally:
+            if self._sock.fileno() >= 0:
+                self._sock.settimeout(before)
+
+
+class HTTPConnection(connection.HTTPConnection):
+    """A connection without TLS."""
+
+    def connect(self) -> None:
+        """Connect."""
+        super().connect()
+        self.sock: Any = Socket(self.sock)
+
+
+class HTTPSConnection(connection.HTTPSConnection):
+    """A connection with TLS, perhaps through a proxy, which is asked without it."""
+
+    def _tunnel(self) -> None:
+        plain = self.sock
+        self.sock = Socket(plain)
+        try:
+            cast("Any", super())._tunnel()
+        finally:
+            self.sock = plain
+
+    def connect(self) -> None:
+        """Connect."""
+        super().connect()
+        self.sock: Any = Socket(self.sock)
+
+
+class Pool(urllib3.HTTPConnectionPool):
+    """A pool that lets nobody wait for a connection longer than the call may take."""
+
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        try:
+            return super()._get_conn(room(timeout))
+        except TimeoutError as error:
+            raise EmptyPoolError(self, str(error)) from None
+
+
+class HTTPConnectionPool(Pool):
+    """A pool of such connections."""
+
+    ConnectionCls = cast("Any", HTTPConnection)
+
+
+class HTTPSConnectionPool(Pool, urllib3.HTTPSConnectionPool):
+    """A pool of such connections with TLS."""
+
+    ConnectionCls = cast("Any", HTTPSConnection)
+
+
+def limit_pools(manager: urllib3.PoolManager) -> None:
+    """Let a manager make such connections, unless it has some of its own."""
+    if manager.pool_classes_by_scheme == poolmanager.pool_classes_by_scheme:
+        pools: Any = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
+        manager.pool_classes_by_scheme = pools

@@ -1,0 +1,74 @@
+"""Retries for httpx: a transport to put under a client.
+
+    client = httpx.Client(transport=redouble.httpx.Transport())
+    client = httpx.AsyncClient(transport=redouble.httpx.AsyncTransport(policy))
+
+What comes out is what the client would have given: a last answer of 503 is returned, a last `ConnectError` is
+raised. `redouble.report` tells the story of either.
+"""
+
+from __future__ import annotations
+
+from redouble._layer import Layer
+from redouble.http._httpx import AsyncSender, Family, Sender
+from redouble.http._idempotency import Keys
+from redouble.http._missing import missing
+
+try:
+    import httpx
+except ModuleNotFoundError as error:
+    raise missing("httpx", error) from None
+
+__all__ = ["AsyncTransport", "Transport"]
+
+_FAMILY = Family(httpx, __name__)
+
+
+class Transport(Sender, httpx.BaseTransport):
+    """A transport that sends requests again, for `httpx.Client(transport=...)`.
+
+    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` unless given, with one budget
+        for each host that all clients of the process share.
+    wrapped: the transport that sends, `httpx.HTTPTransport()` unless given. Client options such as
+        ``verify``, ``http2``, ``proxy`` and ``limits`` are its options.
+    idempotency: "auto" gives requests of other methods than the idempotent ones a key, one for each call and
+        the same in all of its attempts, so that they may be sent again; see `redouble.http.Idempotency`.
+
+    For one request: ``client.get(url, extensions={"redouble": {"attempts": 2}})``; ``None`` is no retries.
+    """
+
+    _family = _FAMILY
+
+    def __init__(
+        self,
+        policy: Layer | None = None,
+        *,
+        wrapped: httpx.BaseTransport | None = None,
+        idempotency: Keys = None,
+    ) -> None:
+        wrapped = httpx.HTTPTransport() if wrapped is None else wrapped
+        if not isinstance(wrapped, httpx.BaseTransport):
+            raise TypeError(
+                f"wrapped={wrapped!r}: write an httpx.HTTPTransport(); for AsyncClient use AsyncTransport"
+            )
+        super().__init__(policy, wrapped, idempotency)
+
+
+class AsyncTransport(AsyncSender, httpx.AsyncBaseTransport):
+    """The same for `httpx.AsyncClient(transport=...)`, on asyncio and on Trio."""
+
+    _family = _FAMILY
+
+    def __init__(
+        self,
+        policy: Layer | None = None,
+        *,
+        wrapped: httpx.AsyncBaseTransport | None = None,
+        idempotency: Keys = None,
+    ) -> None:
+        wrapped = httpx.AsyncHTTPTransport() if wrapped is None else wrapped
+        if not isinstance(wrapped, httpx.AsyncBaseTransport):
+            raise TypeError(
+                f"wrapped={wrapped!r}: write an httpx.AsyncHTTPTransport(); for Client use Transport"
+            )
+        super().__init__(policy, wrapped, idempotency)

@@ -1,0 +1,74 @@
+"""Retries for httpx2: a transport to put under a client.
+
+    client = httpx2.Client(transport=redouble.httpx2.Transport())
+    client = httpx2.AsyncClient(transport=redouble.httpx2.AsyncTransport(policy))
+
+What comes out is what the client would have given: a last answer of 503 is returned, a last `ConnectError` is
+raised. `redouble.report` tells the story of either.
+"""
+
+from __future__ import annotations
+
+from redouble._layer import Layer
+from redouble.http._httpx import AsyncSender, Family, Sender
+from redouble.http._idempotency import Keys
+from redouble.http._missing import missing
+
+try:
+    import httpx2
+except ModuleNotFoundError as error:
+    raise missing("httpx2", error) from None
+
+__all__ = ["AsyncTransport", "Transport"]
+
+_FAMILY = Family(httpx2, __name__)
+
+
+class Transport(Sender, httpx2.BaseTransport):
+    """A transport that sends requests again, for `httpx2.Client(transport=...)`.
+
+    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` unless given, with one budget
+        for each host that all clients of the process share.
+    wrapped: the transport that sends, `httpx2.HTTPTransport()` unless given. Client options such as
+        ``verify``, ``http2``, ``proxy`` and ``limits`` are its options.
+    idempotency: "auto" gives requests of other methods than the idempotent ones a key, one for each call and
+        the same in all of its attempts, so that they may be sent again; see `redouble.http.Idempotency`.
+
+    For one request: ``client.get(url, extensions={"redouble": {"attempts": 2}})``; ``None`` is no retries.
+    """
+
+    _family = _FAMILY
+
+    def __init__(
+        self,
+        policy: Layer | None = None,
+        *,
+        wrapped: httpx2.BaseTransport | None = None,
+        idempotency: Keys = None,
+    ) -> None:
+        wrapped = httpx2.HTTPTransport() if wrapped is None else wrapped
+        if not isinstance(wrapped, httpx2.BaseTransport):
+            raise TypeError(
+                f"wrapped={wrapped!r}: write an httpx2.HTTPTransport(); for AsyncClient use AsyncTransport"
+            )
+        super().__init__(policy, wrapped, idempotency)
+
+
+class AsyncTransport(AsyncSender, httpx2.AsyncBaseTransport):
+    """The same for `httpx2.AsyncClient(transport=...)`, on asyncio and on Trio."""
+
+    _family = _FAMILY
+
+    def __init__(
+        self,
+        policy: Layer | None = None,
+        *,
+        wrapped: httpx2.AsyncBaseTransport | None = None,
+        idempotency: Keys = None,
+    ) -> None:
+        wrapped = httpx2.AsyncHTTPTransport() if wrapped is None else wrapped
+        if not isinstance(wrapped, httpx2.AsyncBaseTransport):
+            raise TypeError(
+                f"wrapped={wrapped!r}: write an httpx2.AsyncHTTPTransport(); for Client use Transport"
+            )
+        super().__init__(policy, wrapped, idempotency)

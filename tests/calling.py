@@ -1,0 +1,230 @@
+"""What a call is to each HTTP client: how it is made, and what is seen of it. `clients` opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from anyio.from_thread import BlockingPortal
+
+import redouble
+from redouble import Report
+
+__all__ = ["Aiohttp", "AsyncHttpx", "Client", "Httpx", "Requests", "Seen"]
+
+UNSAID: Any = object()
+
+
+@dataclass
+class Seen:
+    """What the caller saw of one call: an answer, an error, or a body that ended in an error."""
+
+    response: Any = None
+    error: Exception | None = None
+    status: int | None = None
+    headers: dict[str, str] = field(default_factory=dict[str, str])  # names in lower case
+    content: bytes | None = None
+    pieces: list[bytes] = field(default_factory=list[bytes])  # of a body that was iterated
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes on the error."""
+        return list(getattr(self.error, "__notes__", ()))
+
+    @property
+    def outcome(self) -> int | str | None:
+        """The status, or else the name of the error."""
+        return self.status if self.error is None else type(self.error).__name__
+
+    def report(self) -> Report:
+        """Return the story, of the error if there is one, else of the answer."""
+        found = redouble.report(self.response if self.error is None else self.error)
+        assert found is not None, "it tells no story"
+        return found
+
+    def raise_for_status(self) -> None:
+        """Do what the client does of that name."""
+        self.response.raise_for_status()
+
+    def _answered(self, response: Any) -> None:
+        self.response = response
+        self.status = getattr(response, "status_code", None) or response.status
+        pairs = getattr(response.headers, "multi_items", response.headers.items)()
+        for name, text in pairs:
+            before = self.headers.get(name.lower())
+            self.headers[name.lower()] = text if before is None else f"{before}, {text}"
+
+
+class Client:
+    """One client of one library, told how to do what all can do.
+
+    ``raw`` is the library's own: a client or a session.
+    """
+
+    raw: Any
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        stream: bool = False,
+        piece: int | None = None,
+        timeout: Any = UNSAID,
+        options: Any = UNSAID,
+        within: float | None = None,
+        follow: bool = False,
+        **others: Any,
+    ) -> Seen:
+        """Make a call, and tell what came of it; only an `Exception` is told of.
+
+        stream: iterate over the body, by pieces as they come, or of ``piece`` bytes. requests has no such
+            thing as the former, and gets 1 byte at a time.
+        timeout: for each of connecting and reading, or a pair, or the library's own.
+        options: the request's own, which httpx and httpx2 have a place for.
+        within: a `redouble.deadline` around the call.
+        follow: redirects.
+        others: of the library's own method, such as ``json``.
+        """
+        seen = Seen()
+        given = {"headers": headers, **self._said(body, timeout, options, follow), **others}
+        limit = nullcontext() if within is None else redouble.deadline(within)
+        self.run(self._call, seen, limit, (method, url, stream, given), piece if stream else UNSAID)
+        return seen
+
+    def get(self, url: str, **options: Any) -> Seen:
+        """Make a call with GET."""
+        return self.request("GET", url, **options)
+
+    def run(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Call a function where the client lives: an async one for an async client, on its loop."""
+        return fn(*args)
+
+    def cookies(self) -> dict[str, str]:
+        """Return the cookies that the client keeps."""
+        jar = getattr(self.raw.cookies, "jar", self.raw.cookies)
+        return {cookie.name: cookie.value for cookie in jar}
+
+    def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
+        """Put it in the library's words."""
+        raise NotImplementedError
+
+    def _call(self, seen: Seen, limit: Any, what: Any, piece: Any) -> Any:
+        try:
+            with limit, self._opened(*what) as response:
+                seen._answered(response)
+                if piece is UNSAID:
+                    seen.content = response.content
+                    return
+                for found in self._pieces(response, piece):
+                    seen.pieces.append(found)
+            seen.content = b"".join(seen.pieces)
+        except Exception as error:
+            seen.error = error
+
+    def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
+        """Send the request; what is returned is a context manager."""
+        raise NotImplementedError
+
+    def _pieces(self, response: Any, piece: int | None) -> Any:
+        """Iterate over the body."""
+        raise NotImplementedError
+
+
+class Async(Client):
+    def __init__(self, name: str, portal: BlockingPortal) -> None:
+        super().__init__(name)
+        self._portal = portal
+
+    def run(self, fn: Callable[..., Any], *args: Any) -> Any:
+        return self._portal.call(fn, *args)
+
+    async def _call(self, seen: Seen, limit: Any, what: Any, piece: Any) -> Any:
+        try:
+            with limit:
+                async with await self._opened(*what) as response:
+                    seen._answered(response)
+                    if piece is UNSAID:
+                        seen.content = await response.read() if self.name == "aiohttp" else response.content
+                        return
+                    async for found in self._pieces(response, piece):
+                        seen.pieces.append(found)
+            seen.content = b"".join(seen.pieces)
+        except Exception as error:
+            seen.error = error
+
+
+class Httpx(Client):
+    def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
+        said: dict[str, Any] = {} if body is None else {"content": body}
+        if isinstance(timeout, tuple):
+            timeout = (*_both(timeout), None, None)
+        if timeout is not UNSAID:
+            said["timeout"] = timeout
+        if options is not UNSAID:
+            said["extensions"] = {"redouble": options}
+        return said | {"follow_redirects": follow}
+
+    def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
+        if stream:
+            return self.raw.stream(method, url, **given)
+        return nullcontext(self.raw.request(method, url, **given))
+
+    def _pieces(self, response: Any, piece: int | None) -> Any:
+        return response.iter_bytes(piece)
+
+
+class AsyncHttpx(Async, Httpx):
+    async def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
+        if stream:
+            return self.raw.stream(method, url, **given)
+        return nullcontext(await self.raw.request(method, url, **given))
+
+    def _pieces(self, response: Any, piece: int | None) -> Any:
+        return response.aiter_bytes(piece)
+
+
+class Requests(Client):
+    def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
+        assert options is UNSAID, "requests has no place for options of one request"
+        said: dict[str, Any] = {} if body is None else {"data": body}
+        return said | {"timeout": None if timeout is UNSAID else timeout, "allow_redirects": follow}
+
+    def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
+        return self.raw.request(method, url, stream=stream, **given)
+
+    def _pieces(self, response: Any, piece: int | None) -> Any:
+        return response.iter_content(piece or 1)
+
+
+class Aiohttp(Async):
+    def cookies(self) -> dict[str, str]:
+        return {cookie.key: cookie.value for cookie in self.raw.cookie_jar}
+
+    def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
+        assert options is UNSAID, "aiohttp has no place for options of one request"
+        said: dict[str, Any] = {} if body is None else {"data": body}
+        if isinstance(timeout, int | float | tuple):
+            connect, read = _both(timeout)
+            timeout = aiohttp.ClientTimeout(sock_connect=connect, sock_read=read)
+        if timeout is not UNSAID:
+            said["timeout"] = timeout
+        return said | {"allow_redirects": follow}
+
+    async def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
+        return await self.raw.request(method, url, **given)
+
+    def _pieces(self, response: Any, piece: int | None) -> Any:
+        return response.content.iter_chunked(piece) if piece else response.content.iter_any()
+
+
+def _both(timeout: Any) -> tuple[Any, Any]:
+    return (timeout, timeout) if isinstance(timeout, int | float) else timeout

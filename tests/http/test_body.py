@@ -1,0 +1,284 @@
+"""Bodies of requests: which can be sent again, and from where."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import trio
+
+from redouble.http import AsyncReplayable, Replayable, replayable
+from redouble.http._body import AGAIN, content_of, contents_of
+
+DATA = b"one, two, three"
+
+
+def pieces() -> Iterator[bytes]:
+    yield DATA[:5]
+    yield DATA[5:]
+
+
+async def apieces() -> AsyncIterator[bytes]:
+    yield DATA[:5]
+    yield DATA[5:]
+
+
+class Anew:
+    def __iter__(self) -> Iterator[bytes]:
+        return pieces()
+
+
+class AsyncAnew:
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return apieces()
+
+
+class ReadOnly:
+    """A file as far as reading goes."""
+
+    def read(self, size: int = -1) -> bytes:
+        return b""
+
+
+class Pretends(io.BytesIO):
+    """It says that it can be rewound, and then cannot."""
+
+    def seek(self, *_: Any) -> int:
+        raise OSError("no")
+
+
+class Untold(io.BytesIO):
+    """Nobody knows where it is."""
+
+    def tell(self) -> int:
+        raise OSError("no")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        None,
+        b"",
+        b"x",
+        "x",
+        bytearray(b"x"),
+        memoryview(b"x"),
+        [b"x"],
+        (b"x",),
+        {"a": "b"},
+        Anew(),
+        AsyncAnew(),
+        replayable(pieces),
+        replayable(apieces),
+    ],
+    ids=lambda source: type(source).__name__,
+)
+def test_what_is_kept_or_made_anew_can_be_sent_again(source: object) -> None:
+    assert content_of(source) is AGAIN
+    assert AGAIN.rewind()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [iter([b"x"]), map(bytes, [b"x"]), apieces(), ReadOnly(), Untold(), Pretends(), object(), 5],
+    ids=lambda source: type(source).__name__,
+)
+def test_what_is_used_up_cannot(source: object) -> None:
+    assert not content_of(source).rewind()
+
+
+def test_a_generator_can_until_it_is_begun() -> None:
+    body = pieces()
+    content = content_of(body)
+    assert content.rewind()
+    next(body)
+    assert not content.rewind()
+    assert [*body] == [DATA[5:]]
+    assert not content.rewind()
+
+
+@pytest.mark.parametrize("start", [0, 5, len(DATA)])
+@pytest.mark.parametrize("kind", ["memory", "file", "unbuffered"])
+def test_a_file_goes_back_to_where_it_was(tmp_path: Path, kind: str, start: int) -> None:
+    """Not to its beginning, and as often as one likes."""
+    path = tmp_path / "body"
+    path.write_bytes(DATA)
+    with io.BytesIO(DATA) if kind == "memory" else path.open("rb", 0 if kind == "unbuffered" else -1) as file:
+        file.seek(start)
+        content = content_of(file)
+        for _ in range(3):
+            assert file.read() == DATA[start:]
+            assert content.rewind()
+            assert file.tell() == start
+
+
+def test_a_text_file_goes_back_too() -> None:
+    file = io.TextIOWrapper(io.BytesIO("ä, ö, ü".encode()))
+    assert file.read(3) == "ä, "
+    content = content_of(file)
+    assert [file.read(), content.rewind(), file.read()] == ["ö, ü", True, "ö, ü"]
+
+
+def test_a_text_file_that_is_being_iterated_does_not_say_where_it_is() -> None:
+    file = io.TextIOWrapper(io.BytesIO(b"a\nb\n"))
+    assert next(file) == "a\n"
+    assert not content_of(file).rewind()
+
+
+def test_a_file_that_was_closed_meanwhile_does_not_go_back() -> None:
+    file = io.BytesIO(DATA)
+    content = content_of(file)
+    file.close()
+    assert not content.rewind()
+    assert not content_of(file).rewind()
+
+
+def test_a_pipe_does_not_go_back() -> None:
+    end, other = os.pipe()
+    os.close(other)
+    with os.fdopen(end, "rb") as pipe:
+        assert not content_of(pipe).rewind()
+
+
+@pytest.mark.parametrize(
+    ("run", "open_file"), [(anyio.run, anyio.open_file), (trio.run, trio.open_file)], ids=["anyio", "trio"]
+)
+def test_an_async_file_cannot_be_rewound_from_here(
+    tmp_path: Path, run: Callable[[Any], None], open_file: Callable[..., Awaitable[Any]]
+) -> None:
+    """It looks like a file, but its methods have to be awaited: what they return is no place in it."""
+    path = tmp_path / "body"
+    path.write_bytes(DATA)
+
+    async def main() -> None:
+        async with await open_file(path, "rb") as file:
+            content = content_of(file)
+            assert await file.read() == DATA
+            assert not content.rewind()
+
+    run(main)
+
+
+# ------------------------------------------------------------------------- several in one
+
+
+def read(*files: io.BytesIO) -> list[bytes]:
+    return [file.read() for file in files]
+
+
+def test_several_that_need_no_rewinding_are_one_that_needs_none() -> None:
+    assert contents_of([]) is AGAIN
+    assert contents_of([None, b"x", "x", [b"x"]]) is AGAIN
+
+
+def test_all_files_go_back() -> None:
+    one, two = io.BytesIO(b"1234"), io.BytesIO(b"5678")
+    two.seek(2)
+    content = contents_of([b"x", one, None, two])
+    assert read(one, two) == [b"1234", b"78"]
+    assert content.rewind()
+    assert read(one, two) == [b"1234", b"78"]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_one_that_does_not_go_back_is_enough(place: int) -> None:
+    files = [io.BytesIO(b"1234"), io.BytesIO(b"5678")]
+    assert not contents_of([*files[:place], iter([b"x"]), *files[place:]]).rewind()
+
+
+# --------------------------------------------------------------- bodies made by a function
+
+
+class Makes:
+    """A function that is an object; its methods are functions too."""
+
+    def __call__(self) -> Iterator[bytes]:
+        return pieces()
+
+    def method(self) -> Iterator[bytes]:
+        yield from pieces()
+
+
+class AsyncMakes:
+    async def __call__(self) -> AsyncIterator[bytes]:
+        for piece in pieces():
+            yield piece
+
+    method = __call__
+
+
+def two() -> list[bytes]:
+    return [DATA[:5], DATA[5:]]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [pieces, two, Anew, Makes(), Makes().method, partial(pieces), partial(io.BytesIO, DATA)],
+    ids=["generator", "list", "class", "object", "method", "partial", "file"],
+)
+def test_a_function_makes_the_body_anew_each_time(make: Callable[[], Iterable[bytes]]) -> None:
+    body = replayable(make)
+    assert type(body) is Replayable
+    assert [b"".join(body) for _ in range(3)] == [DATA] * 3
+
+
+@pytest.mark.parametrize("make", [apieces, AsyncMakes(), AsyncMakes().method, partial(apieces)])
+def test_an_async_function_makes_an_async_body(make: Callable[[], AsyncIterator[bytes]]) -> None:
+    body = replayable(make)
+
+    async def main() -> list[bytes]:
+        return [b"".join([piece async for piece in body]) for _ in range(3)]
+
+    assert type(body) is AsyncReplayable
+    assert trio.run(main) == [DATA] * 3
+
+
+def test_it_is_not_called_before_it_is_needed() -> None:
+    def never() -> Iterator[bytes]:
+        raise AssertionError
+
+    assert content_of(replayable(never)) is AGAIN
+    iter(replayable(never))
+
+
+def test_a_file_is_read_in_pieces_and_closed() -> None:
+    """Also when nobody wants the rest of it."""
+    opened = list[io.BytesIO]()
+
+    def opens() -> io.BytesIO:
+        opened.append(io.BytesIO(bytes(200_000)))
+        return opened[-1]
+
+    body = replayable(opens)
+    assert [len(piece) for piece in body] == [65_536, 65_536, 65_536, 3_392]
+    rest: Any = iter(body)
+    next(rest)
+    assert [file.closed for file in opened] == [True, False]
+    rest.close()
+    assert [file.closed for file in opened] == [True, True]
+
+
+async def coroutine() -> bytes:
+    return DATA
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (DATA, "write a function that opens the body"),
+        (None, "write a function that opens the body"),
+        (pieces(), "write a function that opens the body"),
+        (coroutine, "coroutine.*: write a generator function, or an async one"),
+        (partial(coroutine), "write a generator function, or an async one"),
+    ],
+    ids=["bytes", "None", "generator", "coroutine function", "partial"],
+)
+def test_what_makes_no_body(make: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        replayable(make)

@@ -1,0 +1,247 @@
+"""One logical request: it is sent again only if that does no harm and can be done, whatever the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from itertools import product
+from typing import Any
+
+import httpx
+import pytest
+
+from redouble import (
+    Bulkhead,
+    CircuitBreaker,
+    Layer,
+    Retry,
+    errors,
+    report,
+)
+from redouble.http import Idempotency
+from redouble.http._body import AGAIN, Content, content_of
+from sending import Client, retrying
+from support import Ledger, Virtual
+
+POLICY = retrying(on=Exception, attempts=3)
+UNSENT, LOST = httpx.ConnectError, httpx.ReadError
+
+
+# ------------------------------------------------------------------ may it be sent again?
+
+
+def begun() -> Iterator[bytes]:
+    pieces = pieces_of()
+    next(pieces)
+    return pieces
+
+
+def pieces_of() -> Iterator[bytes]:
+    yield from (b"a", b"b")
+
+
+def read(file: BytesIO) -> BytesIO:
+    file.read()
+    return file
+
+
+BODIES: dict[str, Callable[[], Content]] = {
+    "again": lambda: AGAIN,
+    "a file": lambda: content_of(BytesIO(b"abc")),
+    "not begun": lambda: content_of(pieces_of()),
+    "once": lambda: content_of(begun()),
+}
+ASKING: dict[str, dict[str, Any]] = {
+    "GET": {"method": "GET"},
+    "get": {"method": "get"},
+    "QUERY": {"method": "QUERY"},
+    "POST": {"method": "POST"},
+    "TRACE": {"method": "TRACE"},
+    "POST with a key": {"method": "POST", "headers": {"Idempotency-Key": "k"}},
+    "POST, harmless": {"method": "POST", "idempotent": True},
+    "GET, harmful": {"method": "GET", "idempotent": False},
+    "GET with a key, harmful": {"method": "GET", "headers": {"Idempotency-Key": "k"}, "idempotent": False},
+}
+HARMFUL = {"POST", "TRACE", "GET, harmful", "GET with a key, harmful"}
+
+
+def step_of(failure: type[Exception] | int) -> Exception | int:
+    return failure if isinstance(failure, int) else failure("lost")
+
+
+@pytest.mark.parametrize(("asking", "body"), list(product(ASKING, BODIES)))
+@pytest.mark.parametrize("failure", [UNSENT, LOST, 503])
+def test_may_it_be_sent_again(colour: str, asking: str, body: str, failure: type[Exception] | int) -> None:
+    """All combinations: who never left may; else it must do no harm, and its body must be there again."""
+    client = Client(POLICY, step_of(failure), 200, colour=colour)
+    try:
+        seen: object = client.request(source=BODIES[body](), **ASKING[asking])
+    except httpx.TransportError as error:
+        seen = error
+    said = report(seen)
+    assert said is not None
+    if failure is UNSENT:
+        expected: object = (2, None)
+    elif asking in HARMFUL:
+        expected = (1, "stopped")
+    elif body == "once":
+        expected = (1, "not_replayable")
+    else:
+        expected = (2, None)
+    assert (len(client.sent), said.reason) == expected
+    assert said.attempts == len(client.sent)
+
+
+@pytest.mark.parametrize("failure", [LOST, 503])
+def test_why_a_body_was_not_sent_again(colour: str, failure: type[Exception] | int) -> None:
+    """The answer or the error passes through; where there is an error, a note says it."""
+    step = step_of(failure)
+    client = Client(POLICY, step, colour=colour)
+    if step == 503:
+        assert client.request("PUT", content_of(begun())).status == 503
+        return
+    with pytest.raises(httpx.ReadError) as caught:
+        client.request("PUT", content_of(begun()))
+    assert caught.value is step
+    assert any("its body cannot be sent again" in note for note in caught.value.__notes__)
+
+
+def test_a_file_is_rewound_to_where_it_was(colour: str) -> None:
+    file = BytesIO(b"abcdef")
+    file.seek(2)
+    source = content_of(file)
+    read(file)
+    Client(POLICY, 503, 200, colour=colour).request("PUT", source)
+    assert file.tell() == 2
+
+
+def test_nothing_is_rewound_that_is_not_sent_again(colour: str) -> None:
+    file = BytesIO(b"abcdef")
+    source = content_of(file)
+    read(file)
+    Client(POLICY, 503, colour=colour).request("POST", source)
+    assert file.tell() == 6
+
+
+def test_what_is_refused_costs_no_budget_and_no_time(colour: str) -> None:
+    clock, ledger = Virtual(), Ledger()
+    policy = retrying(on=Exception, backoff=[5] * 9, budget=ledger, clock=clock)
+    assert Client(policy, 503, colour=colour).request("POST").status == 503
+    assert clock.waits == []
+    assert not [line for line in ledger.lines if line.startswith("spend")]
+
+
+@pytest.mark.parametrize("idempotency", [None, "auto"])
+def test_a_key_of_ours_makes_any_method_harmless(colour: str, idempotency: Any) -> None:
+    client = Client(POLICY, 503, 200, colour=colour, idempotency=idempotency)
+    client.request("POST")
+    keys = {request.headers.get("Idempotency-Key") for request in client.sent}
+    assert len(client.sent) == (2 if idempotency else 1)
+    assert len(keys) == 1
+    assert (None in keys) is (idempotency is None)
+
+
+def test_a_key_for_one_request(colour: str) -> None:
+    client = Client(POLICY, 503, 200, colour=colour, idempotency=Idempotency("X-Key"))
+    client.request("POST", idempotency_key="mine")
+    assert [request.headers for request in client.sent] == [{"X-Key": "mine"}] * 2
+
+
+# -------------------------------------------------------------- layers of the caller's own
+
+
+class Twice(Layer):
+    """Calls again, whatever came of it, and asks nobody."""
+
+    def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        def twice(exchange: Any) -> Any:
+            try:
+                fn(exchange)
+            except Exception:
+                return fn(exchange)
+            return fn(exchange)
+
+        return twice
+
+    def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        async def twice(exchange: Any) -> Any:
+            try:
+                await fn(exchange)
+            except Exception:
+                return await fn(exchange)
+            return await fn(exchange)
+
+        return twice
+
+
+@pytest.mark.parametrize("policy", [Twice(), Twice() | retrying(attempts=1), retrying(attempts=1) | Twice()])
+@pytest.mark.parametrize(
+    ("asking", "body", "failure", "sends"),
+    [
+        ("GET", "again", 200, 2),
+        ("GET", "again", 503, 2),
+        ("GET", "once", 503, 1),
+        ("POST", "again", 503, 1),
+        ("POST", "again", LOST, 1),
+        ("POST", "again", UNSENT, 2),
+        ("POST", "once", UNSENT, 2),
+        ("POST", "again", 200, 1),
+        ("GET", "once", 200, 1),
+        ("POST, harmless", "again", 503, 2),
+    ],
+)
+def test_a_layer_that_calls_twice_is_asked_too(
+    colour: str, policy: Layer, asking: str, body: str, failure: type[Exception] | int, sends: int
+) -> None:
+    """What may not be sent again is refused where it would be sent, with the error that there was."""
+    step = step_of(failure)
+    client = Client(policy, step, colour=colour)
+    try:
+        seen: Any = client.request(source=BODIES[body](), **ASKING[asking]).status
+    except httpx.TransportError as error:
+        seen = error
+    except errors.RedoubleError as error:  # there was none, but an answer that nobody took
+        seen = str(error).partition(":")[0]
+    assert len(client.sent) == sends
+    assert seen == ("not sent again" if (failure, sends) == (200, 1) else step)
+
+
+def test_a_permission_is_for_one_attempt(colour: str) -> None:
+    """A policy that has asked gets one; a layer inside it that calls twice then does not get two."""
+    client = Client(retrying(on=Exception, attempts=2) | Twice(), UNSENT("x"), LOST("x"), colour=colour)
+    with pytest.raises(httpx.ReadError):
+        client.request("POST")
+    assert len(client.sent) == 2
+
+
+class Unmarkable(httpx.ReadError):
+    """Takes no marks."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise LookupError("no")
+
+
+def test_an_error_that_takes_no_marks(colour: str) -> None:
+    """Nobody is asked then until the next attempt begins; it does not."""
+    error = Unmarkable("lost")
+    client = Client(retrying(on=Exception, attempts=3), error, colour=colour)
+    with pytest.raises(Unmarkable):
+        client.request("POST")
+    assert len(client.sent) == 1
+    client = Client(retrying(on=Exception, attempts=3), error, colour=colour)
+    with pytest.raises(Unmarkable):
+        client.request("GET")
+    assert len(client.sent) == 3
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_is_refused_before_it_is_sent_costs_nothing(colour: str, method: str) -> None:
+    """An open circuit inside a policy stands between attempts; a request that is sent then is the first."""
+    breaker = CircuitBreaker(failures=1, cooldown=10, clock=(clock := Virtual()))
+    with pytest.raises(httpx.ConnectError):
+        Client(breaker, UNSENT("x"), colour=colour).request(method)
+    policy = Retry(attempts=4, backoff=[6] * 9, clock=clock) | breaker | Bulkhead(1)
+    client = Client(policy, 200, colour=colour)
+    assert client.request(method).status == 200
+    assert len(client.sent) == 1

@@ -1,0 +1,179 @@
+"""What a policy becomes for a client: any layer will do, each host has a budget, limits become deadlines."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import Any
+
+import pytest
+
+import redouble
+from redouble import (
+    Bulkhead,
+    CircuitBreaker,
+    Fallback,
+    Gate,
+    Layer,
+    Pipeline,
+    Retry,
+    Timeout,
+    Worker,
+    presets,
+    report,
+)
+from redouble.http import IDEMPOTENT, rule
+from redouble.http._plan import default
+from redouble.http._rule import FAILING
+from sending import Wire, retrying
+from support import ASYNC, Boom, in_colour
+
+MORE = {*IDEMPOTENT, "PATCH"}
+
+
+# ------------------------------------------------------------------------------- layers
+
+
+class Noted(Gate):
+    """A layer of the caller's own."""
+
+    def __init__(self) -> None:
+        self.ended_with: list[BaseException | None] = []
+
+    def admit(self, now: float, /) -> None: ...
+
+    def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:
+        self.ended_with.append(error)
+
+
+@pytest.mark.parametrize(
+    ("policy", "sends"),
+    [
+        (retrying(), 3),
+        (retrying() | retrying(), 3),
+        (Bulkhead(1), 1),
+        (CircuitBreaker(), 1),
+        (Timeout(60), 1),
+        (Timeout(60, worker=Worker()), 1),
+        (Pipeline(), 1),
+        (Bulkhead(1) | retrying(), 3),
+        (Timeout(60) | Bulkhead(1) | retrying(attempt_timeout=9) | CircuitBreaker() | Timeout(60), 3),
+        (Fallback(value="no", on=Boom) | retrying(attempts=2), 2),
+        (retrying(worker=Worker()), 3),
+        (Noted() | retrying() | Noted(), 3),
+    ],
+)
+def test_any_layer_or_pipeline_will_do(colour: str, policy: Layer, sends: int) -> None:
+    wire = Wire(fails=2)
+    try:
+        found = wire.call(colour, policy)
+    except Boom as error:
+        found = str(error)
+    assert (len(wire.sent), found) == (sends, {1: "1", 2: "no", 3: "x"}[sends])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [5, "retry", True, Retry, redouble.retry, redouble, [Retry()], (Retry(), Timeout(2)), {}, presets.http],
+)
+def test_what_is_no_policy(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"^policy=.* is no layer: write .*, or None for the default"):
+        Wire().plan(wrong)
+
+
+def test_the_policy_of_those_who_name_none() -> None:
+    assert default() is default()
+    assert default().attempts == presets.http().attempts
+    one, other = Wire(), Wire()
+    assert one.plan(None).layers[0] is other.plan(None).layers[0]
+
+
+def test_what_cannot_be_done_is_said_at_once() -> None:
+    with pytest.raises(TypeError, match="Bulkhead"):
+        Wire().plan(Bulkhead)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("name", "expected"), [(None, "client"), ("mine", "mine")])
+def test_the_name_in_reports(colour: str, name: str | None, expected: str) -> None:
+    with pytest.raises(Boom) as caught:
+        Wire(fails=9).call(colour, retrying(name=name) if name else retrying())
+    said = report(caught.value)
+    assert said is not None
+    assert said.name == expected
+
+
+# ----------------------------------------------------------------------- what is read off
+
+
+@pytest.mark.parametrize(
+    ("policy", "failing", "methods"),
+    [
+        (Retry(), set[int](), IDEMPOTENT),
+        (Timeout(2), set[int](), IDEMPOTENT),
+        (Retry(on=rule()), set[int](), IDEMPOTENT),
+        (Retry(on=rule({404, 503})), {404}, IDEMPOTENT),
+        (Retry(on=[rule({404}, {"post"}), rule({409}, ())]), {404, 409}, {"POST"}),
+        (Retry(on=rule(methods=())), set[int](), set[str]()),
+        (
+            Retry(on=rule({404})) | Timeout(1) | Retry(on=rule({410}, {"PATCH"})),
+            {404, 410},
+            {*IDEMPOTENT, "PATCH"},
+        ),
+    ],
+)
+def test_what_fails_and_what_may_be_repeated(policy: Layer, failing: set[int], methods: set[str]) -> None:
+    plan = Wire().plan(policy)
+    assert plan.failing == FAILING | failing
+    assert plan.methods == methods
+
+
+@pytest.mark.parametrize(
+    ("policy", "most", "total"),
+    [
+        (Pipeline(), 1, inf),
+        (Timeout(2), 1, 2),
+        (Timeout(2) | Retry(attempts=3, timeout=5), 3, 2),
+        (Retry(attempts=3), 3, inf),
+        (Retry(attempts=3, timeout=5), 3, 5),
+        (Retry(attempts=3, timeout=50), 3, 50),
+        (Retry(attempts=None), inf, inf),
+        (Retry(attempts=3, give_up_after=None), 3, inf),
+        # What is further in begins anew with each attempt of what is further out.
+        (Retry(attempts=3, give_up_after=None) | Retry(attempts=2, timeout=1), 6, inf),
+        (Retry(attempts=3, timeout=9) | Timeout(2) | Retry(attempts=2, timeout=1), 6, 9),
+        (Retry(attempts=None, timeout=9) | Retry(attempts=2), inf, 9),
+    ],
+)
+def test_how_often_and_how_long(policy: Layer, most: float, total: float) -> None:
+    plan = Wire().plan(policy)
+    assert (plan.most, plan.total) == (most, total)
+
+
+def test_a_rule_for_results_wants_to_see_them() -> None:
+    assert Wire().plan(Timeout(2) | Retry(until=bool)).reads
+    assert not Wire().plan(Timeout(2) | Retry()).reads
+
+
+# --------------------------------------------------------------------------- the options
+
+
+def test_options_for_one_request(colour: str) -> None:
+    wire = Wire(fails=99)
+    aio = colour in ASYNC
+    plan = wire.plan(Bulkhead(3) | retrying(attempts=5, name="mine"), aio=aio)
+    for other in (plan.varied({"attempts": 2}), plan.other(retrying(attempts=2, name="mine"))):
+        wire.sent.clear()
+        send = partial(other.call_for("a"), "x")
+        with pytest.raises(Boom) as caught:
+            in_colour(colour, send, send)
+        said = report(caught.value)
+        assert said is not None
+        assert (len(wire.sent), said.attempts, said.name) == (2, 2, "mine")
+    assert plan.most == 5
+
+
+def test_options_need_a_retry_to_be_options_of() -> None:
+    with pytest.raises(TypeError, match=r"^attempts, timeout: there is no Retry in the policy to be varied"):
+        Wire().plan(Timeout(2)).varied({"timeout": 2, "attempts": 3})
+    with pytest.raises(ValueError, match="attempts"):
+        Wire().plan(Retry()).varied({"attempts": 0})

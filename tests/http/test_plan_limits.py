@@ -1,0 +1,118 @@
+"""What a policy becomes for a client: each host has a budget, and limits become deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from redouble import Kind, Layer, RetryBudget, Timeout, Worker, presets, report
+from redouble._hosts import MOST, HostBudgets
+from redouble.testing import VirtualClock, virtual_time
+from sending import Wire, retrying
+from support import Boom
+from test_stress import everywhere, switching
+from test_virtual import at, unwaiting
+
+CLOCKED = ["sync", "asyncio around", "trio around"]
+
+# ---------------------------------------------------------------------------- each host
+
+
+def test_each_host_has_a_budget_that_all_clients_share(colour: str) -> None:
+    policy = retrying(attempts=9, budget=HostBudgets(ratio=0, per_second=0.001, window=3000))  # 3 in all
+    seen: list[tuple[str, int]] = []
+    for host in ("a", "a", "b", "a"):
+        wire = Wire(fails=9)
+        with pytest.raises(Boom) as caught:
+            wire.call(colour, Timeout(60) | policy, host)
+        said = report(caught.value)
+        assert said is not None
+        assert said.reason == "budget"
+        seen.append((host, len(wire.sent)))
+    assert seen == [("a", 4), ("a", 1), ("b", 4), ("a", 1)]
+    of_all = policy.budget
+    assert isinstance(of_all, HostBudgets)
+    assert of_all.spend(Kind.server, 5.0) is not None
+
+
+def test_another_budget_is_for_all_hosts() -> None:
+    plan = Wire().plan(retrying(budget=RetryBudget()))
+    assert plan.call_for("a") is plan.call_for("b")
+    plan = Wire().plan(presets.http())
+    assert plan.call_for("a") is plan.call_for("a")
+    assert plan.call_for("a") is not plan.call_for("b")
+
+
+def test_only_so_many_hosts_are_remembered() -> None:
+    plan = Wire().plan(presets.http())
+    first = plan.call_for("first")
+    for host in range(MOST):
+        plan.call_for(host)
+    assert plan.call_for("first") is not first
+    assert plan.call_for(MOST - 1) is plan.call_for(MOST - 1)
+
+
+@pytest.mark.usefixtures(switching.__name__)
+def test_threads_that_meet_hosts_at_once() -> None:
+    wire = Wire()
+    plan = wire.plan(presets.http())
+
+    def work(owner: str) -> None:
+        for host in range(150):
+            assert plan.call_for(host % 40 if host % 2 else (owner, host))(host) == host
+
+    everywhere(work, threads=8)
+
+
+# --------------------------------------------------------------------------------- time
+
+
+def timed(place: str, wire: Wire, policy: Layer) -> object:
+    aio = not place.startswith("sync")
+    plan = wire.plan(policy, aio=aio)
+
+    def blocking(_: VirtualClock) -> object:
+        return plan.call_for("a")("x")
+
+    async def waiting(_: VirtualClock) -> object:
+        return await plan.call_for("a")("x")
+
+    if not aio:
+        with virtual_time() as clock:
+            return blocking(clock)
+    return at(place, blocking, waiting)
+
+
+@pytest.mark.usefixtures(unwaiting.__name__)
+@pytest.mark.parametrize("place", CLOCKED)
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [
+        (retrying(backoff=[3] * 9), [None, None, None]),
+        (retrying(backoff=[3] * 9, attempt_timeout=2), [2, 2, 2]),
+        (retrying(backoff=[3] * 9) | Timeout(2), [2, 2, 2]),
+        (Timeout(20) | retrying(backoff=[3] * 9), [20, 17, 14]),
+        (Timeout(20) | retrying(backoff=[3] * 9, attempt_timeout=15), [15, 15, 14]),
+        (retrying(attempts=2, backoff=[3]) | retrying(attempts=2, backoff=[1], timeout=5), [5, 4, 5]),
+    ],
+)
+def test_limits_become_deadlines(place: str, policy: Layer, left: list[float | None]) -> None:
+    wire = Wire(fails=2)
+    assert timed(place, wire, policy) == "x"
+    assert wire.left == left
+
+
+def test_a_worker_keeps_its_limit() -> None:
+    """What runs on it can be given up, and knows how long it has."""
+    wire = Wire(fails=1)
+    calls: list[Callable[[Any], Any]] = [
+        wire.plan(policy).call_for("a")
+        for policy in (
+            retrying(worker=Worker(), attempt_timeout=60),
+            retrying() | Timeout(60, worker=Worker()),
+        )
+    ]
+    assert [call("x") for call in calls] == ["x", "x"]
+    assert all(left is not None and 0 < left <= 60 for left in wire.left)

@@ -1,0 +1,266 @@
+"""Bodies of httpx and httpx2 by themselves: which piece counts, what is closed, when time is up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+
+import redouble.httpx
+import redouble.httpx2
+from redouble import Reason, Retry, report
+from redouble.testing import virtual_time
+
+LIBRARIES = {"httpx": (httpx, redouble.httpx), "httpx2": (httpx2, redouble.httpx2)}
+POLICY = Retry(attempts=3, backoff=[0] * 9)
+
+
+@dataclass
+class Source:
+    """Gives answers of the given pieces; an exception among them is raised, a number lets time pass."""
+
+    library: Any
+    bodies: list[list[Any]]
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    closed: list[int] = field(default_factory=list[int])
+    sent: int = 0
+    clock: Any = None
+
+    def answer(self) -> Any:
+        number, self.sent = self.sent, self.sent + 1
+        made = type("Body", (_Body, self.library.SyncByteStream, self.library.AsyncByteStream), {})
+        headers = self.headers[number] if self.headers else {}
+        return self.library.Response(200, headers=headers, stream=made(self, number))
+
+    def transport(self, ours: Any, *, aio: bool, policy: Retry = POLICY) -> Any:
+        source = self
+
+        class Wrapped(self.library.BaseTransport, self.library.AsyncBaseTransport):  # type: ignore[name-defined,misc]
+            def handle_request(self, request: Any) -> Any:
+                return source.answer()
+
+            async def handle_async_request(self, request: Any) -> Any:
+                return source.answer()
+
+        return (ours.AsyncTransport if aio else ours.Transport)(policy, wrapped=Wrapped())
+
+
+class _Body:
+    def __init__(self, source: Source, number: int) -> None:
+        self.source, self.number = source, number
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self.source.bodies[self.number]:
+            if isinstance(piece, Exception):
+                raise piece
+            if isinstance(piece, int):
+                self.source.clock.advance(piece)
+            else:
+                yield piece
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+    def close(self) -> None:
+        self.source.closed.append(self.number)
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+@dataclass
+class Case:
+    """One library in one colour."""
+
+    name: str
+    aio: bool
+
+    def __post_init__(self) -> None:
+        self.library, self.ours = LIBRARIES[self.name]
+
+    def broken(self) -> Exception:
+        found: Exception = self.library.ReadError("broken")
+        return found
+
+    def run(
+        self, blocking: Callable[[Any], Any], waiting: Callable[[Any], Awaitable[Any]], source: Source
+    ) -> Any:
+        """Call one of the two with a client."""
+        transport = source.transport(self.ours, aio=self.aio)
+        if not self.aio:
+            with self.library.Client(transport=transport) as client:
+                return blocking(client)
+
+        async def main() -> Any:
+            async with self.library.AsyncClient(transport=transport) as client:
+                return await waiting(client)
+
+        return asyncio.run(main())
+
+    def source(self, *bodies: list[Any], **options: Any) -> Source:
+        return Source(self.library, list(bodies), **options)
+
+
+@pytest.fixture(params=[(name, aio) for name in LIBRARIES for aio in (False, True)], ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    return Case(*request.param)
+
+
+def read(case: Case, source: Source) -> Any:
+    """Read an answer whole."""
+    return case.run(
+        lambda client: client.get("http://there/"), lambda client: client.get("http://there/"), source
+    )
+
+
+def iterate(case: Case, source: Source, had: list[bytes]) -> Any:
+    """Iterate over an answer."""
+
+    def blocking(client: Any) -> Any:
+        with client.stream("GET", "http://there/") as response:
+            had.extend(response.iter_raw())
+        return response
+
+    async def waiting(client: Any) -> Any:
+        async with client.stream("GET", "http://there/") as response:
+            async for piece in response.aiter_raw():
+                had.append(piece)  # noqa: PERF401  one by one: it may end in an error
+        return response
+
+    return case.run(blocking, waiting, source)
+
+
+def told(found: object) -> tuple[Reason | None, int]:
+    story = report(found)
+    assert story is not None
+    return story.reason, story.attempts
+
+
+# ---------------------------------------------------------------------------- which piece counts
+
+
+def test_an_empty_piece_is_none(case: Case) -> None:
+    source, had = case.source([b"", b"", case.broken()], [b"", b"all"]), list[bytes]()
+    response = iterate(case, source, had)
+    assert [piece for piece in had if piece] == [b"all"]
+    assert told(response) == (None, 2)
+
+
+def test_the_first_piece_is_handed_out_as_it_came(case: Case) -> None:
+    source, had = case.source([b"some", b"more", case.broken()], [b"never"]), list[bytes]()
+    with pytest.raises(case.library.ReadError) as caught:
+        iterate(case, source, had)
+    assert had == [b"some", b"more"]
+    assert told(caught.value) == (Reason.committed, 1)
+    assert source.sent == 1
+
+
+def test_who_reads_it_whole_sees_one_body(case: Case) -> None:
+    source = case.source([b"one", case.broken()], [b"two", b"two", case.broken()], [b"three"])
+    response = read(case, source)
+    assert (response.content, told(response)) == (b"three", (None, 3))
+
+
+def test_an_error_of_another_kind_is_the_callers(case: Case) -> None:
+    """A mistake in a stream of the caller's own is not worth another request."""
+    source = case.source([ValueError("mistake")], [b"never"])
+    with pytest.raises(ValueError, match="mistake") as caught:
+        read(case, source)
+    assert told(caught.value) == (Reason.stopped, 1)
+    assert source.sent == 1
+
+
+# --------------------------------------------------------------------------- what is closed
+
+
+def test_each_body_that_broke_is_closed(case: Case) -> None:
+    source = case.source([case.broken()], [case.broken()], [b"all"])
+    read(case, source)
+    assert set(source.closed) == {0, 1, 2}
+    assert source.closed.index(0) < source.closed.index(1) < source.closed.index(2)
+
+
+def test_an_answer_that_does_not_fit_is_closed(case: Case) -> None:
+    """It is encoded otherwise, and the caller's decoder is made already."""
+    source = case.source([case.broken()], [b"all"], headers=[{}, {"content-encoding": "gzip"}])
+    with pytest.raises(case.library.ReadError) as caught:
+        read(case, source)
+    assert set(source.closed) == {0, 1}
+    assert told(caught.value) == (Reason.stopped, 2)
+
+
+def test_the_last_error_comes_out_when_all_have_broken(case: Case) -> None:
+    source = case.source(*([case.broken()] for _ in range(3)))
+    with pytest.raises(case.library.ReadError) as caught:
+        read(case, source)
+    assert told(caught.value) == (Reason.attempts, 3)
+    assert set(source.closed) == {0, 1, 2}
+
+
+# ------------------------------------------------------------------------- odd ways to read it
+
+
+def test_a_body_is_iterated_once(case: Case) -> None:
+    """The second time is for the library to judge, and nothing is sent again."""
+    source, had = case.source([b"all"]), list[bytes]()
+    response = iterate(case, source, had)
+    with pytest.raises(case.library.StreamConsumed):
+        next(response.iter_raw()) if not case.aio else asyncio.run(anext(response.aiter_raw()))
+    assert source.sent == 1
+
+
+def test_a_stream_whose_answer_is_gone_begins_anew_too(case: Case) -> None:
+    """Somebody has kept the body alone."""
+    source = case.source([case.broken()], [b"all"])
+    transport = source.transport(case.ours, aio=case.aio)
+    request = case.library.Request("GET", "http://there/")
+
+    async def main() -> bytes:
+        stream = (await transport.handle_async_request(request)).stream
+        gc.collect()
+        return b"".join([piece async for piece in stream])
+
+    if case.aio:
+        assert asyncio.run(main()) == b"all"
+    else:
+        stream = transport.handle_request(request).stream
+        gc.collect()
+        assert b"".join(stream) == b"all"
+    assert source.sent == 2
+
+
+# ---------------------------------------------------------------------------------- time
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_where_sockets_are_not_ours_the_clock_is_looked_at_between_two_pieces(name: str) -> None:
+    """Blocking code over a transport of the caller's own cannot be cut, but it is not let go on for ever."""
+    case = Case(name, aio=False)
+    with virtual_time() as clock:
+        source = case.source([b"a", 3, b"b", 3, b"c", 3, b"d"], clock=clock)
+        transport = source.transport(case.ours, aio=False, policy=Retry(backoff=[0], timeout=5))
+        with case.library.Client(transport=transport) as client:
+            with pytest.raises(case.library.ReadTimeout, match="the time of the call was up") as caught:
+                client.get("http://there/")
+            assert clock.now() == 6
+    assert told(caught.value) == (Reason.timeout, 1)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_who_iterates_has_all_the_time_after_the_first_piece(name: str) -> None:
+    case = Case(name, aio=False)
+    with virtual_time() as clock:
+        source = case.source([b"a", 3, b"b", 3, b"c"], clock=clock)
+        transport = source.transport(case.ours, aio=False, policy=Retry(backoff=[0], timeout=5))
+        with (
+            case.library.Client(transport=transport) as client,
+            client.stream("GET", "http://there/") as response,
+        ):
+            assert list(response.iter_raw()) == [b"a", b"b", b"c"]

@@ -1,0 +1,237 @@
+"""Every wait of a blocking connection is shortened to what is left of the call, and given back afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+
+from redouble.http._client import UNTIL, Shrunk
+from redouble.http._sockets import (
+    PIECE,
+    AsyncBackend,
+    Backend,
+    limit_async_sockets,
+    limit_sockets,
+    refuse_retries,
+)
+from support import Virtual, always
+
+TRANSPORTS = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+
+
+class Late(Exception):
+    """The library's word for a timeout."""
+
+
+class Wire:
+    """A connection, or what opens one: writes down how long it is told to wait. Each wait takes a second."""
+
+    def __init__(self, clock: Virtual) -> None:
+        self.clock = clock
+        self.waits: list[tuple[str, Any]] = []
+        self.written: list[bytes] = []
+
+    def _told(self, what: str, timeout: Any) -> None:
+        self.waits.append((what, timeout))
+        self.clock.time += 1
+
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None) -> Wire:
+        self._told(f"connect {host}:{port}", timeout)
+        return self
+
+    def connect_unix_socket(self, path: str, timeout: float | None = None) -> Wire:
+        self._told(f"connect {path}", timeout)
+        return self
+
+    def start_tls(self, context: object, timeout: float | None = None) -> Wire:
+        self._told(f"tls {context}", timeout)
+        return self
+
+    def sleep(self, seconds: float) -> None:
+        self._told("sleep", seconds)
+
+    def read(self, most: int, timeout: float | None = None) -> bytes:
+        self._told("read", timeout)
+        return b"x" * most
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._told("write", timeout)
+        self.written.append(buffer)
+
+    def close(self) -> str:
+        return "closed"
+
+    def get_extra_info(self, info: str) -> str:
+        return f"info of {info}"
+
+    aclose = close
+
+
+class AsyncWire:
+    """The same for async code."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+
+    def __getattr__(self, name: str) -> Any:
+        what = getattr(self.wire, name)
+
+        async def waiting(*args: Any, **kwargs: Any) -> Any:
+            found = what(*args, **kwargs)
+            return self if found is self.wire else found
+
+        return what if name == "get_extra_info" else waiting
+
+
+@pytest.fixture
+def clock() -> Virtual:
+    return Virtual()
+
+
+def limited(clock: Virtual, seconds: float) -> Any:
+    return UNTIL.set((clock.now() + seconds, clock.now))
+
+
+def opened(clock: Virtual) -> tuple[Wire, Any]:
+    wire = Wire(clock)
+    return wire, Backend(wire, Late).connect_tcp("there", 80, timeout=9)
+
+
+def test_without_a_limit_a_connection_is_as_it_was(clock: Virtual) -> None:
+    wire, stream = opened(clock)
+    assert stream.read(3, 5) == b"xxx"
+    stream.write(b"y" * PIECE * 3, 7)
+    stream.read(3)
+    assert wire.waits == [("connect there:80", 9), ("read", 5), ("write", 7), ("read", None)]
+    assert wire.written == [b"y" * PIECE * 3]
+    assert stream.get_extra_info("socket") == "info of socket"
+    assert stream.close() == "closed"
+
+
+@pytest.mark.parametrize(
+    ("own", "told"), [(None, [4, 3, 2]), (3, [3, 3, 2]), (1, [1, 1, 1]), (99, [4, 3, 2])]
+)
+def test_each_wait_is_no_longer_than_what_is_left(
+    clock: Virtual, own: float | None, told: list[float]
+) -> None:
+    wire, stream = opened(clock)
+    before = limited(clock, 4)
+    try:
+        for _ in told:
+            stream.read(1, own)
+    finally:
+        UNTIL.reset(before)
+    assert [wait for _, wait in wire.waits[1:]] == told
+
+
+def test_much_is_written_piece_by_piece(clock: Virtual) -> None:
+    """A server that reads slowly would take in a part of it again and again, each in time."""
+    wire, stream = opened(clock)
+    before = limited(clock, 9)
+    try:
+        stream.write(b"a" * PIECE + b"b" * PIECE + b"c", 8)
+    finally:
+        UNTIL.reset(before)
+    assert wire.waits[1:] == [("write", 8), ("write", 8), ("write", 7)]
+    assert wire.written == [b"a" * PIECE, b"b" * PIECE, b"c"]
+
+
+def test_nothing_is_waited_for_when_time_is_up(clock: Virtual) -> None:
+    wire, stream = opened(clock)
+    before = limited(clock, 1)
+    try:
+        stream.read(1, 5)
+        for wait, what in ((stream.read, 1), (stream.write, b"x"), (stream.start_tls, "context")):
+            with pytest.raises(Late, match="the time of the call was up"):
+                wait(what, timeout=5)
+    finally:
+        UNTIL.reset(before)
+    assert [wait for _, wait in wire.waits[1:]] == [1]
+
+
+def test_what_speaks_tls_is_limited_too(clock: Virtual) -> None:
+    wire, stream = opened(clock)
+    before = limited(clock, 4)
+    try:
+        secure = stream.start_tls("context", timeout=9)
+        secure.read(1, 9)
+    finally:
+        UNTIL.reset(before)
+    assert wire.waits[1:] == [("tls context", 4), ("read", 3)]
+
+
+def test_a_timeout_that_was_shortened_is_the_clients_own_again_after_the_attempt(clock: Virtual) -> None:
+    """What is read after the first byte is read by the client's own terms."""
+    wire, stream = opened(clock)
+    for own in (None, 60.0):
+        stream.read(1, Shrunk(own, 2))
+        stream.write(b"x", Shrunk(Shrunk(own, 5), 2))
+    assert [wait for _, wait in wire.waits[1:]] == [None, None, 60.0, 60.0]
+
+
+def test_other_ways_to_connect(clock: Virtual) -> None:
+    wire = Wire(clock)
+    backend = Backend(wire, Late)
+    assert backend.connect_unix_socket("/socket", timeout=2).read(1, 3) == b"x"
+    backend.sleep(4)
+    assert wire.waits == [("connect /socket", 2), ("read", 3), ("sleep", 4)]
+
+
+def test_the_same_in_async_code(clock: Virtual) -> None:
+    """There cutting is done elsewhere; all that is left to do is to give the client's own timeouts back."""
+    wire = Wire(clock)
+
+    async def main() -> None:
+        backend = AsyncBackend(AsyncWire(wire), Late)
+        for stream in (await backend.connect_tcp("there", 80), await backend.connect_unix_socket("/socket")):
+            secure = await stream.start_tls("context", timeout=1)
+            await secure.read(1, Shrunk(None, 2))
+            await secure.write(b"x", Shrunk(60.0, 2))
+            before = limited(clock, 4)
+            await secure.read(1, Shrunk(60.0, 2))
+            UNTIL.reset(before)
+            assert await secure.aclose() == "closed"
+            assert secure.get_extra_info("socket") == "info of socket"
+        await backend.sleep(3)
+
+    asyncio.run(main())
+    waits = [("tls context", 1), ("read", None), ("write", 60.0), ("read", 2)]
+    connects = [("connect there:80", None), ("connect /socket", None)]
+    assert wire.waits == [*connects, *waits, *waits, ("sleep", 3)]
+
+
+# ----------------------------------------------------------------------------- transports
+
+
+@TRANSPORTS
+def test_a_transport_is_limited_once(library: Any) -> None:
+    for transport, limit in (
+        (library.HTTPTransport(), limit_sockets),
+        (library.AsyncHTTPTransport(), limit_async_sockets),
+    ):
+        limit(transport)
+        backend = transport._pool._network_backend
+        limit(transport)
+        assert transport._pool._network_backend is backend
+        assert isinstance(backend, Backend | AsyncBackend)
+
+
+@TRANSPORTS
+def test_a_transport_without_a_pool_is_left_alone(library: Any) -> None:
+    transport = library.MockTransport(always(library.Response(200)))
+    before: dict[str, Any] = {**vars(transport)}
+    limit_sockets(transport)
+    limit_async_sockets(transport)
+    refuse_retries(transport)
+    assert vars(transport) == before
+
+
+@TRANSPORTS
+def test_a_transport_that_retries_by_itself_is_refused(library: Any) -> None:
+    refuse_retries(library.HTTPTransport())
+    with pytest.raises(ValueError, match="wrapped retries by itself"):
+        refuse_retries(library.HTTPTransport(retries=2))

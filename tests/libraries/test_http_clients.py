@@ -1,0 +1,204 @@
+"""Which HTTP clients the SDKs take, what of theirs still works, and retries in more than one place."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+import redouble
+import redouble.httpx
+import redouble.httpx2
+from redouble import Reason, Retry, TokenBucket
+from sdks import KEY, Server, asking, every_sdk, model_of, script_of, sdk, value
+from support import Virtual
+
+from .servers import library, run
+
+POLICY = Retry(backoff=[0] * 9)
+QUOTA = '{"error": {"code": "insufficient_quota", "type": "insufficient_quota", "message": "spent"}}'
+DEFAULTS = [
+    ("openai", "DefaultHttpxClient"),
+    ("openai", "DefaultHttpx2Client"),
+    ("anthropic", "DefaultHttpxClient"),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[Server]:
+    with Server() as running:
+        yield running
+
+
+# ----------------------------------------------------------------- the clients they take
+
+
+def test_anthropic_takes_none_of_httpx() -> None:
+    with (
+        library("httpx").Client(transport=redouble.httpx.Transport()) as http,
+        pytest.raises(TypeError, match="httpx2"),
+    ):
+        library("anthropic").Anthropic(api_key=KEY, http_client=http)
+
+
+def opened(theirs: str, make: str, url: str, transport: Any) -> Any:
+    """Open an SDK on its own kind of client, which follows redirects."""
+    http = getattr(library(theirs), make)(transport=transport, trust_env=False)
+    name = {"openai": "OpenAI", "anthropic": "Anthropic"}[theirs]
+    sdk_client = getattr(library(theirs), "Async" + name if "Async" in make else name)
+    path = "v1" if theirs == "openai" else ""
+    return sdk_client(api_key=KEY, base_url=url + path, max_retries=0, http_client=http)
+
+
+@pytest.mark.parametrize(("theirs", "make"), DEFAULTS)
+def test_their_own_clients_take_our_transport(server: Server, theirs: str, make: str) -> None:
+    aim = server.url(f"503,{theirs}")
+    url = server.url(f"503,307~loc={value(aim)}")
+    with opened(theirs, make, url, redouble.httpx2.Transport(POLICY, idempotency="auto")) as raw:
+        create, words = model_of(raw)
+        assert words(create(**asking(raw))) == "Hello from attempt 2"
+    received = [*server.ledger(url), *server.ledger(aim)]
+    assert len(received) == 4
+    assert len({each.headers["idempotency-key"] for each in received}) == 1
+
+
+@pytest.mark.parametrize(("theirs", "make"), DEFAULTS)
+def test_their_own_async_clients_take_it_too(server: Server, theirs: str, make: str) -> None:
+    aim = server.url(f"503,{theirs}")
+    url = server.url(f"503,307~loc={value(aim)}")
+    transport = redouble.httpx2.AsyncTransport(POLICY, idempotency="auto")
+
+    async def main() -> None:
+        async with opened(theirs, make.replace("Default", "DefaultAsync"), url, transport) as raw:
+            create, words = model_of(raw)
+            assert words(await create(**asking(raw))) == "Hello from attempt 2"
+
+    run(main())
+    assert len([*server.ledger(url), *server.ledger(aim)]) == 4
+
+
+@pytest.mark.parametrize("name", ["openai-httpx2", "openai-httpx", "anthropic-httpx2"])
+def test_a_raw_response_tells_the_story(server: Server, name: str) -> None:
+    url = server.url(script_of(name, "503,OK"))
+    with sdk(name, url, POLICY) as model:
+        chat = model.raw.chat.completions if hasattr(model.raw, "chat") else model.raw.messages
+        raw = chat.with_raw_response.create(**asking(model.raw))
+        told = redouble.report(raw.http_response)
+        words = model_of(model.raw)[1](raw.parse())
+    assert told is not None
+    assert (told.attempts, words) == (2, "Hello from attempt 2")
+
+
+@pytest.mark.parametrize("name", ["openai-httpx2", "openai-httpx", "anthropic-httpx2"])
+def test_helpers_for_streams_begin_anew_too(server: Server, name: str) -> None:
+    url = server.url(script_of(name, "OK~stream~cut=0,OK"))
+    with sdk(name, url, POLICY) as model:
+        chat = model.raw.chat.completions if hasattr(model.raw, "chat") else model.raw.messages
+        with chat.stream(**asking(model.raw)) as stream:
+            last = stream.get_final_completion() if hasattr(model.raw, "chat") else stream.get_final_message()
+    assert model_of(model.raw)[1](last) == "Hello from attempt 2"
+
+
+# ------------------------------------------------------------------ the SDK's own retries
+
+
+@every_sdk
+def test_retries_of_the_sdk_multiply_ours(server: Server, name: str) -> None:
+    """Each of its attempts is a new request to us, with a key of its own: so tell it to make none."""
+    url = server.url("503~rams=1")
+    with sdk(name, url, Retry(backoff=[0] * 9, attempts=2), max_retries=2) as model:
+        heard = model.ask()
+    received = server.ledger(url)
+    assert heard.error.status_code == 503
+    assert [each.headers["x-stainless-retry-count"] for each in received] == ["0", "0", "1", "1", "2", "2"]
+    assert len({each.headers["idempotency-key"] for each in received}) == 3
+    assert heard.report().attempts == 2
+
+
+@every_sdk
+def test_the_sdk_has_nothing_to_do_where_we_succeed(server: Server, name: str) -> None:
+    url = server.url(script_of(name, "503,rst~late,OK"))
+    with sdk(name, url, POLICY, max_retries=2) as model:
+        assert model.ask().outcome == "Hello from attempt 3"
+    assert len(server.ledger(url)) == 3
+
+
+# ---------------------------------------------------------------------- around the call
+
+
+@every_sdk
+@pytest.mark.parametrize(
+    ("script", "outcome"),
+    [
+        ("503,OK", "Hello from attempt 2"),
+        ("500,409,529,OK", "Hello from attempt 4"),
+        ("400~h.x-should-retry=true,OK", "Hello from attempt 2"),
+        ("rst~late,OK", "Hello from attempt 2"),
+        ("OK~cut=5,OK", "Hello from attempt 2"),
+        ("429~h.x-should-retry=false,OK", "RateLimitError"),
+        (f"429~body={value(QUOTA)},OK", "RateLimitError"),
+        ("404,OK", "NotFoundError"),
+    ],
+)
+def test_a_policy_around_an_sdk_without_our_transport(
+    server: Server, name: str, script: str, outcome: str
+) -> None:
+    with sdk(name, server.url(script_of(name, script)), bare=True) as model:
+        assert model.ask(around=POLICY).outcome == outcome
+
+
+@every_sdk
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [("ra=7", 7), ("rams=1500", 1.5), ("h.x-ratelimit-reset-requests=6m0s", 360)],
+)
+def test_it_waits_as_long_as_the_server_asks(server: Server, name: str, asked: str, seconds: float) -> None:
+    clock = Virtual()
+    policy = Retry(backoff=[0] * 9, clock=clock, give_up_after=None)
+    with sdk(name, server.url(script_of(name, f"429~{asked},OK")), bare=True) as model:
+        assert model.ask(around=policy).outcome == "Hello from attempt 2"
+    assert seconds <= sum(clock.waits) <= 1.1 * seconds
+
+
+@pytest.mark.parametrize("name", ["openai-httpx2-asyncio", "anthropic-httpx2-trio"])
+def test_an_async_method_of_theirs_needs_a_coroutine_function_around_it(server: Server, name: str) -> None:
+    """It is a plain function that returns something to await: nothing in it could be retried."""
+    url = server.url(script_of(name, "OK"))
+    with sdk(name, url, bare=True) as model:
+        create, _ = model_of(model.raw)
+
+        async def call() -> None:
+            with pytest.raises(TypeError, match="decorate or pass a coroutine function"):
+                await POLICY.call(create, **asking(model.raw))
+
+        model.run(call)
+    assert server.ledger(url) == []
+
+
+# ---------------------------------------------------------------------- in both places
+
+
+@every_sdk
+@pytest.mark.parametrize("script", ["rst~late", "503"])
+def test_a_policy_around_sees_that_the_transport_has_given_up(server: Server, name: str, script: str) -> None:
+    url = server.url(script)
+    outer = Retry(backoff=[0] * 9, nested="stop")
+    with sdk(name, url, POLICY) as model:
+        heard = model.ask(around=outer)
+    told = redouble.report(heard.error)
+    assert told is not None
+    assert (told.reason, len(server.ledger(url))) == (Reason.nested, 4)
+
+
+@every_sdk
+@pytest.mark.parametrize("script", ["rst~late", "503"])
+def test_an_exhausted_budget_of_the_transport_speaks_for_everybody(
+    server: Server, name: str, script: str
+) -> None:
+    url = server.url(script)
+    empty = TokenBucket(1)
+    with sdk(name, url, Retry(backoff=[0] * 9, budget=empty)) as model:
+        heard = model.ask(around=Retry(backoff=[0] * 9, nested="allow"))
+    assert heard.error is not None
+    assert len(server.ledger(url)) == 1

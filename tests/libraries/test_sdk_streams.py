@@ -1,0 +1,130 @@
+"""Streams of events through the SDKs: they begin anew until the first byte, and never after it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+import redouble
+from redouble import Kind, Reason, Retry
+from sdks import Server, every_sdk, script_of, sdk
+
+POLICY = Retry(backoff=[0] * 9)
+SOON = 0.1  # second
+LONG = 1.0
+BEFORE = {"openai": 1, "anthropic": 2}  # events without words, at the start
+EVENTS = {"openai": 7, "anthropic": 9}
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[Server]:
+    with Server() as running:
+        yield running
+
+
+@every_sdk
+@pytest.mark.parametrize(
+    ("script", "attempts"),
+    [
+        ("OK~cut=0,OK", 2),
+        ("OK~rst=0,OK", 2),
+        ("OK~badchunk=0,OK", 2),
+        ("503,OK~cut=0,529,OK", 4),
+        ("OK~cut=0,rst~late,OK~rst=0,OK", 4),
+    ],
+)
+def test_what_dies_before_the_first_event_begins_anew(
+    server: Server, name: str, script: str, attempts: int
+) -> None:
+    url = server.url(script_of(name, script))
+    with sdk(name, url, POLICY) as model:
+        heard = model.ask(stream=True)
+    assert heard.outcome == f"Hello from attempt {attempts}"
+    assert (heard.report().attempts, heard.report().reason) == (attempts, None)
+    assert len(server.ledger(url)) == attempts
+    assert len({received.headers["idempotency-key"] for received in server.ledger(url)}) == 1
+    assert len({received.body for received in server.ledger(url)}) == 1
+
+
+@every_sdk
+def test_what_is_silent_before_the_first_event_begins_anew(server: Server, name: str) -> None:
+    url = server.url(script_of(name, "OK~stall=0,OK"))
+    with sdk(name, url, Retry(backoff=[0] * 9, attempts=9), timeout=SOON) as model:
+        heard = model.ask(stream=True)
+    assert heard.text.startswith("Hello from attempt")
+    assert heard.report().history[0].kind == Kind.timeout
+
+
+@every_sdk
+@pytest.mark.parametrize("fault", ["cut", "rst", "badchunk"])
+@pytest.mark.parametrize(("words", "said"), [(0, ""), (2, "Hello from"), (4, "Hello from attempt 1")])
+def test_what_dies_later_is_never_repeated(
+    server: Server, name: str, fault: str, words: int, said: str
+) -> None:
+    """The error is the SDK's, or the client's where the SDK lets it through."""
+    theirs = name.partition("-")[0]
+    url = server.url(script_of(name, f"OK~{fault}={BEFORE[theirs] + words},OK"))
+    with sdk(name, url, POLICY) as model:
+        heard = model.ask(stream=True)
+    assert heard.text == said
+    assert heard.outcome == "APIConnectionError" if theirs == "openai" else heard.error is heard.cause
+    assert (redouble.report(heard.cause), len(server.ledger(url))) == (heard.report(), 1)
+    assert (heard.report().reason, heard.report().attempts) == (Reason.committed, 1)
+    assert [note for note in heard.cause.__notes__ if note.startswith("redouble: ")]
+
+
+@every_sdk
+def test_what_began_anew_is_not_repeated_either(server: Server, name: str) -> None:
+    url = server.url(script_of(name, "503,OK~cut=0,OK~cut=3,OK"))
+    with sdk(name, url, POLICY) as model:
+        heard = model.ask(stream=True)
+    assert heard.text.startswith("Hello")
+    assert (heard.report().reason, heard.report().attempts) == (Reason.committed, 3)
+    assert len(server.ledger(url)) == 3
+
+
+@every_sdk
+def test_a_stream_that_goes_silent_is_never_repeated(server: Server, name: str) -> None:
+    url = server.url(script_of(name, "OK~stall=3,OK"))
+    with sdk(name, url, POLICY, timeout=SOON) as model:
+        heard = model.ask(stream=True)
+    assert heard.outcome in {"APITimeoutError", "ReadTimeout"}
+    assert (heard.report().reason, len(server.ledger(url))) == (Reason.committed, 1)
+
+
+@every_sdk
+def test_a_stream_that_never_begins_is_given_up(server: Server, name: str) -> None:
+    url = server.url(script_of(name, "OK~cut=0"))
+    with sdk(name, url, Retry(backoff=[0] * 9, attempts=3)) as model:
+        heard = model.ask(stream=True)
+    assert (heard.report().reason, heard.report().attempts) == (Reason.attempts, 3)
+    assert len(server.ledger(url)) == 3
+
+
+@pytest.mark.parametrize("name", ["openai-httpx2", "anthropic-httpx2-asyncio", "anthropic-httpx2-trio"])
+def test_limits_end_at_the_first_byte(server: Server, name: str) -> None:
+    """A long answer is no late one: the whole of it takes longer than the call may."""
+    step = 1.5 * LONG / EVENTS[name.partition("-")[0]]
+    url = server.url(script_of(name, f"OK~drip={step}"))
+    with sdk(name, url, Retry(backoff=[0] * 9, timeout=LONG)) as model:
+        assert model.ask(stream=True).outcome == "Hello from attempt 1"
+
+
+@every_sdk
+def test_the_stream_tells_the_story(server: Server, name: str) -> None:
+    url = server.url(script_of(name, "503,OK~cut=0,OK"))
+    with sdk(name, url, POLICY) as model:
+        heard = model.ask(stream=True)
+    assert [record.kind for record in heard.report().history] == [Kind.server, Kind.network, None]
+
+
+@every_sdk
+def test_no_connection_is_left(server: Server, name: str) -> None:
+    script = "503,OK~cut=0,OK,OK~cut=3,503~size=200000,OK"
+    url = server.url(script_of(name, script))
+    with sdk(name, url, POLICY) as model:
+        for stream in (True, True, True, False):
+            model.ask(stream=stream)
+        server.wait_until_open(1)
+    server.wait_until_open(0)

@@ -1,0 +1,144 @@
+"""`retry_after`: any headers will do, whatever their kind, and what are none do no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from email.message import Message
+from http.client import HTTPMessage
+from itertools import count, repeat
+from typing import Any
+
+import pytest
+
+from redouble._retry_after import retry_after, should_retry
+
+SOUND = ["retry-after", 3]
+ENDLESS = repeat(("a", "b"))
+
+
+class Joined(dict[str, str]):
+    """As httpx's: what comes twice is joined, unless one asks."""
+
+    def __init__(self, *pairs: tuple[str, str]) -> None:
+        super().__init__()
+        self.pairs = pairs
+        for name, text in pairs:
+            self[name] = f"{self[name]}, {text}" if name in self else text
+
+    def multi_items(self) -> list[tuple[str, str]]:
+        return list(self.pairs)
+
+
+class Listed(dict[str, str]):
+    """As Tornado's."""
+
+    def get_list(self, name: str) -> list[str]:
+        return self[name].split(",")
+
+
+class Many:
+    """As multidict's: pairs in order, and a name may come again."""
+
+    def __init__(self, *pairs: tuple[str, str]) -> None:
+        self.pairs = pairs
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        return iter(self.pairs)
+
+
+def message(kind: type[Message]) -> Message:
+    made = kind()
+    made["Retry-After"] = "3"
+    made["retry-after"] = "4"
+    return made
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"RETRY-after": "3", "retry-after": "4"},
+        {b"Retry-After": b"3"},
+        [("Retry-After", "3"), ("retry-after", "4")],
+        ((name, text) for name, text in [(b"retry-after", b"3"), (b"retry-after", b"4")]),
+        Joined(("Retry-After", "3"), ("Retry-After", "4")),
+        Listed({"Retry-After": "3,4"}),
+        Many(("Retry-After", "3"), ("retry-after", "4")),
+        message(Message),
+        message(HTTPMessage),
+        [
+            None,
+            "x",
+            7,
+            ("retry-after",),
+            ("a", "b", "c"),
+            (None, "4"),
+            ("retry-after", None),
+            ["retry-after", 3],
+        ],
+    ],
+    ids=lambda headers: type(headers).__name__,
+)
+def test_any_headers_will_do_and_the_first_of_a_name_counts(headers: object) -> None:
+    assert retry_after(headers) == 3
+
+
+class Broken:
+    """Raises, whatever one does with it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise OSError(name)
+
+    def __iter__(self) -> Iterator[object]:
+        raise OSError("no")
+
+
+def breaking() -> Iterator[tuple[str, str]]:
+    yield "retry-after", "3"
+    raise OSError("cut")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        None,
+        7,
+        "retry-after: 3",
+        b"retry-after: 3",
+        object(),
+        dict,
+        Broken(),
+        [Broken()],
+        count(),
+        repeat(("a", "b")),
+    ],
+    ids=lambda headers: type(headers).__name__,
+)
+def test_what_are_no_headers_has_no_hint(headers: object) -> None:
+    """Not even when they never end."""
+    assert retry_after(headers) is None
+    assert should_retry(headers) is None
+
+
+def test_what_was_read_before_they_broke_counts() -> None:
+    assert retry_after(breaking()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("true", True),
+        ("false", False),
+        (" TRUE\t", True),
+        ("False", False),
+        (b"true", True),
+        (["false", "true"], False),
+        ("yes", None),
+        ("1", None),
+        (True, True),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_whether_to_come_again(text: object, expected: bool | None) -> None:
+    assert should_retry({"X-Should-Retry": text}) is expected
+    assert should_retry({}) is None
