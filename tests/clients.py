@@ -30,10 +30,17 @@ from redouble.http._idempotency import Keys
 
 __all__ = ["ASYNC_CLIENTS", "CLIENTS", "HTTPX", "SYNC_CLIENTS", "TLS", "Client", "Seen", "client"]
 
-SYNC_CLIENTS: tuple[str, ...] = ("httpx", "httpx2", "requests")
-ASYNC_CLIENTS: tuple[str, ...] = ("httpx-asyncio", "httpx-trio", "httpx2-asyncio", "httpx2-trio", "aiohttp")
-if os.environ.get("REDOUBLE_CLIENTS") == "few":  # as on the other Pythons of scripts/test
-    SYNC_CLIENTS, ASYNC_CLIENTS = ("httpx2", "requests"), ("httpx2-asyncio", "aiohttp")
+# scripts/test shares them out among the Pythons it finds: "few" of them, or the "rest".
+CHOSEN = os.environ.get("REDOUBLE_CLIENTS")
+FEW = ("httpx2", "requests", "httpx2-asyncio", "aiohttp")
+
+
+def chosen(*names: str) -> tuple[str, ...]:
+    return tuple(name for name in names if CHOSEN is None or (name in FEW) == (CHOSEN == "few"))
+
+
+SYNC_CLIENTS = chosen("httpx", "httpx2", "requests")
+ASYNC_CLIENTS = chosen("httpx-asyncio", "httpx-trio", "httpx2-asyncio", "httpx2-trio", "aiohttp")
 CLIENTS = SYNC_CLIENTS + ASYNC_CLIENTS
 HTTPX = tuple(name for name in CLIENTS if name.startswith("httpx"))
 

@@ -98,15 +98,11 @@ class Mark:
     reason = Reason.stopped
     name = ""
     attempt = 1
-    asked = True  # before every retry
+    asked = False  # whether anything depends on what it answers
 
-    def meet(self, run: Any, /) -> Reason | None:
+    def meet(self, run: Any, /) -> Reason | None:  # noqa: ARG002
         """Learn which run is about to retry, and answer why it must not, if so."""
-        raise NotImplementedError
-
-    def report(self) -> Report:
-        """Build the report: of a call that no policy has looked at."""
-        return Report(self.reason, 1, 0.0, 0.0)
+        return None
 
 
 class Outcome(NamedTuple, Generic[T_co]):

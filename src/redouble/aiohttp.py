@@ -36,7 +36,7 @@ __all__ = ["Middleware", "middleware"]
 
 Handler: TypeAlias = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
-ANOW = reader(SYSTEM, aio=True)
+NOW, ANOW = reader(SYSTEM, aio=False), reader(SYSTEM, aio=True)
 RECONNECTS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)  # after these aiohttp asks once more
 
 
@@ -98,7 +98,7 @@ class Middleware:
         """Leave the story on an answer about which there was nothing to decide."""
         terms, host, now = self._terms, request.url.raw_authority, ANOW()
         if terms.credited:
-            (terms.credits.get(host) or terms.credit_for(host, host))(now)
+            (terms.credits.get(host) or terms.credit_for(host, host))(NOW())
         if response.content.is_eof() and response.content.exception() is None:
             response.__redouble__ = terms.told(started, now)
             return cast("aiohttp.ClientResponse", response)

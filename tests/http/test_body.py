@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import queue
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -282,3 +284,30 @@ async def coroutine() -> bytes:
 def test_what_makes_no_body(make: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         replayable(make)
+
+
+class Joined:
+    """What gives the bytes of all that it holds."""
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b""
+
+
+@pytest.mark.parametrize(
+    ("held", "anew"),
+    [
+        ([b"a", b"b"], True),
+        ({"a": b"b"}, True),
+        (deque([b"a"]), True),
+        ([iter([b"a"])], False),
+        ({"a": iter([b"b"])}, False),
+        (Joined([iter([b"a"])]), False),
+        (Joined("a"), True),
+        (queue.Queue[bytes](), False),
+    ],
+)
+def test_what_holds_something_that_runs_out_runs_out(held: object, anew: bool) -> None:
+    assert content_of(Joined(held)).rewind() is anew

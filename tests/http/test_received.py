@@ -12,9 +12,10 @@ import httpx
 import httpx2
 import pytest
 
+import redouble
 import redouble.httpx
 import redouble.httpx2
-from redouble import Reason, Retry, report
+from redouble import Layer, Reason, Retry, report
 from redouble.testing import virtual_time
 
 LIBRARIES = {"httpx": (httpx, redouble.httpx), "httpx2": (httpx2, redouble.httpx2)}
@@ -38,7 +39,7 @@ class Source:
         headers = self.headers[number] if self.headers else {}
         return self.library.Response(200, headers=headers, stream=made(self, number))
 
-    def transport(self, ours: Any, *, aio: bool, policy: Retry = POLICY) -> Any:
+    def transport(self, ours: Any, *, aio: bool, policy: Layer = POLICY) -> Any:
         source = self
 
         class Wrapped(self.library.BaseTransport, self.library.AsyncBaseTransport):  # type: ignore[name-defined,misc]
@@ -264,3 +265,31 @@ def test_who_iterates_has_all_the_time_after_the_first_piece(name: str) -> None:
             client.stream("GET", "http://there/") as response,
         ):
             assert list(response.iter_raw()) == [b"a", b"b", b"c"]
+
+
+class Slow(Layer):
+    """Lets more and more time pass before it calls."""
+
+    def __init__(self, clock: Any, *seconds: float) -> None:
+        self.clock, self.seconds = clock, iter(seconds)
+
+    def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        def slow(*args: Any) -> Any:
+            self.clock.advance(next(self.seconds))
+            return fn(*args)
+
+        return slow
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_time_may_be_up_just_as_it_begins_anew(name: str) -> None:
+    """There was time for it when the body broke, and none is left when the policy is asked."""
+    case = Case(name, aio=False)
+    with virtual_time() as clock, redouble.deadline(5):
+        source = case.source([case.broken()], [b"never"])
+        transport = source.transport(case.ours, aio=False, policy=Slow(clock, 0, 9) | Retry(backoff=[0]))
+        with case.library.Client(transport=transport) as client, pytest.raises(Exception) as caught:  # noqa: PT011
+            client.get("http://there/")
+    assert isinstance(caught.value, case.library.TransportError)
+    assert told(caught.value) == (Reason.timeout, 1)
+    assert source.sent == 1

@@ -7,6 +7,7 @@ is gone.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from inspect import getgeneratorstate, isgenerator
 from typing import Any, Final, TypeAlias, cast, overload
@@ -87,13 +88,17 @@ def _gives_anew(source: object, depth: int = 3) -> bool:
 def _runs_out(held: object, depth: int) -> bool:
     if isinstance(held, str | bytes | type) or held is None:
         return False
-    if isinstance(held, Iterator | AsyncIterator) or hasattr(held, "read"):
+    if isinstance(held, Iterator | AsyncIterator) or hasattr(held, "read") or hasattr(held, "get_nowait"):
         return True
     return depth > 0 and any(_runs_out(inner, depth - 1) for inner in _held_by(held))
 
 
-def _held_by(source: object) -> list[object]:
+def _held_by(source: Any) -> list[object]:
     """Find what an object holds: one that shows progress, say, holds what it iterates."""
+    if isinstance(source, dict):
+        return list(cast("dict[object, object]", source).values())
+    if isinstance(source, list | tuple | set | frozenset | deque):
+        return list(cast("Iterable[object]", source))
     names = [name for kind in type(source).__mro__ for name in getattr(kind, "__slots__", ())]
     held = [getattr(source, name, None) for name in names if isinstance(name, str)]
     return [*held, *getattr(source, "__dict__", {}).values()]

@@ -77,7 +77,7 @@ class Exchange(Permit):
                 stamp.returned(None, stamp.reading())  # it has told nobody, because nobody had to be told
             stamp.value = stamp.last = None  # or the answer and its story would keep each other alive
             self.past = stamp
-        elif stamp is None or stamp is self:
+        else:
             stamp = self._story(Reason.stopped, cast("Exception", self.error))
         self.final = self.error is not None
         self.error = self.answer = self.run = None

@@ -9,7 +9,7 @@ from typing import Any
 from anyio import CancelScope
 
 from redouble.http._answer import Pieces
-from redouble.http._body import AGAIN, Content, Once, content_of, contents_of
+from redouble.http._body import Content, Once, content_of, contents_of
 from redouble.http._client import SMALL, late_types
 from redouble.http._exchange import Exchange
 from redouble.http._received import AsyncReceived, Received
@@ -130,8 +130,6 @@ class Family:
 
     def source_of(self, stream: Any) -> Content:
         """Find out whether the body of a request can be sent again; the libraries say little about it."""
-        if type(stream) is self.ByteStream:
-            return AGAIN
         if str(stream.__class__.__module__).partition(".")[0] == self.name:
             if hasattr(stream, "fields"):  # multipart
                 return contents_of(getattr(field, "file", None) for field in stream.fields)

@@ -30,6 +30,8 @@ SHORTEST = 0.001  # second to wait for: zero would mean not to wait at all, or f
 class Permit(Mark):
     """What one logical request may do."""
 
+    asked = True
+
     # As they are for nearly all: what is here costs a request nothing.
     how: Any = None  # what else the client wants to know when it sends
     idempotent: bool | None = None  # as the caller said
@@ -156,11 +158,11 @@ class Permit(Mark):
         run.until = min(run.until, run.started - spent + run.policy._limit)
         run.started -= spent
         run.attempt = self.sends
-        if past is None:
+        if past is None and run.records:
             verdict, kind, text, started, took = run.records[-1]
             run.records[-1] = (verdict, kind, text, started - spent, took + spent)
             run.work += spent
-        else:
+        elif past is not None:
             run.delays, run.by_kind = past.delays, past.by_kind
             run.records[:0] = past.records[: len(past.records) // 2 * 2]  # without the answer that broke
 

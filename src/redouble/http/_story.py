@@ -21,7 +21,6 @@ class Story(Mark):
     __slots__ = ("_labels", "_said", "attempt", "elapsed", "name", "reason")
 
     reason: Reason | None  # type: ignore[assignment]
-    asked = False
 
     def __init__(
         self,
@@ -38,10 +37,6 @@ class Story(Mark):
         self._said: tuple[Kind | None, str | None, str | None] = (
             (None, None, None) if error is None else _said(error)
         )
-
-    def meet(self, run: Any, /) -> Reason | None:  # noqa: ARG002
-        """Let whoever is further out do what it likes."""
-        return None
 
     def tell(self, error: Exception) -> None:
         """Leave it on an error, with a note."""
@@ -74,14 +69,8 @@ class Told(Mark):
 
     __slots__ = ("_over", "_plan", "_started")
 
-    asked = False
-
     def __init__(self, plan: Plan, started: float, over: float) -> None:
         self._plan, self._started, self._over = plan, started, over
-
-    def meet(self, run: Any, /) -> Reason | None:  # noqa: ARG002
-        """Let whoever is further out do what it likes."""
-        return None
 
     def report(self) -> Report:
         """Build the report."""

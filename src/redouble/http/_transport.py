@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from redouble._layer import Layer
+from redouble._time import SYSTEM, reader
 from redouble.http._answer import KEY
 from redouble.http._body import AGAIN
 from redouble.http._client import Shrunk, Terms
@@ -16,6 +18,7 @@ from redouble.http._sockets import refuse_retries
 
 __all__ = ["Common", "shortened"]
 
+monotonic = reader(SYSTEM, aio=False)  # which budgets go by, whatever runs the tasks
 LIMITS = ("connect", "read", "write", "pool")
 
 
@@ -30,6 +33,8 @@ class Common:
 
     _family: ClassVar[Family]
     _terms: Terms
+    _attempt: Callable[[Exchange], Any]  # these two differ in what they await
+    _put: Callable[[Any, Any], None]
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys, *, aio: bool) -> None:
         refuse_retries(wrapped)
@@ -37,9 +42,6 @@ class Common:
             raise ValueError("wrapped is a transport of ours, so attempts would multiply: leave it out")
         self._wrapped = wrapped
         self._terms = Terms(self._family.name, policy, idempotency, self._attempt, aio=aio)
-
-    def _attempt(self, exchange: Exchange) -> Any:
-        raise NotImplementedError
 
     def _begin(self, request: Any) -> Exchange:
         """Look at a request before anything of it is sent."""
@@ -79,13 +81,10 @@ class Common:
         if terms.credited:
             url = request.url
             key = (url.raw_host, url.port)
-            (terms.credits.get(key) or terms.credit_for(key, url.netloc.decode("ascii")))(now)
+            (terms.credits.get(key) or terms.credit_for(key, url.netloc.decode("ascii")))(monotonic())
         response.__redouble__ = terms.told(started, now)
         if type(response.stream) is not self._family.ByteStream:
             body = received(terms, request, response)
             body._started = started
             self._put(body, response)
         return response
-
-    def _put(self, body: Any, response: Any) -> None:
-        raise NotImplementedError
