@@ -30,13 +30,13 @@ from redouble.http._idempotency import Keys
 
 __all__ = ["ASYNC_CLIENTS", "CLIENTS", "HTTPX", "SYNC_CLIENTS", "TLS", "Client", "Seen", "client"]
 
-# scripts/test shares them out among the Pythons it finds: "few" of them, or the "rest".
-CHOSEN = os.environ.get("REDOUBLE_CLIENTS")
+# scripts/test asks for all of them once, and on the other Pythons it finds for few.
 FEW = ("httpx2", "requests", "httpx2-asyncio", "aiohttp")
 
 
 def chosen(*names: str) -> tuple[str, ...]:
-    return tuple(name for name in names if CHOSEN is None or (name in FEW) == (CHOSEN == "few"))
+    few = os.environ.get("REDOUBLE_CLIENTS") == "few"
+    return tuple(name for name in names if not few or name in FEW)
 
 
 SYNC_CLIENTS = chosen("httpx", "httpx2", "requests")

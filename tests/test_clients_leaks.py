@@ -188,6 +188,12 @@ def no_collector() -> Generator[None]:
         gc.enable()
 
 
+def let_go(script: str) -> None:
+    """Collect what a library keeps of an error: its frames, and since Python 3.12 all that called them."""
+    if "cut" in script and sys.version_info >= (3, 12):
+        gc.collect()
+
+
 MEMORY = ("200", "503,200", "200~cut=3,200", "503*4", "404")
 
 
@@ -200,6 +206,7 @@ def test_an_answer_is_freed_when_it_is_dropped(server: Server, name: str, script
         assert report(response) is not None
         found = weakref.ref(response)
         del response
+        let_go(script)
         assert found() is None
 
 
@@ -213,6 +220,7 @@ def test_an_answer_is_freed_when_it_is_dropped_in_async_code(server: Server, nam
         assert report(response) is not None
         found = weakref.ref(response)
         del response
+        let_go(script)
         return found() is None
 
     url = server.url(script)

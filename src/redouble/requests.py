@@ -177,7 +177,8 @@ class Adapter(BaseAdapter):
             exchange.ends = exchange.now() + rest
         failure = None
         try:
-            with waiting(exchange, rest) as rest:
+            with waiting(exchange, rest):
+                rest = rest if rest == inf else exchange.hurry(rest)
                 response = self._sent(exchange.request, exchange.how, rest)
                 if response.status_code >= 400:
                     failure = self._failed(exchange, response, None)
