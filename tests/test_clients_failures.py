@@ -13,7 +13,7 @@ from redouble import Hints, Retry
 from servers import Server, black_hole, refused_port
 from support import Virtual
 
-LONG, SHORT = 30.0, 0.05  # seconds to wait for what comes, and for what does not
+LONG, SHORT = 30.0, 0.2  # seconds to wait for what comes, and for what does not
 
 # After these the request may have arrived.
 FAULTS = {

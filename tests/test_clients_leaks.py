@@ -31,7 +31,7 @@ CALLS = 1250  # for each of eight clients: ten thousand
 AT_A_TIME = 5
 THREADS = 50
 PATIENCE = 10  # seconds until a test fails
-SOON = 0.05  # how long a silent server is listened to
+SOON = 0.15  # how long a silent server is listened to
 
 SCRIPTS = (  # each call is retried, and ends well
     "503,200",

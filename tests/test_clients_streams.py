@@ -15,7 +15,7 @@ from servers import Server
 from support import Ledger
 
 POLICY = Retry(attempts=3, backoff=[0] * 9)
-SOON = 0.1  # how long a silent server is listened to
+SOON = 0.2  # how long a silent server is listened to
 FIRST, SECOND, THIRD = (b'{"ok": true, "step": %d}' % step for step in (1, 2, 3))
 EVENTS = b'data: {"n": 0}\n\ndata: {"n": 1}\n\ndata: {"n": 2}\n\ndata: [DONE]\n\n'
 

@@ -23,7 +23,7 @@ from redouble.testing import virtual_time
 from servers import Server, black_hole
 from support import in_colour
 
-SHORT = 0.1  # the limit, in seconds
+SHORT = 0.2  # the limit, in seconds
 LONG = 3.0  # what the client itself would wait for each piece
 NONE = [0] * 9  # no delays
 
@@ -95,8 +95,8 @@ def test_the_first_byte_of_a_body_must_come_in_time(server: Server, name: str, l
 def test_with_the_first_byte_the_limits_end(server: Server, name: str, limit: str) -> None:
     """The body takes twice the time of the call, and comes to its end."""
     with client(name, LIMITS[limit][0]) as http:
-        seen = timed(http, limit, server.url("200~size=12~drip=0.02"), stream=True)
-    assert (seen.outcome, len(seen.content or b"")) == (200, 12)
+        seen = timed(http, limit, server.url("200~size=24~drip=0.02"), stream=True)
+    assert (seen.outcome, len(seen.content or b"")) == (200, 24)
 
 
 @pytest.mark.parametrize("name", ["httpx2", "httpx2-asyncio", "requests", "aiohttp"])

@@ -11,7 +11,7 @@ from clients import CLIENTS, Seen, client
 from redouble import CircuitBreaker, Layer, Reason, Retry
 from servers import Received, Server, pattern
 
-SILENCE = 0.1  # seconds that a client waits for the next piece
+SILENCE = 0.2  # seconds that a client waits for the next piece
 DRIPPED = b"abcdefghij"
 CHUNKED = "503~chunked~size=200000~piece=9000"
 KEY = {"Idempotency-Key": "k"}
