@@ -19,7 +19,9 @@ def source_of(body: Any) -> Content:
     if isinstance(body, aiohttp.MultipartWriter):
         return contents_of(_value(part) for part, _, _ in body._parts)
     found = content_of(_value(body))
-    return Unused(body) if isinstance(found, Once) else found
+    if isinstance(found, Once):
+        return Unused(body)
+    return found if found is AGAIN else Unclosed(body, found)
 
 
 def _value(payload: Any) -> object:
@@ -31,6 +33,16 @@ class Unused(Once):
 
     def rewind(self) -> bool:
         return getattr(self._source, "consumed", True) is False
+
+
+class Unclosed(Content):
+    """A file, which aiohttp closes when it has the head of an answer: at once it says so, later it does it."""
+
+    def __init__(self, payload: Any, file: Content) -> None:
+        self._payload, self._file = payload, file
+
+    def rewind(self) -> bool:
+        return getattr(self._payload, "consumed", False) is False and self._file.rewind()
 
 
 async def ready_again(exchange: Exchange) -> None:
