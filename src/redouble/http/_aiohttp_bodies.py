@@ -36,7 +36,7 @@ class Unused(Once):
 
 
 class Unclosed(Content):
-    """A file, which aiohttp closes when it has the head of an answer: it says so at once, and does it later."""
+    """A file, which aiohttp closes with the head of an answer: it says so at once, and does it later."""
 
     def __init__(self, payload: Any, file: Content) -> None:
         self._payload, self._file = payload, file
