@@ -130,7 +130,7 @@ class Received:
             again.close()
             raise exchange.unfit(error)
         self._again, self._content = again, again.content
-        if response is not None:
+        if response is not None:  # pragma: no branch  it may have been dropped meanwhile
             mine: Any = response
             mine._headers, mine._raw_headers = again._headers, again._raw_headers
             mine._cache.clear()  # of what was looked up before
