@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any, Literal, TypeAlias
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from redouble import Grant, Kind, RetryBudget
@@ -94,6 +94,11 @@ class Model:
 
 @settings(deadline=None)
 @given(options=OPTIONS, start=st.integers(0, 10**6), steps=STEPS)
+@example(  # a clock that begins below zero: its first time is no late one
+    options={"ratio": 0, "per_second": 1, "window": 3, "credit": "success"},
+    start=0,
+    steps=[("late", 1), ("pass", 5), ("pass", 6), ("look", 0)],
+)
 def test_never_more_than_was_earned_and_hardly_less(
     options: dict[str, Any], start: int, steps: list[tuple[What, int]]
 ) -> None:

@@ -22,6 +22,7 @@ from redouble._verdict import Kind
 __all__ = ["RetryBudget"]
 
 SHORTEST = 0.001  # second: a window
+LONG_AGO = -(2**62)  # a slice before all others
 MOST_WAITING = 256  # credits that are counted only when somebody asks, or when there are this many
 
 
@@ -74,6 +75,7 @@ class RetryBudget(Locked):
         self._floor = floor(Fraction(repr(self.per_second)) * Fraction(repr(self.window)))
         # What earns is forgotten a little before the window has passed, what was granted a little after.
         self._credits, self._grants = Recent(SLICES), Recent(SLICES + 1)
+        self._grants.latest = LONG_AGO  # or on a clock below zero the first grant would seem to come late
         self._waiting: list[float] = []  # credits
         self._back: list[Grant] = []  # grants to take back
         self._busy = False
