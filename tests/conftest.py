@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import count
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 from typing import Any
@@ -19,6 +20,7 @@ from shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
 from support import COLOURS, Boom, Call, Ledger, Operation, Script, Virtual, in_colour, steps
 
 MOST_LOOKS = 10_000
+TESTS_RUN = count(1)
 
 
 def pytest_collection_finish() -> None:
@@ -26,6 +28,13 @@ def pytest_collection_finish() -> None:
     import_module("hypothesis")  # first: it looks for who refers to Trio's source of chance
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Set aside what pytest keeps of each test, too."""
+    if next(TESTS_RUN) % 100 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
