@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock  # what threading.Lock is, without importing all of threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+
+from redouble._shared import Locked
 
 __all__ = ["Kept"]
 
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class Kept(Locked, Generic[T]):
     """At most so many things by key. Looking one up takes no lock."""
 
     def __init__(self, most: int) -> None:
+        super().__init__()
         self._most = most
         self._things: dict[Hashable, T] = {}
-        self._lock = allocate_lock()
         self.get = self._things.get  # what is there, or None
 
     def have(self, key: Hashable, make: Callable[[], T]) -> T:
