@@ -17,19 +17,29 @@ from redouble._python import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
 from redouble._retry_after import after, hint, milliseconds, should_retry
 from redouble._verdict import Kind, Verdict
 
-__all__: list[str] = []
+__all__ = ["answer_of"]  # the others are for the table in `_known`, which takes them from the module
 
 # -------------------------------------------------------------------------- HTTP clients
 
 
 def by_status(error: Any, _: Ask) -> Verdict | None:
-    """Look at the answer's status: on the error itself (aiohttp), or on its response."""
+    """Look at the answer's status."""
+    return NETWORK if _unreadable(error) else _answered(*answer_of(error))
+
+
+def answer_of(error: Any) -> tuple[Any, object]:
+    """Find status and headers of an answer: on the error itself (aiohttp), or on its response."""
+    if _unreadable(error):
+        return None, None
     response = getattr(error, "response", None)
     source = error if response is None else response
-    if type(error.__cause__).__module__ == "aiohttp.http_exceptions":
-        return NETWORK  # it is not an answer with that status, but none that could be read
-    status: Any = getattr(source, "status_code", None) or getattr(source, "status", None)
-    return _answered(status, getattr(source, "headers", None))
+    status = getattr(source, "status_code", None) or getattr(source, "status", None)
+    return status, getattr(source, "headers", None)
+
+
+def _unreadable(error: Any) -> bool:
+    """Say whether it is no answer with that status, but aiohttp's word for one that could not be read."""
+    return type(error.__cause__).__module__ == "aiohttp.http_exceptions"
 
 
 def by_payload(error: Any, _: Ask) -> Verdict | None:

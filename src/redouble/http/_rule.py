@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from redouble import _codes as codes
+from redouble._reading import answer_of
 from redouble._report import stamp_of
 from redouble._retry_after import after, hint, should_retry
 from redouble._transient import transient
@@ -49,7 +50,7 @@ class HttpRule:
 
     def __call__(self, error: Exception, /) -> Verdict | None:
         """Judge an error of any HTTP client."""
-        status, headers = answer_of(error)
+        status, headers = answered(error)
         found = judge(self._rules, error, _shown) if status is None else self._answer(status, headers)
         if found is not None and found.sent and sent(error) is False:
             found = replace(found, sent=False)
@@ -66,7 +67,7 @@ class HttpRule:
         if wish is False or (wish is None and status not in self.statuses):
             return None
         # Those statuses have their own words; which of them are worth it was said by the caller.
-        return after(codes.LLM_STATUSES.get(status) or _answered(status), hint(headers, status))
+        return after(codes.LLM_STATUSES.get(status) or _word_for(status), hint(headers, status))
 
 
 def rule(
@@ -92,21 +93,16 @@ def sent(error: BaseException, /) -> bool | None:
     found = transient(error) if isinstance(error, Exception) else None
     if found is not None and found.sent is False:
         return False  # also where a proxy has answered
-    return True if answer_of(error)[0] is not None else None if found is None else found.sent
+    return True if answered(error)[0] is not None else None if found is None else found.sent
 
 
 # ------------------------------------------------------- where clients keep what we want
 
 
-def answer_of(error: Any) -> tuple[int | None, object]:
-    """Find status and headers of an answer: on the error itself (aiohttp), or on its response."""
+def answered(error: BaseException) -> tuple[int | None, object]:
+    """Find status and headers of the answer that an error is about, if there was one."""
     try:
-        response = getattr(error, "response", None)
-        source = error if response is None else response
-        status = getattr(source, "status_code", None) or getattr(source, "status", None)
-        headers: object = getattr(source, "headers", None)
-        if type(error.__cause__).__module__ == "aiohttp.http_exceptions":
-            return None, None  # it could not be read; the status is aiohttp's word for that
+        status, headers = answer_of(error)
     except Exception:  # it does not let itself be looked at
         return None, None
     return (status, headers) if isinstance(status, int) and status >= 100 else (None, None)
@@ -127,7 +123,7 @@ def method_of(error: Any) -> str | None:
 # ------------------------------------------------------------------------ the options
 
 
-def _answered(status: int) -> Verdict:
+def _word_for(status: int) -> Verdict:
     kind = Kind.server if status >= 500 else Kind.client
     return Verdict.retry(kind=kind, sent=True, reason="http_5xx" if status >= 500 else f"http_{status}")
 
