@@ -34,7 +34,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["Middleware", "middleware"]
 
-Handler: TypeAlias = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
+Next: TypeAlias = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 NOW, ANOW = reader(SYSTEM, aio=False), reader(SYSTEM, aio=True)
 RECONNECTS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)  # after these aiohttp asks once more
@@ -66,7 +66,7 @@ class Middleware:
         self._keys = as_idempotency(idempotency)
         self._given: WeakKeyDictionary[asyncio.Task[Any], tuple[object, str]] = WeakKeyDictionary()
 
-    async def __call__(self, request: aiohttp.ClientRequest, handler: Handler) -> aiohttp.ClientResponse:
+    async def __call__(self, request: aiohttp.ClientRequest, handler: Next) -> aiohttp.ClientResponse:
         """Send a request, as often as the policy says."""
         if self._waiting:
             self._refuse_to_begin_again(request)
@@ -109,20 +109,13 @@ class Middleware:
     async def _concluded(
         self, exchange: Exchange, failure: Exception | None = None, response: Any = None
     ) -> aiohttp.ClientResponse:
-        """Go on from what the first attempt gave, or from the beginning."""
         exchange.closed = lambda: bool(exchange.request.session.closed)
         try:
-            if failure is not None:
-                response = await exchange.arestarted(failure)
-            elif response is None:
-                response = await exchange.call(exchange)
-        except Exception as error:
-            response = exchange.answer_in(error, LATE)
-            if response is None:
-                if isinstance(error, RECONNECTS):
-                    self._gave_up[cast("Any", asyncio.current_task())] = (_call_of(exchange.request), error)
-                    self._waiting = True
-                raise
+            response = await exchange.aoutcome(LATE, failure, response)
+        except RECONNECTS as error:
+            self._gave_up[cast("Any", asyncio.current_task())] = (_call_of(exchange.request), error)
+            self._waiting = True
+            raise
         finally:
             failure = None
             if exchange.unread is not None:

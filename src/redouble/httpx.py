@@ -10,12 +10,13 @@ raised. `redouble.report` tells the story of either.
 from __future__ import annotations
 
 from redouble._layer import Layer
-from redouble.http._httpx import AsyncSender, Family, Sender
 from redouble.http._idempotency import Keys
 from redouble.http._missing import missing
 
 try:
     import httpx
+
+    from redouble.http._httpx import AsyncSender, Family, Sender
 except ModuleNotFoundError as error:
     raise missing("httpx", error) from None
 
@@ -46,11 +47,6 @@ class Transport(Sender, httpx.BaseTransport):
         wrapped: httpx.BaseTransport | None = None,
         idempotency: Keys = None,
     ) -> None:
-        wrapped = httpx.HTTPTransport() if wrapped is None else wrapped
-        if not isinstance(wrapped, httpx.BaseTransport):
-            raise TypeError(
-                f"wrapped={wrapped!r}: write an httpx.HTTPTransport(); for AsyncClient use AsyncTransport"
-            )
         super().__init__(policy, wrapped, idempotency)
 
 
@@ -66,9 +62,4 @@ class AsyncTransport(AsyncSender, httpx.AsyncBaseTransport):
         wrapped: httpx.AsyncBaseTransport | None = None,
         idempotency: Keys = None,
     ) -> None:
-        wrapped = httpx.AsyncHTTPTransport() if wrapped is None else wrapped
-        if not isinstance(wrapped, httpx.AsyncBaseTransport):
-            raise TypeError(
-                f"wrapped={wrapped!r}: write an httpx.AsyncHTTPTransport(); for Client use Transport"
-            )
         super().__init__(policy, wrapped, idempotency)

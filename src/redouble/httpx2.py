@@ -10,12 +10,13 @@ raised. `redouble.report` tells the story of either.
 from __future__ import annotations
 
 from redouble._layer import Layer
-from redouble.http._httpx import AsyncSender, Family, Sender
 from redouble.http._idempotency import Keys
 from redouble.http._missing import missing
 
 try:
     import httpx2
+
+    from redouble.http._httpx import AsyncSender, Family, Sender
 except ModuleNotFoundError as error:
     raise missing("httpx2", error) from None
 
@@ -46,11 +47,6 @@ class Transport(Sender, httpx2.BaseTransport):
         wrapped: httpx2.BaseTransport | None = None,
         idempotency: Keys = None,
     ) -> None:
-        wrapped = httpx2.HTTPTransport() if wrapped is None else wrapped
-        if not isinstance(wrapped, httpx2.BaseTransport):
-            raise TypeError(
-                f"wrapped={wrapped!r}: write an httpx2.HTTPTransport(); for AsyncClient use AsyncTransport"
-            )
         super().__init__(policy, wrapped, idempotency)
 
 
@@ -66,9 +62,4 @@ class AsyncTransport(AsyncSender, httpx2.AsyncBaseTransport):
         wrapped: httpx2.AsyncBaseTransport | None = None,
         idempotency: Keys = None,
     ) -> None:
-        wrapped = httpx2.AsyncHTTPTransport() if wrapped is None else wrapped
-        if not isinstance(wrapped, httpx2.AsyncBaseTransport):
-            raise TypeError(
-                f"wrapped={wrapped!r}: write an httpx2.AsyncHTTPTransport(); for Client use Transport"
-            )
         super().__init__(policy, wrapped, idempotency)

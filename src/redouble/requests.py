@@ -131,16 +131,8 @@ class Adapter(BaseAdapter):
     def _concluded(
         self, exchange: Exchange, failure: Exception | None = None, response: Any = None
     ) -> requests.Response:
-        """Go on from what the first attempt gave, or from the beginning."""
         try:
-            if failure is not None:
-                response = exchange.restarted(failure)
-            elif response is None:
-                response = exchange.call(exchange)
-        except Exception as error:
-            response = exchange.answer_in(error, LATE)
-            if response is None:
-                raise
+            response = exchange.outcome(LATE, failure, response)
         finally:
             failure = None
             if exchange.unread is not None:

@@ -9,11 +9,15 @@ import pytest
 
 from redouble.http._missing import missing
 
+COME_WITH_A_CLIENT = ("anyio", "httpcore", "multidict", "urllib3", "yarl")
+
 
 @pytest.mark.parametrize("library", ["aiohttp", "httpx", "httpx2", "requests"])
 def test_it_says_what_to_install(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, library, None)  # as if it were not there
-    monkeypatch.delitem(sys.modules, f"redouble.{library}", raising=False)
+    for name in (library, *COME_WITH_A_CLIENT):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not there
+    for name in [name for name in sys.modules if name.startswith(("redouble.http._", f"redouble.{library}"))]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ModuleNotFoundError) as caught:
         importlib.import_module(f"redouble.{library}")
     assert str(caught.value) == f"redouble.{library} needs {library}: pip install 'redouble[{library}]'"

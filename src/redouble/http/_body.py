@@ -10,15 +10,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from inspect import getgeneratorstate, isgenerator
-from typing import Any, Final, TypeAlias, cast, overload
+from typing import Any, Final, cast, overload
 
 from redouble._callable import colour, drop, spelled
 
-__all__ = ["AGAIN", "AsyncReplayable", "Content", "Replayable", "content_of", "contents_of", "replayable"]
+__all__ = [
+    "AGAIN",
+    "AsyncReplayable",
+    "Content",
+    "Once",
+    "Replayable",
+    "content_of",
+    "contents_of",
+    "replayable",
+]
 
 CHUNK = 65_536
-
-Piece: TypeAlias = bytes
 
 
 class Content:
@@ -127,10 +134,10 @@ def _file(file: Any) -> Content:
 class Replayable:
     """A body that is made anew for each attempt, by a function."""
 
-    def __init__(self, make: Callable[[], Iterable[Piece]]) -> None:
+    def __init__(self, make: Callable[[], Iterable[bytes]]) -> None:
         self._make = make
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[bytes]:
         source: Any = self._make()
         if not hasattr(source, "read"):
             yield from source
@@ -143,17 +150,17 @@ class Replayable:
 class AsyncReplayable:
     """The same for async clients."""
 
-    def __init__(self, make: Callable[[], AsyncIterable[Piece]]) -> None:
+    def __init__(self, make: Callable[[], AsyncIterable[bytes]]) -> None:
         self._make = make
 
-    def __aiter__(self) -> AsyncIterator[Piece]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
         return self._make().__aiter__()
 
 
 @overload
-def replayable(make: Callable[[], Iterable[Piece]], /) -> Replayable: ...
+def replayable(make: Callable[[], Iterable[bytes]], /) -> Replayable: ...
 @overload
-def replayable(make: Callable[[], AsyncIterable[Piece]], /) -> AsyncReplayable: ...
+def replayable(make: Callable[[], AsyncIterable[bytes]], /) -> AsyncReplayable: ...
 def replayable(make: Callable[[], Any], /) -> Replayable | AsyncReplayable:
     """Make a body that can be sent again of a function that opens a file or makes an iterator.
 
@@ -168,5 +175,5 @@ def replayable(make: Callable[[], Any], /) -> Replayable | AsyncReplayable:
     if colour(make) == "coroutine":
         raise TypeError(f"replayable({spelled(make)}): write a generator function, or an async one")
     if colour(make) == "async generator":
-        return AsyncReplayable(cast("Callable[[], AsyncIterable[Piece]]", make))
-    return Replayable(cast("Callable[[], Iterable[Piece]]", make))
+        return AsyncReplayable(cast("Callable[[], AsyncIterable[bytes]]", make))
+    return Replayable(cast("Callable[[], Iterable[bytes]]", make))

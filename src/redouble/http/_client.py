@@ -18,11 +18,10 @@ from redouble.http._body import AGAIN, Content
 from redouble.http._exchange import Exchange
 from redouble.http._idempotency import Keys, as_idempotency
 from redouble.http._options import NOTHING, said
-from redouble.http._permit import SHORTEST
 from redouble.http._plan import Credit, Plan, Send, checked
 from redouble.http._story import Told
 
-__all__ = ["SMALL", "UNTIL", "Terms", "late_types", "room", "waiting"]
+__all__ = ["SMALL", "UNTIL", "Shrunk", "Terms", "late_types", "room", "waiting"]
 
 SMALL = 65_536  # bytes of a failure that are read, so that its connection is free while we wait
 OF_THE_CLIENT = ("_request", "request", "response")
@@ -105,14 +104,14 @@ class Terms:
 
 
 @contextmanager
-def waiting(exchange: Exchange, rest: float) -> Generator[float]:
+def waiting(exchange: Exchange, rest: float) -> Generator[None]:
     """Shorten every wait inside to the time that is left."""
     if rest == inf:
-        yield rest
+        yield
         return
     before = UNTIL.set((exchange.now() + rest, exchange.now))
     try:
-        yield max(SHORTEST, rest)
+        yield
     finally:
         UNTIL.reset(before)
 

@@ -5,9 +5,10 @@ What may be sent, and how often, is known to `_permit`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from math import inf
-from typing import Any, cast
+from typing import Any, TypeAlias
 
 from redouble._deadline import deadline
 from redouble._ending import itself, summary_of
@@ -15,7 +16,7 @@ from redouble._report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._run import Run
 from redouble.errors import NotAccepted, Reason
 from redouble.http._permit import Permit
-from redouble.http._story import Story
+from redouble.http._story import Story, Told
 
 __all__ = ["Exchange", "spelled_status"]
 
@@ -26,19 +27,47 @@ def spelled_status(status: int) -> str:
 
 
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
+# What an error of ours, about time, is made into, so that it is one of the client's too.
+Late: TypeAlias = Mapping[type[Exception], type[Exception]]
+
 CHALLENGES = (401, 407)  # after which the same call goes on, with the same request
 
 
 class Exchange(Permit):
     """One logical request and all of its attempts."""
 
+    def outcome(self, late: Late, failure: Exception | None, response: Any) -> Any:
+        """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
+        try:
+            if failure is not None:
+                return self.restarted(failure)
+            return self.call(self) if response is None else response
+        except Exception as error:
+            response = self.answer_in(error, late)
+            if response is None:
+                raise
+            return response
+        finally:
+            failure = None  # or this frame and its error would keep each other alive
+
+    async def aoutcome(self, late: Late, failure: Exception | None, response: Any) -> Any:
+        """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
+        try:
+            if failure is not None:
+                return await self.arestarted(failure)
+            return await self.call(self) if response is None else response
+        except Exception as error:
+            response = self.answer_in(error, late)
+            if response is None:
+                raise
+            return response
+        finally:
+            failure = None  # or this frame and its error would keep each other alive
+
     # ------------------------------------------------------------------- once it is over
 
-    def answer_in(self, error: Exception, late: dict[type[Exception], type[Exception]]) -> Any:
-        """Return the answer that comes out instead of an error of the policy's, or None.
-
-        ``late``: what an error of ours, about time, is made into, so that it is one of the client's too.
-        """
+    def answer_in(self, error: Exception, late: Late) -> Any:
+        """Return the answer that comes out instead of an error of the policy's, or None."""
         stamp: Any = stamp_of(error)
         if self.again and isinstance(stamp, Run):
             self._join(stamp)
@@ -68,8 +97,7 @@ class Exchange(Permit):
         if self.key is not None and getattr(response, "status_code", 0) not in CHALLENGES:
             self._spend_key()
         if self.error is None and self.run is None:
-            self.over = self.now()
-            setattr(response, STAMP, self)
+            setattr(response, STAMP, Told(self.plan, self.started, self.now()))
             return
         stamp: Any = self.run if self.error is None else stamp_of(self.error)
         if isinstance(stamp, Run):
@@ -78,7 +106,7 @@ class Exchange(Permit):
             stamp.value = stamp.last = None  # or the answer and its story would keep each other alive
             self.past = stamp
         else:
-            stamp = self._story(Reason.stopped, cast("Exception", self.error))
+            stamp = self._story(Reason.stopped, self.error)
         self.final = self.error is not None
         self.error = self.answer = self.run = None
         setattr(response, STAMP, stamp)
@@ -88,8 +116,8 @@ class Exchange(Permit):
             self.key.spent = True  # another call with the same request is another call
 
     def report(self) -> Report:
-        """Build the report of a request that was answered at once, with no policy to decide anything."""
-        return Story(self.plan, None, 1, (self.over or self.started) - self.started).report()
+        """Build the report as it is now, for those who look at an error before the policy has decided."""
+        return self._story(Reason.stopped, self.error).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return itself, (self.report(),)
@@ -108,13 +136,13 @@ class Exchange(Permit):
         else:
             self._story(Reason.stopped, error).tell(error)
 
-    def _story(self, reason: Reason, error: Exception) -> Story:
+    def _story(self, reason: Reason, error: Exception | None) -> Story:
         return Story(self.plan, reason, self.sends, self.now() - self.started, error)
 
-    # ---------------------------------------------------------------- a body that broke
+    # ------------------------------------------- a first attempt, or a body, that has failed
 
     def restarted(self, error: Exception) -> Any:
-        """Begin again because the body of an answer broke before the caller had any of it."""
+        """Begin again with this failure: of a first attempt, or of a body that the caller had none of."""
         rest = self._begin_again(error)
         if rest == inf:
             return self.call(self)
@@ -122,7 +150,7 @@ class Exchange(Permit):
             return self.call(self)
 
     async def arestarted(self, error: Exception) -> Any:
-        """Begin again because the body of an answer broke before the caller had any of it."""
+        """Begin again with this failure: of a first attempt, or of a body that the caller had none of."""
         rest = self._begin_again(error)
         if rest == inf:
             return await self.call(self)
@@ -130,7 +158,7 @@ class Exchange(Permit):
             return await self.call(self)
 
     def _begin_again(self, error: Exception) -> float:
-        """Take in that the body broke; return how long there is, or raise the error if there is no time."""
+        """Take in that it failed; return how long there is, or raise the error if there is no time."""
         rest = self.left()
         if self.final or self.closed():
             self._tell_end(error)

@@ -33,7 +33,7 @@ class Sender(Common):
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
         super().__init__(policy, wrapped, idempotency, aio=False)
-        limit_sockets(wrapped)
+        limit_sockets(self._wrapped)
 
     def handle_request(self, request: Any) -> Any:
         """Send a request, as often as the policy says."""
@@ -72,16 +72,8 @@ class Sender(Common):
         return self._status_error(exchange, response)
 
     def _concluded(self, exchange: Exchange, failure: Exception | None = None, response: Any = None) -> Any:
-        """Go on from what the first attempt gave, or from the beginning."""
         try:
-            if failure is not None:
-                response = exchange.restarted(failure)
-            elif response is None:
-                response = exchange.call(exchange)
-        except Exception as error:
-            response = exchange.answer_in(error, self._family.late)
-            if response is None:
-                raise
+            response = exchange.outcome(self._family.late, failure, response)
         finally:
             failure = None
             if exchange.unread is not None:
@@ -141,7 +133,7 @@ class AsyncSender(Common):
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
         super().__init__(policy, wrapped, idempotency, aio=True)
-        limit_async_sockets(wrapped)
+        limit_async_sockets(self._wrapped)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request, as often as the policy says."""
@@ -182,16 +174,8 @@ class AsyncSender(Common):
     async def _concluded(
         self, exchange: Exchange, failure: Exception | None = None, response: Any = None
     ) -> Any:
-        """Go on from what the first attempt gave, or from the beginning."""
         try:
-            if failure is not None:
-                response = await exchange.arestarted(failure)
-            elif response is None:
-                response = await exchange.call(exchange)
-        except Exception as error:
-            response = exchange.answer_in(error, self._family.late)
-            if response is None:
-                raise
+            response = await exchange.aoutcome(self._family.late, failure, response)
         finally:
             failure = None
             if exchange.unread is not None:

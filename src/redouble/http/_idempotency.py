@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeGuard, cast
 
 from redouble._callable import spelled
 
-__all__ = ["Idempotency", "Keys", "as_idempotency", "is_key", "new_key"]
+__all__ = ["TOKEN", "Idempotency", "Keys", "as_idempotency", "is_key", "new_key"]
 
 HEADER = "Idempotency-Key"
 TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")

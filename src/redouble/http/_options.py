@@ -16,7 +16,7 @@ from redouble._layer import Layer, Pipeline
 from redouble.http._idempotency import is_key
 from redouble.http._plan import RETRY_OPTIONS, Plan
 
-__all__ = ["Said", "said"]
+__all__ = ["NOTHING", "Said", "said"]
 
 OURS = ("idempotency_key", "idempotent", "policy")
 NO_RETRIES = Pipeline()

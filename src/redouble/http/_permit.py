@@ -1,4 +1,4 @@
-"""Permission to send: asked before every attempt and every retry, whatever the policy is.
+"""What one request has done, and the permission to send it, asked before every attempt and every retry.
 
 It is the mark that a client of ours leaves on the error of each attempt. A request that may have arrived is
 sent again only if its method, a key or its sender says that this does no harm, and only if its body can be.
@@ -21,14 +21,14 @@ from redouble.http._idempotency import Idempotency
 from redouble.http._plan import Plan
 from redouble.http._rule import sent
 
-__all__ = ["SHORTEST", "Permit"]
+__all__ = ["Permit"]
 
 SLACK = 0.01  # second
 SHORTEST = 0.001  # second to wait for: zero would mean not to wait at all, or for ever
 
 
 class Permit(Mark):
-    """What one logical request may do."""
+    """What one logical request has done, and may do."""
 
     asked = True
 
@@ -51,7 +51,6 @@ class Permit(Mark):
     ends = inf  # the moment at which the limits of the last attempt end it, its body included
     closed: Callable[[], bool] = bool  # whether the client is, so that nothing may begin
     key: Any = None  # that we have made for it
-    over: float | None = None  # when it was, with the first answer
 
     def __init__(
         self,
@@ -124,6 +123,8 @@ class Permit(Mark):
             self._join(run)
             if self.sends >= self.plan.most:
                 return Reason.attempts
+        if self.closed():
+            return Reason.stopped
         if self.slack and self.left() <= self.slack:
             return Reason.timeout  # what is left is what we have taken off it
         forbidden = self._forbidden(unsent=run.verdict.sent is False or self._unsent())

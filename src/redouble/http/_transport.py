@@ -37,6 +37,15 @@ class Common:
     _put: Callable[[Any, Any], None]
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys, *, aio: bool) -> None:
+        library, a = self._family.library, "Async" if aio else ""
+        if wrapped is None:
+            wrapped = getattr(library, f"{a}HTTPTransport")()
+        if not isinstance(wrapped, getattr(library, f"{a}BaseTransport")):
+            name, other = library.__name__, "" if aio else "Async"
+            raise TypeError(
+                f"wrapped={wrapped!r}: write an {name}.{a}HTTPTransport(); "
+                f"for {other}Client use {other}Transport"
+            )
         refuse_retries(wrapped)
         if isinstance(wrapped, Common):
             raise ValueError("wrapped is a transport of ours, so attempts would multiply: leave it out")
