@@ -122,7 +122,10 @@ def test_ctrl_c(tmp_path: Path) -> None:
     """The whole group hears it, as in a terminal; the worker leaves it to us, and is killed by that."""
     command = script(
         tmp_path,
-        "redouble.Retry(worker=redouble.Worker(kind='process')).call(in_process.stuck, int(sys.argv[1]))",
+        """
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+        redouble.Retry(worker=redouble.Worker(kind='process')).call(in_process.stuck, int(sys.argv[1]))
+        """,
     )
     with Line() as line, started(command, line.port) as parent:
         line.answer()

@@ -178,6 +178,7 @@ INTERRUPTED = {
 def test_ctrl_c_while_a_worker_runs(shape: str) -> None:
     """It comes out at once, where the call was made, and the operation is told."""
     script = f"""
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
 def work():
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     until_told()
