@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import aiohttp
 
-from clients import ASYNC_CLIENTS
+from clients import is_async
 from redouble.http import replayable
 
 __all__ = ["BEFORE", "DATA", "Unseekable", "again", "apieces", "multipart", "once", "real", "rows"]
@@ -140,5 +140,5 @@ def multipart(name: str, *files: Any) -> Callable[[], dict[str, Any]]:
             made.add_field(f"f{i}", file, filename=f"name{i}")
         return {"body": made}
 
-    made: Any = plain if name not in ASYNC_CLIENTS else form if name == "aiohttp" else aplain
+    made: Any = plain if not is_async(name) else form if name == "aiohttp" else aplain
     return made  # type: ignore[no-any-return]

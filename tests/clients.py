@@ -28,7 +28,7 @@ from calling import Aiohttp, AsyncHttpx, Client, Httpx, Requests, Seen
 from redouble import Layer
 from redouble.http._idempotency import Keys
 
-__all__ = ["ASYNC_CLIENTS", "CLIENTS", "HTTPX", "SYNC_CLIENTS", "TLS", "Client", "Seen", "client"]
+__all__ = ["ASYNC_CLIENTS", "CLIENTS", "HTTPX", "SYNC_CLIENTS", "TLS", "Client", "Seen", "client", "is_async"]
 
 # These are enough for coverage; scripts/test has the others on another Python.
 FEW = ("httpx2", "requests", "httpx2-asyncio", "aiohttp")
@@ -43,6 +43,12 @@ SYNC_CLIENTS = chosen("httpx", "httpx2", "requests")
 ASYNC_CLIENTS = chosen("httpx-asyncio", "httpx-trio", "httpx2-asyncio", "httpx2-trio", "aiohttp")
 CLIENTS = SYNC_CLIENTS + ASYNC_CLIENTS
 HTTPX = tuple(name for name in CLIENTS if name.startswith("httpx"))
+
+
+def is_async(name: str) -> bool:
+    """Say whether a client is one for async code, chosen or not."""
+    return "-" in name or name == "aiohttp"
+
 
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # one: to read all certificates takes longer than most tests
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from calling import UNSAID
-from clients import ASYNC_CLIENTS, CLIENTS, Client, Seen, client
+from clients import CLIENTS, Client, Seen, client, is_async
 from redouble import Layer
 
 __all__ = ["ITERATING", "READERS", "WHOLES", "Reader", "reader"]
@@ -47,7 +47,7 @@ class Reader:
         """Make a request with a client, and read the answer."""
         seen = Seen()
         said = http._said(options.pop("body", None), timeout, UNSAID, False) | options
-        http.run(self._aread if self.client in ASYNC_CLIENTS else self._read, http, seen, (method, url), said)
+        http.run(self._aread if is_async(self.client) else self._read, http, seen, (method, url), said)
         return seen
 
     def _read(self, http: Client, seen: Seen, what: tuple[str, str], said: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from requests.adapters import HTTPAdapter
 
 import redouble.httpx2
 import redouble.requests
-from clients import ASYNC_CLIENTS, CLIENTS, SYNC_CLIENTS, Client, client
+from clients import CLIENTS, Client, client, is_async
 from redouble import Reason, Retry, report
 from servers import Server
 
@@ -101,7 +101,7 @@ def test_retried_calls_never_starve_the_pool(server: Server, name: str) -> None:
     scripts = [SCRIPTS[number % len(SCRIPTS)] for number in range(CALLS)]
     urls = [server.url(script) for script in scripts]
     with client(name, POLICY, pool=POOL) as http:
-        answers = http.run(in_tasks if name in ASYNC_CLIENTS else in_threads, http, urls)
+        answers = http.run(in_tasks if is_async(name) else in_threads, http, urls)
         assert settles(server, POOL)
     seen = Counter(
         (getattr(answer, "status_code", 0) or answer.status, told.reason)
@@ -141,7 +141,7 @@ def test_an_answer_that_is_dropped_half_read_gives_its_connection_back(server: S
     """After a restart it is that of the second answer. Trio would complain of generators of httpx's own."""
     with client(name, POLICY, pool=1) as http:
         for script in ("200~size=500000", "200~cut=0,200~size=500000", "503~size=100000,200~size=500000") * 3:
-            http.run(_begun if name in SYNC_CLIENTS else _abegun, http, server.url(script))
+            http.run(_begun if not is_async(name) else _abegun, http, server.url(script))
         assert http.get(server.url("200"), within=PATIENCE).outcome == 200
 
 

@@ -43,10 +43,10 @@ def test_attempts_are_those_of_the_policy(server: Server, attempts: int, script:
     url = server.url(script)
     with client("aiohttp", Retry(backoff=NONE, attempts=attempts)) as http:
         used_before(http, server)
-        seen = http.request(method, url, body=b"some" if method == "PUT" else None, timeout=0.1)
+        seen = http.request(method, url, body=b"some" if method == "PUT" else None, timeout=0.3)
         told = seen.report()
     assert (told.reason, told.attempts) == (Reason.attempts, attempts)
-    assert len(server.ledger(url)) == attempts
+    assert len(server.wait_for(url, attempts)) == attempts
 
 
 @pytest.mark.parametrize("script", ["close,200", "rst~late,200"])

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bodies import DATA, apieces
-from clients import ASYNC_CLIENTS, CLIENTS, HTTPX, client
+from clients import CLIENTS, HTTPX, client, is_async
 from redouble import Retry
 from redouble.http import replayable
 from servers import Server, pattern
@@ -46,11 +46,11 @@ async def async_pieces(body: bytes = LARGE) -> AsyncIterator[bytes]:
 
 
 def anew(name: str, body: bytes = LARGE) -> Any:
-    return replayable(partial(async_pieces, body) if name in ASYNC_CLIENTS else partial(pieces, body))
+    return replayable(partial(async_pieces, body) if is_async(name) else partial(pieces, body))
 
 
 def walked(name: str, body: bytes = LARGE) -> Any:
-    return async_pieces(body) if name in ASYNC_CLIENTS else pieces(body)
+    return async_pieces(body) if is_async(name) else pieces(body)
 
 
 @pytest.mark.parametrize("script", ["503~early,200", "rst,200", "close,200", "rst~late,200"])

@@ -17,7 +17,7 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 import redouble
 import redouble.aiohttp
 import redouble.requests
-from clients import ASYNC_CLIENTS, CLIENTS, HTTPX, client
+from clients import CLIENTS, HTTPX, client, is_async
 from redouble import Pipeline, Retry
 from servers import Server
 from support import Virtual
@@ -226,7 +226,7 @@ def test_an_answer_can_be_pickled(name: str, server: Server, script: str) -> Non
     assert redouble.report(again) == (None if name == "requests" else redouble.report(response))
 
 
-@pytest.mark.parametrize("name", [name for name in CLIENTS if name not in ASYNC_CLIENTS])
+@pytest.mark.parametrize("name", [name for name in CLIENTS if not is_async(name)])
 def test_an_error_can_be_pickled(name: str, server: Server) -> None:
     """If the plain client's can."""
     with client(name, Retry(attempts=2, backoff=[0])) as http:

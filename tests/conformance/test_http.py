@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clients import ASYNC_CLIENTS, CLIENTS, Client, Seen, client
+from clients import CLIENTS, Client, Seen, client, is_async
 from redouble import Layer, Reason, Retry, RetryBudget, report
 from redouble.http import redact, replayable, rule
 from servers import Received, Server, refused_port
@@ -45,7 +45,7 @@ def once(name: str) -> Any:
         for piece in PIECES:
             yield piece
 
-    return apieces() if name in ASYNC_CLIENTS else pieces()
+    return apieces() if is_async(name) else pieces()
 
 
 def call(
@@ -172,7 +172,7 @@ def test_stream_replay_body_whole(name: str, server: Server, size: int) -> None:
 
     made: list[Any] = [body]
     if size:
-        made.append(replayable(pieces) if name in ASYNC_CLIENTS else replayable(lambda: iter([body])))
+        made.append(replayable(pieces) if is_async(name) else replayable(lambda: iter([body])))
     for one in made:
         seen, received = call(name, server, "503*2,200", "PUT", body=one)
         assert seen.status == 200
