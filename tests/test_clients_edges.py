@@ -92,6 +92,30 @@ def test_an_answer_that_a_policy_wraps_is_closed(server: Server) -> None:
     server.wait_until_open(0)
 
 
+def test_a_client_that_is_closed_while_we_wait_sends_no_more(server: Server) -> None:
+    urls = [server.url("503,200") for _ in range(4)]
+
+    closing_client = Retry(backoff=[0], on_retry=lambda _: client.close())
+    with httpx2.Client(transport=redouble.httpx2.Transport(closing_client)) as client:
+        assert client.get(urls[0]).status_code == 503
+    with session(Retry(backoff=[0], on_retry=lambda _: made.close())) as made:
+        assert made.get(urls[1]).status_code == 503
+
+    async def main() -> None:
+        closing: list[Any] = []
+        policy = Retry(backoff=[0.001], on_retry=lambda _: closing.append(asyncio.ensure_future(close())))
+        async with httpx2.AsyncClient(transport=redouble.httpx2.AsyncTransport(policy)) as client:
+            close = client.aclose
+            assert (await client.get(urls[2])).status_code == 503
+        async with aiohttp.ClientSession(middlewares=[redouble.aiohttp.middleware(policy)]) as made:
+            close = made.close
+            assert (await made.get(urls[3])).status == 503
+        await asyncio.gather(*closing)
+
+    asyncio.run(main())
+    assert [len(server.ledger(url)) for url in urls] == [1, 1, 1, 1]
+
+
 def test_one_of_ours_inside_another_is_refused() -> None:
     with pytest.raises(ValueError, match="attempts would multiply"):
         redouble.httpx2.Transport(wrapped=redouble.httpx2.Transport())

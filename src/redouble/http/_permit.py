@@ -92,6 +92,8 @@ class Permit(Mark):
         broken, self.broken = self.broken, None
         if broken is not None:
             raise self.failed(broken, self.answer)
+        if self.sends and self.closed():  # while we waited
+            raise self.error or self.failed(_not_again(Reason.stopped, cut=self.running))
         # A policy has asked; a layer of the caller's own that calls twice has not.
         if not self.allowed and (reason := self._forbidden(unsent=self._unsent())) is not None:
             raise self.error or self.failed(_not_again(reason, cut=self.running))
