@@ -51,7 +51,6 @@ TWINS = [
 # What has another name in async code. The name of the other colour is no name there.
 FUNCTIONS = {
     "abound": "bound",
-    "ANOW": "NOW",
     "acall": "call",
     "aclose_failed": "close_failed",
     "adrive": "drive",
@@ -229,7 +228,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         ),
         *("http/_aiohttp_bodies.ready_again", "http/_aiohttp.keep"),
         *(f"http/_aiohttp.Received.{name}" for name in ("_begin_again", "_have", "_within")),
-        *("http/_received.Gone.aread", "http/_received.AsyncReceived.aread"),
+        "http/_received.AsyncReceived.read_whole",
         *("http/_httpx.AsyncSender._attempt", "http/_answer.Pieces.__aiter__"),
         *("http/_answer.Pieces.aclose", "http/_family.Family.aload"),
         *("http/_family.Family.adrop", "http/_httpx.AsyncSender.aclose"),

@@ -18,11 +18,11 @@ from weakref import WeakKeyDictionary
 from redouble._ambient import ambient
 from redouble._backend import cut_after
 from redouble._layer import Layer
-from redouble._time import SYSTEM, reader
-from redouble.http._client import Terms
+from redouble.http._client import NOW, Terms
 from redouble.http._exchange import Exchange, spelled_status
 from redouble.http._idempotency import Keys, as_idempotency
 from redouble.http._missing import missing
+from redouble.http._story import Told
 
 try:
     import aiohttp
@@ -36,7 +36,6 @@ __all__ = ["Middleware", "middleware"]
 
 Next: TypeAlias = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
-NOW, ANOW = reader(SYSTEM, aio=False), reader(SYSTEM, aio=True)
 RECONNECTS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)  # after these aiohttp asks once more
 
 
@@ -77,7 +76,7 @@ class Middleware:
             exchange = terms.exchange(request, source_of(body), request.url.raw_authority)
             exchange.how = handler
             return await self._concluded(exchange)
-        started = ANOW()
+        started = NOW()
         try:
             response: Any = await handler(request)
         except Exception as error:
@@ -96,11 +95,11 @@ class Middleware:
 
     def _answered(self, request: Any, handler: Any, response: Any, started: float) -> aiohttp.ClientResponse:
         """Leave the story on an answer about which there was nothing to decide."""
-        terms, host, now = self._terms, request.url.raw_authority, ANOW()
+        terms, host, now = self._terms, request.url.raw_authority, NOW()
         if terms.credited:
-            (terms.credits.get(host) or terms.credit_for(host, host))(NOW())
+            (terms.credits.get(host) or terms.credit_for(host, host))(now)
         if response.content.is_eof() and response.content.exception() is None:
-            response.__redouble__ = terms.told(started, now)
+            response.__redouble__ = Told(terms.plan, started, now)
             return cast("aiohttp.ClientResponse", response)
         exchange = terms.resumed(request, host, started)
         exchange.how = handler
@@ -136,7 +135,7 @@ class Middleware:
 
     def _give_key(self, request: aiohttp.ClientRequest) -> None:
         task: Any = asyncio.current_task()
-        if request.method in self._terms.methods or self._keys.header in request.headers:
+        if request.method in self._terms.plan.methods or self._keys.header in request.headers:
             return
         call, key = self._given.get(task, (None, ""))
         if call is not _call_of(request):

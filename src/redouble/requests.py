@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 
 from redouble._ambient import ambient
 from redouble._layer import Layer
-from redouble._time import SYSTEM, reader
 from redouble.http._body import content_of
-from redouble.http._client import Terms, waiting
+from redouble.http._client import NOW, Terms, waiting
 from redouble.http._exchange import Exchange, spelled_status
 from redouble.http._idempotency import Keys
 from redouble.http._missing import missing
+from redouble.http._story import Told
 
 try:
     import requests
@@ -36,8 +36,6 @@ except ModuleNotFoundError as error:
     raise missing("requests", error) from None
 
 __all__ = ["Adapter"]
-
-NOW = reader(SYSTEM, aio=False)
 
 
 class Adapter(BaseAdapter):
@@ -90,7 +88,7 @@ class Adapter(BaseAdapter):
         started = NOW()
         try:
             response: Any = self._sent(request, how)
-            if not stream and not terms.fails(response.status_code, response.headers):
+            if not stream and not terms.plan.fails(response.status_code, response.headers):
                 _ = response.content  # a body that breaks is a failure of the attempt
         except Exception as error:
             failure: Exception | None = error
@@ -122,7 +120,7 @@ class Adapter(BaseAdapter):
         if terms.credited:
             (terms.credits.get(host) or terms.credit_for(host, host))(now)
         if not how[0]:
-            response.connection, response.__redouble__ = self, terms.told(started, now)
+            response.connection, response.__redouble__ = self, Told(terms.plan, started, now)
             return cast("requests.Response", response)
         exchange = terms.resumed(request, host, started)
         exchange.how = how

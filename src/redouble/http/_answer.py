@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-__all__ = ["KEY", "Pieces", "blank"]
+__all__ = ["KEY", "Gone", "Pieces", "blank"]
 
 KEY = "redouble"  # in the extensions of a request: what its caller says about it
 
@@ -44,3 +44,14 @@ class Pieces:
 def blank(kind: type[Any]) -> Any:
     """Make an answer to be filled, in another process perhaps."""
     return object.__new__(kind)
+
+
+class Gone:
+    """What is left of a body that was pickled with its answer before anybody had read it."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self._error = error
+
+    def read_whole(self) -> Any:
+        """Say that nothing is left, whether or not somebody would have awaited it."""
+        raise self._error

@@ -19,10 +19,10 @@ from redouble.http._exchange import Exchange
 from redouble.http._idempotency import Keys, as_idempotency
 from redouble.http._options import NOTHING, said
 from redouble.http._plan import Credit, Plan, Send, checked
-from redouble.http._story import Told
 
-__all__ = ["SMALL", "UNTIL", "Shrunk", "Terms", "late_types", "room", "waiting"]
+__all__ = ["NOW", "SMALL", "UNTIL", "Shrunk", "Terms", "late_types", "room", "waiting"]
 
+NOW = reader(SYSTEM, aio=False)  # whatever runs the tasks: what is quick has no clock of its own
 SMALL = 65_536  # bytes of a failure that are read, so that its connection is free while we wait
 OF_THE_CLIENT = ("_request", "request", "response")
 MOST = 100  # plans of single requests to keep
@@ -43,11 +43,9 @@ class Terms:
 
     def __init__(self, name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool) -> None:
         self._keys = as_idempotency(idempotency)
-        self._plan = checked(policy, name, send, aio=aio)
-        self.methods = self._plan.methods
-        self.quick = self._plan.quick and not self._keys.auto
-        self.fails = self._plan.fails
-        self.credited = self._plan.budget is not None
+        self.plan = checked(policy, name, send, aio=aio)
+        self.quick = self.plan.quick and not self._keys.auto
+        self.credited = self.plan.budget is not None
         self.credits = Kept[Credit](HOSTS)  # by whatever the client knows a host by
         self._given: WeakKeyDictionary[Any, Key] = WeakKeyDictionary()
         self._closed = False
@@ -56,7 +54,7 @@ class Terms:
 
     def exchange(self, request: Any, source: Content, host: Hashable, options: object = NOTHING) -> Exchange:
         """Begin an exchange; a request that needs a key is given one."""
-        plan, keys, about = self._plan, self._keys, NOTHING
+        plan, keys, about = self.plan, self._keys, NOTHING
         if options is not NOTHING:
             about = said(options)
             plan = about.plan(plan, self._others)
@@ -87,20 +85,18 @@ class Terms:
         return self._closed
 
     def resumed(self, request: Any, host: Hashable, started: float) -> Exchange:
-        """Begin an exchange of which one attempt was made already, at that time."""
-        exchange = Exchange(self._plan, self._keys, request, AGAIN, host, self._now)
-        exchange.until += started - exchange.started
-        exchange.started, exchange.sends, exchange.allowed = started, 1, False
+        """Begin an exchange of which one attempt was made already, at that time by `NOW`."""
+        exchange = Exchange(self.plan, self._keys, request, AGAIN, host, self._now)
+        ago = NOW() - started
+        exchange.started -= ago
+        exchange.until -= ago
+        exchange.sends, exchange.allowed = 1, False
         exchange.closed = self.is_closed
         return exchange
 
     def credit_for(self, key: Hashable, host: str) -> Credit:
         """Return what is told the time of a success, and remember it by this key."""
-        return self.credits.have(key, lambda: self._plan.credit_for(host))
-
-    def told(self, started: float, over: float) -> Told:
-        """Return the stamp of a request that was answered at once."""
-        return Told(self._plan, started, over)
+        return self.credits.have(key, lambda: self.plan.credit_for(host))
 
 
 @contextmanager

@@ -14,9 +14,8 @@ from anyio import move_on_after  # which httpx's own shields are proof against
 
 from redouble._ambient import ambient
 from redouble._layer import Layer
-from redouble._time import SYSTEM, reader
 from redouble.http._answer import KEY
-from redouble.http._client import waiting
+from redouble.http._client import NOW, waiting
 from redouble.http._exchange import Exchange
 from redouble.http._family import Family
 from redouble.http._idempotency import Keys
@@ -24,8 +23,6 @@ from redouble.http._sockets import limit_async_sockets, limit_sockets
 from redouble.http._transport import Common, shortened
 
 __all__ = ["AsyncSender", "Family", "Sender"]
-
-NOW, ANOW = reader(SYSTEM, aio=False), reader(SYSTEM, aio=True)
 
 
 class Sender(Common):
@@ -50,7 +47,7 @@ class Sender(Common):
         else:
             failure = None
             if response.status_code < 400:
-                return self._answered(request, response, started, NOW(), self._family.Received)
+                return self._answered(request, response, started, self._family.Received)
         exchange = terms.resumed(request, request.url.netloc.decode("ascii"), started)
         try:
             return self._concluded(exchange, self._failed(exchange, response, failure), response)
@@ -119,10 +116,6 @@ class Sender(Common):
         exchange.running = False
         return response
 
-    def _put(self, body: Any, response: Any) -> None:
-        response.stream = body
-        response.read = body.read  # whoever reads it whole says so, and has had none of it until its end
-
     def _discard(self, exchange: Exchange) -> None:
         response, exchange.unread = exchange.unread, None
         response.close()
@@ -141,7 +134,7 @@ class AsyncSender(Common):
         in_memory = type(request.stream) is self._family.ByteStream
         if not terms.quick or not in_memory or KEY in request.extensions or ambient.active:
             return await self._concluded(self._begin(request))
-        started = ANOW()
+        started = NOW()
         try:
             response = await self._wrapped.handle_async_request(request)
         except Exception as error:
@@ -150,7 +143,7 @@ class AsyncSender(Common):
         else:
             failure = None
             if response.status_code < 400:
-                return self._answered(request, response, started, ANOW(), self._family.AsyncReceived)
+                return self._answered(request, response, started, self._family.AsyncReceived)
         exchange = terms.resumed(request, request.url.netloc.decode("ascii"), started)
         try:
             return await self._concluded(exchange, await self._failed(exchange, response, failure), response)
@@ -222,10 +215,6 @@ class AsyncSender(Common):
                 await self._family.adrop(unread)
         exchange.running = False
         return response
-
-    def _put(self, body: Any, response: Any) -> None:
-        response.stream = body
-        response.aread = body.aread  # whoever reads it whole says so, and has had none of it until its end
 
     async def _discard(self, exchange: Exchange) -> None:
         response, exchange.unread = exchange.unread, None

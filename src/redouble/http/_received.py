@@ -7,8 +7,7 @@ answer with the same status may take the place of the one that broke.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
 from math import inf
 from typing import Any, cast
 from weakref import ref
@@ -16,6 +15,7 @@ from weakref import ref
 from anyio import move_on_after  # which httpx's own shields are proof against
 
 from redouble._ambient import ambient
+from redouble.http._answer import Gone
 from redouble.http._client import Terms, waiting
 from redouble.http._exchange import Exchange
 
@@ -29,18 +29,22 @@ class Common:
     """
 
     library: Any
+    how: str  # the answer's own method that reads it whole
+    read_whole: Callable[[], Any]
     late: dict[type[Exception], type[Exception]]
 
     whole = False  # whether it is read to its end before any of it is handed out
     _begun = False
     _made: Exchange | None = None
-    _started = 0.0
 
-    def __init__(self, terms: Terms, request: Any, response: Any) -> None:
+    def __init__(self, terms: Terms, request: Any, response: Any, started: float = 0.0) -> None:
         self._terms = terms
         self._request = request
         self._response = ref(response)
         self._stream: Any = response.stream
+        self._started = started
+        response.stream = self
+        setattr(response, self.how, self.read_whole)  # whoever does so has had none of it until its end
 
     @property
     def _exchange(self) -> Exchange:
@@ -49,14 +53,14 @@ class Common:
             self._made = self._terms.resumed(self._request, host, self._started)
         return self._made
 
-    def _told_to_hold_back(self, how: str) -> Any:
+    def _told_to_hold_back(self) -> Any:
         """Let the answer be read by its own method from now on; nothing is handed out before all is there."""
-        self.whole = True
         response: Any = self._response()
         if response is None:
             raise self.library.StreamClosed
-        with suppress(AttributeError):
-            delattr(response, how)
+        if not self.whole:
+            self.whole = True
+            delattr(response, self.how)
         return response
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -83,12 +87,14 @@ class Common:
             self._exchange.ended(response)
 
     def _late(self) -> Exception:
-        error: Exception = self.library.ReadTimeout("the time of the call was up before all of the body came")
-        return error
+        late = self.library.ReadTimeout("the time of the call was up before all of the body came")
+        return cast("Exception", late)
 
 
 class Received(Common):
     """A body for blocking code."""
+
+    how = "read"
 
     def __iter__(self) -> Iterator[bytes]:
         if self._begun:  # a second time, which is for the library to judge
@@ -104,15 +110,17 @@ class Received(Common):
             else:
                 break
         yield from held
+        if self.whole:
+            return
         try:
             yield from pieces
         except Exception as error:
             self._exchange.committed(error)
             raise
 
-    def read(self) -> bytes:
-        """Read the answer whole: what it calls, once, in place of its own."""
-        response = self._told_to_hold_back("read")
+    def read_whole(self) -> bytes:
+        """Read the answer whole: what it calls, once, in place of its own method."""
+        response = self._told_to_hold_back()
         return cast("bytes", response.read())
 
     def close(self) -> None:
@@ -158,6 +166,8 @@ class Received(Common):
 class AsyncReceived(Common):
     """A body for async code."""
 
+    how = "aread"
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._begun:  # a second time, which is for the library to judge
             async for piece in self._stream:
@@ -174,6 +184,8 @@ class AsyncReceived(Common):
                 break
         for piece in held:
             yield piece
+        if self.whole:
+            return
         try:
             async for piece in pieces:
                 yield piece
@@ -181,9 +193,9 @@ class AsyncReceived(Common):
             self._exchange.committed(error)
             raise
 
-    async def aread(self) -> bytes:
-        """Read the answer whole: what it calls, once, in place of its own."""
-        response = self._told_to_hold_back("aread")
+    async def read_whole(self) -> bytes:
+        """Read the answer whole: what it calls, once, in place of its own method."""
+        response = self._told_to_hold_back()
         return cast("bytes", await response.aread())
 
     async def aclose(self) -> None:
@@ -194,7 +206,7 @@ class AsyncReceived(Common):
         """Wait for the first piece, or for all of them, no longer than the call may take."""
         rest = self._left()
         if rest == inf:
-            return await self._collected(pieces)
+            return [piece async for piece in pieces] if self.whole else await self._collected(pieces)
         with waiting(self._exchange, rest), move_on_after(max(0.0, rest)):
             return await self._collected(pieces)
         raise self._late()
@@ -222,18 +234,3 @@ class AsyncReceived(Common):
             await again.aclose()
             raise exchange.unfit(error)
         self._take(again)
-
-
-class Gone:
-    """What is left of a body that was pickled with its answer before anybody had read it."""
-
-    def __init__(self, error: type[Exception]) -> None:
-        self._error = error
-
-    def read(self) -> bytes:
-        """Say that nothing is left."""
-        raise self._error
-
-    async def aread(self) -> bytes:
-        """Say that nothing is left."""
-        raise self._error

@@ -72,12 +72,14 @@ class Stream:
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Wait for something to arrive."""
+        if UNTIL.get() is None and timeout.__class__ is not Shrunk:
+            return cast("bytes", self._read(max_bytes, timeout))
         return cast("bytes", self._read(max_bytes, self._room(timeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Wait until it is on its way."""
         if UNTIL.get() is None:
-            self._write(buffer, self._room(timeout))
+            self._write(buffer, timeout if timeout.__class__ is not Shrunk else self._room(timeout))
             return
         for start in range(0, len(buffer), PIECE):
             self._write(buffer[start : start + PIECE], self._room(timeout))
@@ -87,8 +89,6 @@ class Stream:
         return Stream(self._inner.start_tls(*args, timeout=self._room(timeout), **kwargs), self._late)
 
     def _room(self, timeout: float | None) -> float | None:
-        if timeout.__class__ is not Shrunk and UNTIL.get() is None:
-            return timeout
         try:
             return room(timeout)
         except TimeoutError as error:
@@ -137,6 +137,6 @@ class AsyncStream:
         return AsyncStream(await self._inner.start_tls(*args, **kwargs))
 
 
-def _own(timeout: float | None) -> float | None:
+def _own(timeout: Any) -> float | None:
     """Return the client's own timeout once the limits of the attempt have ended."""
-    return timeout.own if isinstance(timeout, Shrunk) and UNTIL.get() is None else timeout
+    return timeout.own if timeout.__class__ is Shrunk and UNTIL.get() is None else timeout

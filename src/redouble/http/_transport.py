@@ -6,19 +6,18 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from redouble._layer import Layer
-from redouble._time import SYSTEM, reader
 from redouble.http._answer import KEY
 from redouble.http._body import AGAIN
-from redouble.http._client import Shrunk, Terms
+from redouble.http._client import NOW, Shrunk, Terms
 from redouble.http._exchange import Exchange, spelled_status
 from redouble.http._family import Family
 from redouble.http._idempotency import Keys
 from redouble.http._options import NOTHING
 from redouble.http._sockets import refuse_retries
+from redouble.http._story import Told
 
 __all__ = ["Common", "shortened"]
 
-monotonic = reader(SYSTEM, aio=False)  # which budgets go by, whatever runs the tasks
 LIMITS = ("connect", "read", "write", "pool")
 
 
@@ -33,8 +32,7 @@ class Common:
 
     _family: ClassVar[Family]
     _terms: Terms
-    _attempt: Callable[[Exchange], Any]  # these two differ in what they await
-    _put: Callable[[Any, Any], None]
+    _attempt: Callable[[Exchange], Any]
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys, *, aio: bool) -> None:
         library, a = self._family.library, "Async" if aio else ""
@@ -81,19 +79,16 @@ class Common:
         if type(response.stream) is not self._family.ByteStream:  # else it is in memory
             body = received(self._terms, exchange.request, response)
             body._made = exchange
-            self._put(body, response)
         return response
 
-    def _answered(self, request: Any, response: Any, started: float, now: float, received: Any) -> Any:
+    def _answered(self, request: Any, response: Any, started: float, received: Any) -> Any:
         """Do the same where there was nothing to decide."""
-        terms = self._terms
+        terms, now = self._terms, NOW()
         if terms.credited:
             url = request.url
             key = (url.raw_host, url.port)
-            (terms.credits.get(key) or terms.credit_for(key, url.netloc.decode("ascii")))(monotonic())
-        response.__redouble__ = terms.told(started, now)
+            (terms.credits.get(key) or terms.credit_for(key, url.netloc.decode("ascii")))(now)
+        response.__redouble__ = Told(terms.plan, started, now)
         if type(response.stream) is not self._family.ByteStream:
-            body = received(terms, request, response)
-            body._started = started
-            self._put(body, response)
+            received(terms, request, response, started)
         return response
