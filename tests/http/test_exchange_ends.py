@@ -85,6 +85,21 @@ def test_secrets_in_texts_are_hidden(colour: str) -> None:
     assert texts(told(caught.value)) == ["lost http://host.test/p?key=REDACTED"] * 3
 
 
+def test_a_rule_that_asks_in_the_middle_is_told_of_the_attempts_so_far(colour: str) -> None:
+    seen: list[Report] = []
+
+    def rule(error: Exception) -> bool:
+        seen.append(told(error))
+        seen.append(pickle.loads(pickle.dumps(stamp_of(error))))
+        return True
+
+    Client(retrying(on=rule, attempts=2, name="mine"), LOST("x"), 503, colour=colour).request()
+    assert [(said.attempts, said.reason, said.name) for said in seen] == [
+        (number, "stopped", "mine") for number in (1, 1, 2, 2)
+    ]
+    assert [texts(said) for said in seen] == [["x"]] * 2 + [["503 no"]] * 2
+
+
 @pytest.mark.parametrize("script", [[200], [503, 200], [503]])
 def test_a_story_survives_pickling(colour: str, script: list[Any]) -> None:
     """On the way to another process it becomes its report."""

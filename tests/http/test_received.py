@@ -208,6 +208,20 @@ def test_the_last_error_comes_out_when_all_have_broken(case: Case) -> None:
 # ------------------------------------------------------------------------- odd ways to read it
 
 
+def test_to_read_it_whole_twice_by_the_same_method_is_nothing_new(case: Case) -> None:
+    def blocking(client: Any) -> list[bytes]:
+        with client.stream("GET", "http://h/") as response:
+            read = response.read
+            return [read(), read(), response.read()]
+
+    async def waiting(client: Any) -> list[bytes]:
+        async with client.stream("GET", "http://h/") as response:
+            read = response.aread
+            return [await read(), await read(), await response.aread()]
+
+    assert case.run(blocking, waiting, case.source([b"ab", b"c"])) == [b"abc"] * 3
+
+
 def test_a_body_is_iterated_once(case: Case) -> None:
     """The second time is for the library to judge, and nothing is sent again."""
     source, had = case.source([b"all"]), list[bytes]()
