@@ -46,7 +46,9 @@ def test_attempts_are_those_of_the_policy(server: Server, attempts: int, script:
         seen = http.request(method, url, body=b"some" if method == "PUT" else None, timeout=0.3)
         told = seen.report()
     assert (told.reason, told.attempts) == (Reason.attempts, attempts)
-    assert len(server.wait_for(url, attempts)) == attempts
+    received = len(server.ledger(url))
+    # One that waits for an answer may be cut before it arrives, if the machine holds its breath.
+    assert received == attempts or (script == "stallhead=0" and received < attempts)
 
 
 @pytest.mark.parametrize("script", ["close,200", "rst~late,200"])

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import socket
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias, cast
 
+import httpcore
+import httpcore2
 import httpx
 import httpx2
 import pytest
@@ -14,10 +20,13 @@ from redouble.http._sockets import (
     PIECE,
     AsyncBackend,
     Backend,
+    SocketStream,
     limit_async_sockets,
     limit_sockets,
     refuse_retries,
 )
+from redouble.http._sockets import limited as taken
+from servers import pattern
 from support import Virtual, always
 
 TRANSPORTS = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
@@ -25,6 +34,13 @@ TRANSPORTS = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "
 
 class Late(Exception):
     """The library's word for a timeout."""
+
+
+class Words:
+    """The library, as far as it matters."""
+
+    __name__ = "words"
+    ReadTimeout = Late
 
 
 class Wire:
@@ -98,7 +114,7 @@ def limited(clock: Virtual, seconds: float) -> Any:
 
 def opened(clock: Virtual) -> tuple[Wire, Any]:
     wire = Wire(clock)
-    return wire, Backend(wire, Late).connect_tcp("there", 80, timeout=9)
+    return wire, Backend(wire, Words()).connect_tcp("there", 80, timeout=9)
 
 
 def test_without_a_limit_a_connection_is_as_it_was(clock: Virtual) -> None:
@@ -175,7 +191,7 @@ def test_a_timeout_that_was_shortened_is_the_clients_own_again_after_the_attempt
 
 def test_other_ways_to_connect(clock: Virtual) -> None:
     wire = Wire(clock)
-    backend = Backend(wire, Late)
+    backend = Backend(wire, Words())
     assert backend.connect_unix_socket("/socket", timeout=2).read(1, 3) == b"x"
     backend.sleep(4)
     assert wire.waits == [("connect /socket", 2), ("read", 3), ("sleep", 4)]
@@ -186,7 +202,7 @@ def test_the_same_in_async_code(clock: Virtual) -> None:
     wire = Wire(clock)
 
     async def main() -> None:
-        backend = AsyncBackend(AsyncWire(wire), Late)
+        backend = AsyncBackend(AsyncWire(wire), Words())
         for stream in (await backend.connect_tcp("there", 80), await backend.connect_unix_socket("/socket")):
             secure = await stream.start_tls("context", timeout=1)
             await secure.read(1, Shrunk(None, 2))
@@ -202,6 +218,71 @@ def test_the_same_in_async_code(clock: Virtual) -> None:
     waits = [("tls context", 1), ("read", None), ("write", 60.0), ("read", 2)]
     connects = [("connect there:80", None), ("connect /socket", None)]
     assert wire.waits == [*connects, *waits, *waits, ("sleep", 3)]
+
+
+# -------------------------------------------------------------------------------- sockets
+
+
+Misfortune: TypeAlias = Callable[[Any, Any], object]
+
+MISFORTUNES: dict[str, Misfortune] = {
+    "silence": lambda stream, _: stream.read(9, 0.001),
+    "a peer that is gone": lambda stream, peer: (peer.close(), stream.read(9, 60))[1],
+    "a reset": lambda stream, peer: (stream.write(b"unread", 60), peer.close(), stream.read(9, 60)),
+    "a socket that is closed": lambda stream, _: (stream.close(), stream.read(9, 60)),
+    "a peer that does not read": lambda stream, _: stream.write(bytes(9_000_000), 0.01),
+    "to write to nobody": lambda stream, peer: (peer.close(), stream.write(b"x", 60)),
+    "to write nothing": lambda stream, peer: (peer.close(), stream.write(b"", 60)),
+    "to read what is there": lambda stream, peer: (peer.sendall(b"abc"), stream.read(2, 60))[1],
+    "to read without a timeout": lambda stream, peer: (peer.sendall(b"abc"), stream.read(9))[1],
+}
+
+
+@pytest.mark.parametrize("misfortune", MISFORTUNES)
+@pytest.mark.parametrize("library", [httpcore, httpcore2], ids=["httpcore", "httpcore2"])
+def test_a_socket_does_what_the_librarys_own_does(library: Any, misfortune: str) -> None:
+    """Word for word: it takes its place where nothing is limited."""
+    found: list[object] = []
+    for ours in (False, True):
+        mine, peer = socket.socketpair()
+        with mine, peer:
+            own = sys.modules[f"{library.__name__}._backends.sync"].SyncStream(mine)
+            stream = taken(own, library) if ours else own
+            assert type(stream) is (SocketStream if ours else type(own))
+            try:
+                found.append(MISFORTUNES[misfortune](stream, peer))
+            except Exception as error:
+                found.append(f"{error!r} from {error.__cause__!r}")
+    assert found[0] == found[1]
+    assert found[0] or misfortune == "a peer that is gone"
+
+
+def test_much_is_written_whole() -> None:
+    mine, peer = socket.socketpair()
+    with mine, peer, ThreadPoolExecutor() as threads:
+        stream = taken(sys.modules["httpcore2._backends.sync"].SyncStream(mine), httpcore2)
+        arrived = threads.submit(peer.makefile("rb").read)
+        stream.write(pattern(3_000_000), 60)
+        stream.close()
+        assert arrived.result() == pattern(3_000_000)
+
+
+class PoolOfMine(httpcore2.ConnectionPool):
+    """A user's own."""
+
+
+def test_a_pool_of_a_class_of_the_callers_own_is_limited(clock: Virtual) -> None:
+    pool: Any = PoolOfMine(network_backend=cast("Any", Wire(clock)))
+    transport = httpx2.HTTPTransport()
+    transport._pool = pool
+    limit_sockets(transport)
+    stream = pool._network_backend.connect_tcp("there", 80)
+    before = limited(clock, 0)
+    try:
+        with pytest.raises(httpcore2.ReadTimeout, match="the time of the call was up"):
+            stream.read(1, 5)
+    finally:
+        UNTIL.reset(before)
 
 
 # ----------------------------------------------------------------------------- transports

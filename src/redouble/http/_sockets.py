@@ -37,62 +37,112 @@ def _put(transport: Any, kind: type[Any]) -> None:
     pool: Any = getattr(transport, "_pool", None)
     backend = getattr(pool, "_network_backend", None)
     if backend is not None and not isinstance(backend, Backend | AsyncBackend):
-        library = modules[type(pool).__module__.partition(".")[0]]
-        pool._network_backend = kind(backend, getattr(library, "ReadTimeout", TimeoutError))
+        pool._network_backend = kind(backend, _library_of(pool))
+
+
+def _library_of(pool: object) -> Any:
+    """Find httpcore, or httpcore2: a pool may be of a class of the caller's own."""
+    roots = [modules[kind.__module__.partition(".")[0]] for kind in type(pool).__mro__]
+    return next(root for root in roots if hasattr(root, "ReadTimeout"))
 
 
 class Backend:
     """What opens the connections of httpcore."""
 
-    def __init__(self, inner: Any, late: Any) -> None:
-        self._inner, self._late = inner, late
+    def __init__(self, inner: Any, library: Any) -> None:
+        self._inner, self._library = inner, library
 
     def connect_tcp(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Open a connection."""
-        return Stream(self._inner.connect_tcp(*args, timeout=timeout, **kwargs), self._late)
+        return limited(self._inner.connect_tcp(*args, timeout=timeout, **kwargs), self._library)
 
     def connect_unix_socket(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Open one to a file."""
-        return Stream(self._inner.connect_unix_socket(*args, timeout=timeout, **kwargs), self._late)
+        return limited(self._inner.connect_unix_socket(*args, timeout=timeout, **kwargs), self._library)
 
     def sleep(self, seconds: float) -> None:
         """Wait between two attempts to connect, of which httpcore makes one unless told."""
         self._inner.sleep(seconds)
 
 
+def limited(inner: Any, library: Any) -> Stream:
+    """Make a connection of ours of one of httpcore's."""
+    name = f"{inner.__class__.__module__}.{inner.__class__.__name__}"
+    plain = name == f"{library.__name__}._backends.sync.SyncStream"
+    return SocketStream(inner, library) if plain else Stream(inner, library)
+
+
 class Stream:
     """A connection of httpcore."""
 
-    __slots__ = ("_inner", "_late", "_read", "_write", "close", "get_extra_info")
+    __slots__ = ("_inner", "_library", "_read", "_write", "close", "get_extra_info")
 
-    def __init__(self, inner: Any, late: Any) -> None:
-        self._inner, self._late = inner, late
+    def __init__(self, inner: Any, library: Any) -> None:
+        self._inner, self._library = inner, library
         self._read, self._write = inner.read, inner.write
         self.close, self.get_extra_info = inner.close, inner.get_extra_info
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Wait for something to arrive."""
-        if UNTIL.get() is None and timeout.__class__ is not Shrunk:
-            return cast("bytes", self._read(max_bytes, timeout))
         return cast("bytes", self._read(max_bytes, self._room(timeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Wait until it is on its way."""
         if UNTIL.get() is None:
-            self._write(buffer, timeout if timeout.__class__ is not Shrunk else self._room(timeout))
+            self._write(buffer, self._room(timeout))
             return
         for start in range(0, len(buffer), PIECE):
             self._write(buffer[start : start + PIECE], self._room(timeout))
 
     def start_tls(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Begin to speak TLS."""
-        return Stream(self._inner.start_tls(*args, timeout=self._room(timeout), **kwargs), self._late)
+        return limited(self._inner.start_tls(*args, timeout=self._room(timeout), **kwargs), self._library)
 
     def _room(self, timeout: float | None) -> float | None:
         try:
             return room(timeout)
         except TimeoutError as error:
-            raise self._late(str(error)) from None
+            raise self._library.ReadTimeout(str(error)) from None
+
+
+class SocketStream(Stream):
+    """One that is a socket and nothing else.
+
+    Without a limit it does what httpcore's own does, with less ado: who is never limited has nothing to pay.
+    """
+
+    __slots__ = ("_sock",)
+
+    def __init__(self, inner: Any, library: Any) -> None:
+        super().__init__(inner, library)
+        self._sock = inner.get_extra_info("socket")
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Wait for something to arrive."""
+        if UNTIL.get() is not None or timeout.__class__ is Shrunk:
+            return super().read(max_bytes, timeout)
+        try:
+            self._sock.settimeout(timeout)
+            return cast("bytes", self._sock.recv(max_bytes))
+        except TimeoutError as error:
+            raise self._library.ReadTimeout(error) from error
+        except OSError as error:
+            raise self._library.ReadError(error) from error
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Wait until it is on its way."""
+        if UNTIL.get() is not None or timeout.__class__ is Shrunk:
+            super().write(buffer, timeout)
+            return
+        try:
+            rest = memoryview(buffer)
+            while rest:
+                self._sock.settimeout(timeout)
+                rest = rest[self._sock.send(rest) :]
+        except TimeoutError as error:
+            raise self._library.WriteTimeout(error) from error
+        except OSError as error:
+            raise self._library.WriteError(error) from error
 
 
 class AsyncBackend:
