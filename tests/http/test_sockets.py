@@ -285,6 +285,16 @@ def test_a_pool_of_a_class_of_the_callers_own_is_limited(clock: Virtual) -> None
         UNTIL.reset(before)
 
 
+def test_a_pool_of_another_library_is_left_alone() -> None:
+    class Pool:
+        _network_backend = "its own"
+
+    transport: Any = httpx2.HTTPTransport()
+    transport._pool = Pool()
+    limit_sockets(transport)
+    assert transport._pool._network_backend == "its own"
+
+
 # ----------------------------------------------------------------------------- transports
 
 

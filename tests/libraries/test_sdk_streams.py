@@ -128,3 +128,4 @@ def test_no_connection_is_left(server: Server, name: str) -> None:
             model.ask(stream=stream)
         server.wait_until_open(1)
     server.wait_until_open(0)
+    assert server.open == 0

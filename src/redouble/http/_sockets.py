@@ -36,14 +36,15 @@ def limit_async_sockets(transport: Any) -> None:
 def _put(transport: Any, kind: type[Any]) -> None:
     pool: Any = getattr(transport, "_pool", None)
     backend = getattr(pool, "_network_backend", None)
-    if backend is not None and not isinstance(backend, Backend | AsyncBackend):
-        pool._network_backend = kind(backend, _library_of(pool))
+    library = _library_of(pool)
+    if backend is not None and library is not None and not isinstance(backend, Backend | AsyncBackend):
+        pool._network_backend = kind(backend, library)
 
 
 def _library_of(pool: object) -> Any:
-    """Find httpcore, or httpcore2: a pool may be of a class of the caller's own."""
-    roots = [modules[kind.__module__.partition(".")[0]] for kind in type(pool).__mro__]
-    return next(root for root in roots if hasattr(root, "ReadTimeout"))
+    """Find httpcore, or httpcore2: a pool may be of a class of the caller's own, or of neither."""
+    roots = [modules.get(kind.__module__.partition(".")[0]) for kind in type(pool).__mro__]
+    return next((root for root in roots if hasattr(root, "ReadTimeout")), None)
 
 
 class Backend:
