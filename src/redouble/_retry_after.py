@@ -14,10 +14,10 @@ from itertools import islice
 from typing import Any
 
 from redouble._http_date import parse
-from redouble._rate_limit import decimal, refilled
+from redouble._quota import decimal, refilled, tightest
 from redouble._verdict import Verdict
 
-__all__ = ["after", "hint", "milliseconds", "retry_after", "should_retry"]
+__all__ = ["after", "hint", "milliseconds", "quota", "retry_after", "should_retry"]
 
 _WHOLE = re.compile(r"[0-9]+")
 _BLANKS = " \t"
@@ -40,6 +40,14 @@ def retry_after(headers: object, now: float | datetime | None = None) -> float |
 def hint(headers: object, status: object) -> float | None:
     """Return the same for an answer with this status: of a quota only those speak that refuse for it."""
     return _asked(_fields(headers), None, quota=status in (403, 429))
+
+
+def quota(headers: object) -> tuple[int, float] | None:
+    """Return how many calls are left, and in how many seconds there are more, by the tightest quota."""
+    fields = _fields(headers)
+    clock = _moment(None)
+    said = parse(fields.get("date", ""), clock)
+    return tightest(fields, clock if said is None else said)
 
 
 def _asked(fields: dict[str, str], now: float | datetime | None, *, quota: bool) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from redouble._http_date import moment, parse
 
-__all__ = ["decimal", "refilled"]
+__all__ = ["decimal", "refilled", "tightest"]
 
 _LONGEST = 64  # characters of a number or a date: what is longer is not read
 _LONGEST_LIST = 1024
@@ -30,8 +30,14 @@ _RFC_3339 = re.compile(
 
 def refilled(headers: Mapping[str, str], now: float) -> float | None:
     """Return in how many seconds all quotas are there again; ``now`` is in seconds since 1970."""
-    found = [wait for wait in _waits(headers, now) if wait is not None]
-    return max(found, default=None)
+    return max((wait for left, wait in _quotas(headers, now) if _used_up(left)), default=None)
+
+
+def tightest(headers: Mapping[str, str], now: float) -> tuple[int, float] | None:
+    """Return what is left of the quota that allows the fewest calls a second, and for how many seconds."""
+    told = ((decimal(left or ""), wait) for left, wait in _quotas(headers, now))
+    found = [(int(left), wait) for left, wait in told if left is not None and wait > 0]
+    return min(found, key=lambda quota: quota[0] / quota[1], default=None)
 
 
 def decimal(text: str) -> float | None:
@@ -39,12 +45,18 @@ def decimal(text: str) -> float | None:
     return float(text) if len(text) <= _LONGEST and _DECIMAL.fullmatch(text) else None
 
 
-def _waits(headers: Mapping[str, str], now: float) -> Iterator[float | None]:
-    yield from _listed(headers.get("ratelimit", ""), now)
+def _quotas(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float]]:
+    """Find what is left of each quota, as it is written, and in how many seconds it is filled again."""
+    for left, wait in [*_listed(headers.get("ratelimit", ""), now), *_told_apart(headers, now)]:
+        if wait is not None:
+            yield left, wait
+
+
+def _told_apart(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float | None]]:
     for name, text in headers.items():
         left = _remaining(name)
-        if left and _used_up(next((headers[other] for other in left if other in headers), None)):
-            yield _wait(text, now)
+        if left:
+            yield next((headers[other] for other in left if other in headers), None), _wait(text, now)
 
 
 def _remaining(name: str) -> tuple[str, ...]:
@@ -66,14 +78,14 @@ def _used_up(left: str | None) -> bool:
 # -------------------------------------------------------------- the field of the draft
 
 
-def _listed(text: str, now: float) -> Iterator[float | None]:
+def _listed(text: str, now: float) -> Iterator[tuple[str | None, float | None]]:
     """Read ``"name";r=0;t=30``, any number of these; or ``limit=9, remaining=0, reset=30`` of before."""
     bare = _QUOTED.sub("", text) if len(text) <= _LONGEST_LIST else ""
     items = [_parameters(item) for item in bare.split(",") if '"' not in bare]
     whole = {name: value for item in items for name, value in item.items()}
     for item, reset, left in [*((item, "t", "r") for item in items), (whole, "reset", "remaining")]:
-        if reset in item and _used_up(item.get(left)):
-            yield _number(item[reset], now)
+        if reset in item:
+            yield item.get(left), _number(item[reset], now)
 
 
 def _parameters(item: str) -> dict[str, str]:
