@@ -25,7 +25,7 @@ from redouble._shared import Locked
 from redouble._terms import terms
 from redouble._time import SYSTEM, Chance, Clock
 from redouble._verdict import On
-from redouble.errors import CircuitOpen, Rejected
+from redouble.errors import CircuitOpen
 
 if TYPE_CHECKING:
     from redouble._worst import Worst
@@ -142,10 +142,7 @@ class CircuitBreaker(Locked, Gate):
         """Learn how a call ended."""
         bad: bool | None = None
         try:
-            if error is None:
-                bad = False
-            elif isinstance(error, Exception) and not isinstance(error, Rejected):
-                bad = self._failures.count(error)
+            bad = self._failures.heard(error)
         finally:  # a rule may fail, and still the call is over
             with self._lock:
                 self._desk.do(self._circuit.ended, ticket, bad, now, type(error).__name__)

@@ -18,7 +18,7 @@ from redouble._check import seconds as checked
 from redouble._time import here
 from redouble._ways import Ways
 
-__all__ = ["Deadline", "Moment", "Signal", "cancelled", "deadline", "left", "remaining"]
+__all__ = ["Deadline", "Moment", "Signal", "cancelled", "deadline", "left", "patience", "remaining"]
 
 T = TypeVar("T")
 
@@ -78,6 +78,15 @@ def left() -> float:
         moment.outer = in_force(moment.outer)  # what is over is forgotten, or it would be for ever
         moment = moment.outer
     return shortest
+
+
+def patience(wait: float | None) -> float:
+    """Say how long to wait for something, None being as long as it takes: at most until the deadline."""
+    seconds = inf if wait is None else wait
+    if not seconds or not ambient.active:
+        return seconds
+    here()()  # a clock of a test learns here of the one it goes by
+    return min(seconds, max(0.0, left()))
 
 
 class Deadline:

@@ -5,20 +5,16 @@ Who may come in, and in what order, is decided in `_places`.
 
 from __future__ import annotations
 
-from _thread import LockType, allocate_lock
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from math import inf
-from threading import TIMEOUT_MAX
 from typing import NoReturn
 
-from redouble._ambient import ambient
 from redouble._backend import backend, cut_after, in_event_loop
+from redouble._bell import Bell
 from redouble._check import in_seconds
-from redouble._deadline import left
+from redouble._deadline import patience
 from redouble._places import Places, Ticket
-from redouble._time import here, virtual
+from redouble._time import virtual
 from redouble.errors import BulkheadFull
 
 __all__ = ["Entry"]
@@ -35,20 +31,19 @@ class Entry(Places):
 
     def enter(self, ticket: Ticket) -> None:
         """Wait for a place, blocking this thread; or raise `BulkheadFull`."""
-        seconds = self._patience()
+        seconds = patience(self._wait)
         if not seconds:
             self.squeeze(ticket, "and it does not wait")
         elif in_event_loop():
             self.squeeze(ticket, "and a blocking call cannot wait on the thread of an event loop")
         else:
-            bell = allocate_lock()
-            bell.acquire()
+            bell = Bell()
             try:
-                self._line_up(ticket, partial(_ring, bell))
+                self._line_up(ticket, bell.ring)
                 clock = virtual()
                 if clock is None or seconds == inf:
-                    bell.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
-                elif bell.locked():
+                    bell.wait(seconds)
+                elif bell.silent:
                     clock._reach(clock.now() + seconds)
             finally:
                 inside = self.quit(ticket)
@@ -57,7 +52,7 @@ class Entry(Places):
 
     async def aenter(self, ticket: Ticket) -> None:
         """Wait for a place in async code; or raise `BulkheadFull`."""
-        seconds = self._patience()
+        seconds = patience(self._wait)
         if not seconds:
             self.squeeze(ticket, "and it does not wait")
         else:
@@ -79,14 +74,6 @@ class Entry(Places):
         finally:
             self.quit(ticket)
 
-    def _patience(self) -> float:
-        """Say how long to wait: at most until the deadline."""
-        seconds = inf if self._wait is None else self._wait
-        if not seconds or not ambient.active:
-            return seconds
-        here()()  # a clock of a test learns here of the one it goes by
-        return min(seconds, max(0.0, left()))
-
     def _line_up(self, ticket: Ticket, ring: Callable[[], object]) -> None:
         if not self.join(ticket, ring, inf if self._most_waiting is None else self._most_waiting):
             self._refuse(
@@ -97,8 +84,3 @@ class Entry(Places):
         whose = "the bulkhead" if self._name is None else f"the bulkhead {self._name}"
         calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
         raise BulkheadFull(f"{whose} is full: {calls} inside, {why}", limit=self.limit, wait=self._wait)
-
-
-def _ring(bell: LockType) -> None:
-    with suppress(RuntimeError):  # it has rung already: who rang was interrupted before noting it
-        bell.release()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import cast
 
 from redouble._verdict import Ended, On, Verdict, as_rules, judge, only_types
+from redouble.errors import Rejected
 
 __all__ = ["Failures", "told_when"]
 
@@ -31,8 +32,20 @@ class Failures:
         """Say whether an error counts; None if no rule has an opinion."""
         if self._types is not None:
             return True if issubclass(type(error), self._types) else None
-        verdict = judge(self._rules, error, lambda error: Ended(1, error))
+        verdict = self.verdict(error)
         return None if verdict is None else verdict.action == "retry"
+
+    def verdict(self, error: Exception) -> Verdict | None:
+        """Return what the rules say of an error: "retry" is that it counts."""
+        return judge(self._rules, error, lambda error: Ended(1, error))
+
+    def heard(self, error: BaseException | None) -> bool | None:
+        """Say the same of how a call ended; a cancellation, or a refusal further in, has nothing to say."""
+        if error is None:
+            return False
+        if not isinstance(error, Exception) or isinstance(error, Rejected):
+            return None
+        return self.count(error)
 
     def covers(self, other: On) -> bool:
         """Say whether all that the other ``on`` names counts here too, as far as that can be told."""

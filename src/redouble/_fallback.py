@@ -15,6 +15,7 @@ from redouble._backend import cancelling
 from redouble._callable import colour, done, drop, spelled
 from redouble._check import takes_other_than_one
 from redouble._failure import Failures
+from redouble._function import Bystander, StreamFunction
 from redouble._layer import Layer
 from redouble._verdict import On
 
@@ -121,8 +122,7 @@ class Fallback(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn``, replaced if it fails before its first item, for an async generator function."""
-        from redouble._function import StreamFunction  # noqa: PLC0415  for those who stream
-        from redouble._items import AsyncItems  # noqa: PLC0415
+        from redouble._items import AsyncItems  # noqa: PLC0415  for those who stream
 
         def replaced(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
@@ -192,7 +192,7 @@ class Begun(Generator[T, S, Any]):
         self._items.close()
 
 
-class Replaced:
+class Replaced(Bystander):
     """An async generator that may be replaced before its first item: the owner of its items."""
 
     def __init__(self, fallback: Fallback, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
@@ -214,19 +214,6 @@ class Replaced:
             elif not hasattr(type(instead), "__aiter__"):
                 raise _no_stream(self._fallback, instead) from error
         return await aopened(lambda: instead)
-
-    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it is too late
-        """Open no other one."""
-        return False
-
-    def returned(self, error: Exception) -> None:
-        """Have no opinion."""
-
-    def cut(self, error: BaseException | None) -> None:
-        """Have no opinion."""
-
-    def ended(self) -> None:
-        """Have no opinion."""
 
 
 def _check_function(fn: Any) -> None:

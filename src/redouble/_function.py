@@ -1,5 +1,7 @@
 """What decorating an async generator function gives: a callable that passes for such a function.
 
+And the owner of its items where a layer has nothing more to say once they are open.
+
 The items of a decorated async generator come from a class, so what makes them is no async generator function.
 Frameworks ask `inspect.isasyncgenfunction`, and so do our own layers.
 """
@@ -11,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable
 from types import FunctionType, MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-__all__ = ["StreamFunction"]
+__all__ = ["Bystander", "StreamFunction"]
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -50,3 +52,20 @@ class StreamFunction(Generic[P, T, S]):
 
     def __repr__(self) -> str:
         return f"<function {self.__qualname__}>"
+
+
+class Bystander:
+    """An owner of items that opens them, and has no opinion about how they end."""
+
+    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it is too late
+        """Open no other one."""
+        return False
+
+    def returned(self, error: Exception) -> None:
+        """Have no opinion."""
+
+    def cut(self, error: BaseException | None) -> None:
+        """Have no opinion."""
+
+    def ended(self) -> None:
+        """Have no opinion."""

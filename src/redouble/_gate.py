@@ -6,7 +6,7 @@ What a gate decides is its own; how calls, streams and blocks pass through it is
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -16,7 +16,7 @@ from redouble._layer import AROUND, Layer
 from redouble._time import SYSTEM, Clock
 from redouble._ways import Ways
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "Passage", "better_inside"]
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -121,6 +121,12 @@ class Gate(Layer):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, tb)
+
+
+def better_inside(gate: Gate, inner: tuple[Layer, ...], why: str) -> Iterator[str]:
+    """Object to a gate around a retry, where one end stands for several attempts."""
+    if any(layer._retries() for layer in inner):
+        yield f"{type(gate).__name__} outside Retry: {why}; put it inside"
 
 
 class Passage:

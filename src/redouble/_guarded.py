@@ -16,7 +16,7 @@ from redouble._shape import Template, shaped
 if TYPE_CHECKING:
     from redouble._breaker import CircuitBreaker
 
-__all__ = ["guarded"]
+__all__ = ["guarded", "seen_in_task"]
 
 GUARDED = Template(
     "circuit breaker",
@@ -41,11 +41,11 @@ CANCELLED = GeneratorExit()  # stands for it: nobody learns from this
 
 def guarded(breaker: CircuitBreaker, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
     """Return ``fn`` behind the breaker, with its own signature."""
-    seen = _seen_in_task if is_async else sys.exception
+    seen = seen_in_task if is_async else sys.exception
     return shaped(fn, GUARDED, is_async=is_async, breaker=breaker, now=breaker.clock.now, exception=seen)
 
 
-def _seen_in_task() -> BaseException | None:
+def seen_in_task() -> BaseException | None:
     """Return how a call failed; what is made of a cancellation says nothing about the service either."""
     error = sys.exception()
     return CANCELLED if isinstance(error, Exception) and cancelling(error) else error

@@ -94,6 +94,10 @@ class Layer:
         """Say whether it limits each call of what is inside."""
         return False
 
+    def _races(self) -> bool:
+        """Say whether it may call what is inside several times at once."""
+        return False
+
     def _within(self) -> float:
         """Tell the seconds after which everything inside is over."""
         return inf

@@ -29,8 +29,9 @@ class Shared:
 
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
+        whose = f"an {name}" if name[0] in "AEIOU" else f"a {name}"
         raise TypeError(
-            f"a {name} is shared by the calls of one process and cannot be sent to another: make one there"
+            f"{whose} is shared by the calls of one process and cannot be sent to another: make one there"
         )
 
 

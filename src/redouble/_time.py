@@ -87,6 +87,14 @@ class Virtual(Protocol):
         """Move forwards to a moment."""
         ...
 
+    def _turns(self) -> bool:
+        """Say whether the event loop that is running goes by it too."""
+        ...
+
+    def _lapse(self, seconds: float) -> Awaitable[None]:
+        """Let time pass in async code, without it being anybody's delay."""
+        ...
+
     def _hold(self, workers: int) -> None:
         """Count workers in and out, in async code."""
         ...

@@ -18,6 +18,7 @@ from redouble._callable import done, spelled
 from redouble._check import Duration, in_seconds
 from redouble._check import seconds as checked
 from redouble._deadline import left
+from redouble._function import Bystander, StreamFunction
 from redouble._layer import Layer
 from redouble._time import SYSTEM, Clock, here
 from redouble._worker import Worker, check_worker
@@ -92,8 +93,7 @@ class Timeout(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` limited until its first item, for an async generator function."""
-        from redouble._function import StreamFunction  # noqa: PLC0415  for those who stream
-        from redouble._items import AsyncItems  # noqa: PLC0415
+        from redouble._items import AsyncItems  # noqa: PLC0415  for those who stream
 
         name = spelled(fn)
 
@@ -189,7 +189,7 @@ class Once:
         raise self.expired()
 
 
-class Opening:
+class Opening(Bystander):
     """An async generator whose first item has to come in time: the owner of its items."""
 
     def __init__(self, once: Once, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
@@ -200,16 +200,3 @@ class Opening:
         from redouble._source import aopened  # noqa: PLC0415  for those who stream
 
         return await self._once.cut(aopened, (self._make,), {})
-
-    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it is not ours
-        """Open no other one."""
-        return False
-
-    def returned(self, error: Exception) -> None:
-        """Have no opinion."""
-
-    def cut(self, error: BaseException | None) -> None:
-        """Have no opinion."""
-
-    def ended(self) -> None:
-        """Have no opinion."""

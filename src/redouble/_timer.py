@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 from weakref import ref
 
-__all__ = ["Cut", "retime"]
+__all__ = ["Alarm", "Cut", "retime"]
 
 MOST_LEFT = 64  # entries that have been left, kept for the sake of not looking for them
 ROUNDING = 0.001  # of loops other than asyncio's own, whose timers count in milliseconds
@@ -97,6 +97,31 @@ class Cut:
         if self._task is not None:
             self.cancel_called = True
             self._task.cancel()
+
+
+class Alarm(Cut):
+    """A limit that cuts nothing when time is up, but wakes somebody: say whom in ``cut``."""
+
+    __slots__ = ()
+
+    def again(self, seconds: float) -> None:
+        """Be woken once more."""
+        loop: Any = _get_running_loop()
+        timer: Timer = getattr(loop, "_redouble_timer", None) or Timer(loop)
+        self._timer = timer
+        moment = timer.clock() + seconds
+        heappush(timer.heap, (moment, _number(), self))
+        if moment < timer.armed:
+            timer.arm(loop, moment)
+
+    def end(self) -> None:
+        """Cancel what is inside, soon and once, if it is still there: by rule 2."""
+        loop: Any = _get_running_loop()
+        loop.call_soon(loop.call_soon, self._end, context=Context())
+
+    def _end(self) -> None:
+        if not self.cancel_called:
+            super().cut()
 
 
 class Timer:

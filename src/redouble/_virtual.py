@@ -70,14 +70,17 @@ class Course:
             theirs = 0.0 if self._trio is None else self._trio.current_time()
             self._passed = max(self._passed, moment - theirs)
 
+    def turns(self) -> bool:
+        """Say whether the event loop that is running goes by it too."""
+        turned = LOOPS.get(_get_running_loop())
+        return under_trio() or (isinstance(turned, VirtualClock) and turned._course is self)
+
     def wait(self, seconds: float) -> Awaitable[None]:
         """Wait in async code, as long as nobody has anything to do before."""
         self.now()
-        loop = _get_running_loop()
-        turned = LOOPS.get(loop)
-        if under_trio() or (isinstance(turned, VirtualClock) and turned._course is self):
+        if self.turns():
             return backend().sleep(seconds)
-        return self._queues.setdefault(loop, Queue(self)).wait(seconds)
+        return self._queues.setdefault(_get_running_loop(), Queue(self)).wait(seconds)
 
     def busy(self, workers: int) -> None:
         """Count workers in (1) and out (-1), in async code: meanwhile time passes as it really does."""
@@ -182,6 +185,14 @@ class VirtualClock(Clock):
     def _reach(self, moment: float) -> None:
         """Move forwards to a moment by this clock."""
         self._course.move_to(self._began + moment)
+
+    def _turns(self) -> bool:
+        """Say whether the event loop that is running goes by it too."""
+        return self._course.turns()
+
+    def _lapse(self, seconds: float) -> Awaitable[None]:
+        """Let time pass in async code, without recording it."""
+        return self._course.wait(seconds)
 
     def _hold(self, workers: int) -> None:
         """Let time pass as it really does while a worker is at work."""

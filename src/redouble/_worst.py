@@ -136,7 +136,7 @@ def objections_to_retry(policy: Options, limit: float, worst: Worst) -> Iterator
     whole = _all_attempts(policy, worst.within(policy._attempt_limit), delays)
     needed = whole.waiting if whole.seconds == inf else whole.seconds
     allowed = min(limit, policy._limit)
-    if delays is not None and needed > allowed:
+    if delays is not None and allowed < needed < inf:  # a gate that may wait for ever says nothing here
         yield (
             f"Retry(attempts={policy.attempts}) may need {in_seconds(needed)} and has {in_seconds(allowed)}: "
             "the last attempts are not made when they would be needed"
