@@ -1,0 +1,214 @@
+"""RateLimit: so many calls in so much time, evenly; the others wait their turn, or are refused.
+
+The arithmetic is in `_flow`, the waiting in `_line`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar
+
+from redouble._ambient import ambient
+from redouble._check import Duration, in_seconds, instance, number, whole
+from redouble._check import seconds as checked
+from redouble._flow import Flow
+from redouble._line import Line
+from redouble._retry_after import hint, quota
+from redouble._shape import Template, shaped
+from redouble._time import SYSTEM, reader
+from redouble._waiting import WaitingGate
+from redouble.errors import RateLimited
+
+__all__ = ["RateLimit"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LONGEST = 3600.0  # seconds: what the other side asks for beyond that is a mistake, or worse
+MOST = 10**9  # calls
+
+# From looking at `quick` to setting it there is no call: `_flow` says why.
+TAKEN = """\
+    redouble_moment = redouble_system() if redouble_ambient else redouble_now()
+    redouble_free = redouble_flow.quick
+    if redouble_free <= redouble_moment:
+        redouble_moment -= redouble_slack
+        if redouble_free < redouble_moment:
+            redouble_free = redouble_moment
+        redouble_flow.quick = redouble_free + redouble_interval
+    else:
+        {await_}redouble_wait()
+"""
+PACED = Template(
+    "rate limit",
+    "{async_}def paced({parameters}):\n"
+    + TAKEN
+    + """\
+    redouble_result = {await_}redouble_fn({arguments})
+{check}    return redouble_result
+""",
+)
+FOLLOWING = Template(
+    "rate limit",
+    "{async_}def paced({parameters}):\n"
+    + TAKEN
+    + """\
+    try:
+        redouble_result = {await_}redouble_fn({arguments})
+    except redouble_Exception as redouble_error:
+        redouble_follow(redouble_error)
+        raise
+    redouble_follow(redouble_result)
+{check}    return redouble_result
+""",
+)
+
+
+class RateLimit(WaitingGate):
+    """Let ``rate`` calls begin in ``per`` seconds, one after the other; after a rest ``burst`` at once.
+
+    In any t seconds at most ``rate / per * t + burst`` calls begin, in all threads and event loops together.
+    Others wait their turn, first come first served, for up to ``wait`` seconds (None: as long as it takes,
+    0: not at all). A call whose turn cannot come in time gets `RateLimited` at once, with ``retry_after``.
+    A blocking call on the thread of a running event loop never waits, or it would stop the loop.
+
+    For more than some hundred a second give it a burst: timers are late by up to a millisecond, and without
+    a burst that is lost.
+
+    following: heed what each answer, or error, says about the other side's own limit: see `follow`.
+    name: what it is called in its errors.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        per: Duration = 1,
+        burst: int = 1,
+        wait: Duration | None = None,
+        *,
+        following: bool = False,
+        name: str | None = None,
+    ) -> None:
+        if callable(rate):
+            raise TypeError("write @RateLimit(10), with the rate: it is no decorator without it")
+        self._rate = number(rate, "RateLimit rate", 1e-9, MOST, "calls, from 1e-9 to 1e9, such as 10")
+        self._per = checked(per, "RateLimit per")
+        if not self._per:
+            raise ValueError("RateLimit per=0: write the seconds that the rate is for, such as 1")
+        self._burst = whole(burst, "RateLimit burst", 1, "1 or more: how many may begin at once")
+        if burst > MOST or not 1e-12 < self._per / self._rate < 1e12:
+            said = f"RateLimit({self._rate:g}, per={self._per:g}, burst=...)"
+            raise ValueError(f"{said}: write a rate that clocks can keep, and a burst of up to {MOST:g}")
+        self._wait = None if wait is None else checked(wait, "RateLimit wait")
+        instance(following, "RateLimit following", bool, "True or False")
+        instance(name, "RateLimit name", str | None, "a text, or None")
+        self.name, self._following = name, following
+        self._flow = Flow(self._per / self._rate, self._burst)
+        self._line = Line(self._flow, self._wait, self._refused)
+
+    @property
+    def rate(self) -> float:
+        """How many calls may begin in ``per`` seconds."""
+        return self._rate
+
+    @property
+    def per(self) -> float:
+        """The seconds that the rate is for."""
+        return self._per
+
+    @property
+    def burst(self) -> int:
+        """How many may begin at once after a rest."""
+        return self._burst
+
+    def follow(self, answer: object, /) -> None:
+        """Heed what an answer says about the other side's limit: a response, an error, or headers.
+
+        After a ``Retry-After`` nothing passes for that long; nor while a quota is used up. What is left of a
+        quota (``RateLimit``, ``RateLimit-Remaining`` with ``RateLimit-Reset``, ``x-ratelimit-*``) is spread
+        over the time until it is filled again. All of it can only slow us down, and for an hour at most.
+        """
+        headers, status = _told_by(answer)
+        if headers is None and (hasattr(answer, "items") or type(answer) in (list, tuple)):
+            headers, status = answer, 429
+        self._heed(headers, status)
+
+    def _follow(self, answer: object) -> None:
+        """Heed the answer of a call: whatever that is, it is the caller's, and only looked at for headers."""
+        self._heed(*_told_by(answer))
+
+    def _heed(self, headers: object, status: object) -> None:
+        if headers is None:
+            return
+        now = SYSTEM.now()
+        calls, seconds = quota(headers) or (None, 0.0)
+        if calls:
+            share = min(1.0, LONGEST / seconds)
+            self._line.change(self._flow.spread, max(1, int(calls * share)), seconds * share, now)
+        pause = max(hint(headers, status) or 0.0, seconds if calls == 0 else 0.0)
+        if pause:
+            self._line.change(self._flow.pause, min(pause, LONGEST), now)
+
+    def snapshot(self) -> Mapping[str, float]:
+        """Tell how many may begin now (``available``), how many wait (``queued``), and how long one would."""
+        wait = self._line.tell(lambda now: self._flow.due(now, len(self._line)))
+        available = self._line.tell(self._flow.available)
+        return {"available": available, "queued": len(self._line), "retry_after": wait}
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` behind the limit."""
+        return self._shaped(fn, self._line.enter, is_async=False)
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` behind the limit, for a coroutine function."""
+        return self._shaped(fn, self._line.aenter, is_async=True)
+
+    def _shaped(
+        self, fn: Callable[..., Any], wait: Callable[[], object], *, is_async: bool
+    ) -> Callable[..., Any]:
+        return shaped(
+            fn,
+            FOLLOWING if self._following else PACED,
+            is_async=is_async,
+            ambient=ambient.active,
+            system=SYSTEM.now,
+            now=reader(SYSTEM, aio=False),
+            flow=self._flow,
+            slack=self._flow.slack,
+            interval=self._flow.interval,
+            wait=wait,
+            follow=self._follow,
+            limit=self,  # for `policy_of`
+        )
+
+    def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
+        """Heed what an error says, if told to."""
+        if self._following and error is not None:
+            self._follow(error)
+
+    def _refused(self, why: str, wait: float) -> RateLimited:
+        whose = "the rate limit" if self.name is None else f"the rate limit {self.name}"
+        each = "a second" if self._per == 1 else f"in {in_seconds(self._per)}"
+        return RateLimited(f"{whose} is used up: {self._rate:g} {each}, {why}", retry_after=wait)
+
+    def _told(self) -> str:
+        waits = "wait" if self._wait is None else f"wait up to {in_seconds(self._wait)}"
+        each = "a second" if self._per == 1 else f"in {in_seconds(self._per)}"
+        return f"{self._rate:g} {each}, others " + (waits if self._wait != 0 else "are refused")
+
+    def __repr__(self) -> str:
+        more = ", following=True" if self._following else ""
+        more += "" if self.name is None else f", name={self.name!r}"
+        said = f"{self._rate:.12g}, per={self._per:.12g}, burst={self._burst}, wait={self._wait}"
+        return f"RateLimit({said}{more})"
+
+
+def _told_by(answer: Any) -> tuple[object, object]:
+    """Find the headers and the status of a response, or of an error that carries one."""
+    with suppress(Exception):  # it may be anything, and not like being looked at
+        for thing in (answer, getattr(answer, "response", None)):
+            headers = getattr(thing, "headers", None)
+            if headers is not None:
+                return headers, getattr(thing, "status_code", getattr(thing, "status", None))
+    return None, None

@@ -1,0 +1,65 @@
+"""Gates that one may have to wait for: how blocks and streams pass through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING
+
+from redouble._gate import Gate, Passage, better_inside
+from redouble._layer import Layer
+from redouble._line import Line
+from redouble._shared import Shared
+
+if TYPE_CHECKING:
+    from redouble._worst import Worst
+
+__all__ = ["WaitingGate"]
+
+
+class WaitingGate(Shared, Gate):
+    """A gate with a line in front of it."""
+
+    _line: Line
+    _wait: float | None
+
+    @property
+    def _held(self) -> bool:
+        return True
+
+    @property
+    def wait(self) -> float | None:
+        """How many seconds a call waits for a permit; None for as long as it takes."""
+        return self._wait
+
+    def admit(self, now: float, /) -> None:
+        """Take a permit without waiting, or raise `RateLimited`."""
+        self._line.pass_at(now)
+
+    def _passage(self, *, stream: bool = False) -> Passage:
+        return Permit(self, stream=stream)
+
+    def _objections(
+        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
+    ) -> Iterator[str]:
+        del outer, worst
+        return better_inside(self, inner, "attempts pass that it knows nothing of")
+
+    def _worst(self, inner: Worst, /) -> Worst:
+        return inner.after(inf if self._wait is None else self._wait)
+
+
+class Permit(Passage):
+    """One call on its way through, by ``with``, or one generator."""
+
+    __slots__ = ()
+
+    gate: WaitingGate
+
+    def enter(self) -> None:
+        self.gate._line.enter()
+        self.entered = True
+
+    async def aenter(self) -> None:
+        await self.gate._line.aenter()
+        self.entered = True
