@@ -1,0 +1,89 @@
+"""The lines that calls go through behind a gate that counts how they went, and as a rule has nothing to say.
+
+While all goes well that is one look at a flag, and a number that goes up: nobody is asked, nothing is locked,
+and the clock is read about sixteen times in a slice of time, however many calls there are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from redouble._ambient import ambient
+from redouble._guarded import seen_in_task
+from redouble._shape import Template, shaped
+from redouble._tally import Tally
+from redouble._time import SYSTEM, reader
+
+__all__ = ["counted"]
+
+# From reading the count to setting it there is no call, so that no other thread comes in between.
+COUNTED = Template(
+    "gate",
+    """\
+{async_}def counted({parameters}):
+    if redouble_state.on:
+        {await_}redouble_enter()
+    redouble_good = False
+    try:
+        redouble_result = {await_}redouble_fn({arguments})
+        redouble_good = True
+    finally:
+        if redouble_good and not redouble_state.on:
+            redouble_tally.count += 1
+            if redouble_tally.count >= redouble_tally.check:
+                redouble_moment = redouble_system() if redouble_ambient else redouble_now()
+                if redouble_tally.since <= redouble_moment < redouble_tally.edge:
+                    redouble_tally.check = redouble_tally.count + redouble_tally.step
+                else:
+                    redouble_look()
+        else:
+            redouble_ended(None, None if redouble_good else redouble_exception(), redouble_system())
+{check}    return redouble_result
+""",
+)
+
+
+class Counting(Protocol):
+    """A gate that counts."""
+
+    def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:
+        """Learn how a call ended."""
+        ...
+
+    def _look(self) -> None:
+        """Take in what was counted."""
+        ...
+
+
+class State(Protocol):
+    """Whether calls have to ask: ``on``."""
+
+    on: bool
+
+
+def counted(
+    gate: Counting,
+    state: State,
+    tally: Tally,
+    fn: Callable[..., Any],
+    enter: Callable[[], object] | Callable[[], Awaitable[object]],
+    *,
+    is_async: bool,
+) -> Callable[..., Any]:
+    """Return ``fn`` behind the gate, with its own signature."""
+    return shaped(
+        fn,
+        COUNTED,
+        is_async=is_async,
+        state=state,
+        tally=tally,
+        enter=enter,
+        look=gate._look,
+        ended=gate.ended,
+        ambient=ambient.active,
+        system=SYSTEM.now,
+        now=reader(SYSTEM, aio=False),
+        exception=seen_in_task if is_async else sys.exception,
+    )
