@@ -151,6 +151,11 @@ def checked(policy: object, name: str, send: Send, *, aio: bool) -> Plan:
     if isinstance(policy, type) or not isinstance(policy, Layer):
         fix = f"write {spelled(policy)}()" if callable(policy) else "write a redouble.Retry or a pipeline"
         raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for the default")
+    if any(layer._races() for layer in _flat(policy)):
+        raise TypeError(
+            f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
+            "instead, as in Hedge(0.1)(client.get)"
+        )
     return Plan(_flat(policy), name, send, aio=aio)
 
 

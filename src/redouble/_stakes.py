@@ -1,0 +1,99 @@
+"""What the races of one hedge share: how late is late, how many extra calls there may be, and the counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import isawaitable
+from typing import Any
+
+from redouble._callable import colour, spelled
+from redouble._contest import Contest, Unawaitable
+from redouble._failure import Failures
+from redouble._grant import Budget
+from redouble._load import Extra, Latencies
+from redouble._race import Operation
+from redouble._shared import Locked
+from redouble._time import SYSTEM
+from redouble._verdict import Kind, Until
+
+__all__ = ["Stakes"]
+
+
+def awaited(different: Operation) -> Operation:
+    """Return the same, which says so if what it gives cannot be awaited."""
+
+    async def other(*args: Any, **kwargs: Any) -> Any:
+        made: object = different(*args, **kwargs)
+        if not isawaitable(made):
+            raise Unawaitable(
+                f"Hedge different={spelled(different)} gave a {type(made).__name__}: make it async"
+            )
+        return await made
+
+    return different if colour(different) == "coroutine" else other
+
+
+class Stakes(Locked):
+    """Shared by all calls, in whatever event loop they run."""
+
+    def __init__(
+        self,
+        fixed: float | None,
+        share: float | None,
+        hedges: int,
+        failures: Failures,
+        until: Until | None,
+        different: Operation | None,
+        budget: Budget | None,
+    ) -> None:
+        super().__init__()
+        self.hedges = hedges
+        self.different = different if different is None else awaited(different)
+        self._failures, self._until, self._budget = failures, until, budget
+        self.extra = Extra(share)
+        self.latencies = Latencies(min(share or 0.0, 1.0), SYSTEM.now())
+        self.latencies.longest = fixed
+        self._hedged = self._won = self._suppressed = 0
+
+    def may(self) -> bool:
+        """Allow an extra call, or count that there was none."""
+        with self._lock:
+            allowed = self.extra.spend()
+            if allowed and not self._granted():
+                self.extra.refund()
+                allowed = False
+            self._hedged += allowed
+            self._suppressed += not allowed
+        return allowed
+
+    def delay(self) -> float:
+        """Tell the seconds from one attempt to the next."""
+        return self.latencies.longest or 0.0
+
+    def contest(self) -> Contest:
+        """Begin to compare attempts."""
+        return Contest(self._failures, self._until)
+
+    def outcome(self, contest: Contest) -> Any:
+        """Return what comes out, or raise it."""
+        self._won += contest.winner not in (None, 1)
+        return contest.outcome()
+
+    def snapshot(self) -> Mapping[str, float | None]:
+        """Tell what there was."""
+        return {
+            "delay": self.latencies.longest,
+            "calls": self.extra.calls,
+            "hedged": self._hedged,
+            "won": self._won,
+            "suppressed": self._suppressed,
+        }
+
+    def _granted(self) -> bool:
+        budget, now = self._budget, SYSTEM.now()
+        if budget is None:
+            return True
+        grant = budget.spend(Kind.unknown, now)
+        if grant is not None and grant.wait:  # later is too late
+            budget.refund(grant, now)
+        return grant is not None and not grant.wait

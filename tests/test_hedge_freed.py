@@ -1,0 +1,63 @@
+"""What a race leaves behind: nothing, and without any garbage collection."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from hedging import LOOPS, Work, limit, timed
+from redouble import Hedge
+from redouble._backend import backend
+from support import Boom
+from test_hedge_ends import Other
+from test_threads_freed import Thing, uncollected
+from test_virtual import unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__, uncollected.__name__)
+
+FREED: dict[str, list[tuple[float, Any]]] = {
+    "in time": [(0.5, Boom)],
+    "the first one's": [(2, Boom), (2, Boom)],
+    "the first one's, last": [(4, Boom), (1, Boom)],
+    "unhandled": [(4, "a"), (1, Other)],
+    "unhandled, of the first": [(2, Other), (9, "b")],
+    "lost": [(2, Boom), (3, "b")],
+    "the hedge was cut": [(2, "a"), (9, "b")],
+    "cancelled": [(2, Boom), (9, "b")],
+}
+
+
+@LOOPS
+@pytest.mark.parametrize("how", FREED)
+def test_errors_and_arguments_are_freed(colour: str, how: str) -> None:
+    watched: list[weakref.ref[Any]] = []
+    work, hedge = Work(FREED[how]), Hedge(1, None, on=Boom)
+
+    async def failing(thing: Thing) -> None:
+        try:
+            await work()
+        except Exception as error:
+            watched.append(weakref.ref(error))
+            raise
+
+    async def once() -> None:
+        thing = Thing()
+        watched.append(weakref.ref(thing))
+        if how == "cancelled":
+            async with limit(4):
+                await hedge.call(failing, thing)
+        else:
+            with suppress(Boom, Other):
+                await hedge.call(failing, thing)
+
+    async def main() -> list[Any]:
+        await once()
+        for _ in range(3):
+            await backend().sleep(0)  # the loop has a hold of what has just ended
+        return [ref() for ref in watched]
+
+    found = timed(colour, main)
+    assert found == [None] * len(watched)

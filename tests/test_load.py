@@ -1,0 +1,209 @@
+"""How late is late, and how many extra calls there may be: what hedging goes by, without any clock."""
+
+from __future__ import annotations
+
+from math import floor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redouble._load import AHEAD, FEWEST, OFTEN, PLENTY, SELDOM, SHORTEST, SOME, WINDOW, Extra, Latencies
+
+FINEST = 1 + 1 / 16  # an estimate is at most so much too high
+HOUR = 4096.0
+
+
+def learned(share: float, times: list[float]) -> float | None:
+    """Tell what is learned of these, as often as it takes until somebody looks."""
+    latencies = Latencies(share, 0.0)
+    for seconds in times:
+        latencies.took(seconds, 1.0)
+    return latencies.longest
+
+
+# ----------------------------------------------------------------------------- latencies
+
+
+@settings(max_examples=50)
+@given(
+    times=st.lists(st.floats(SHORTEST, HOUR * 0.99), min_size=32, max_size=150),
+    share=st.sampled_from([0.05, 0.1, 0.2, 0.5, 0.99]),
+)
+def test_it_is_a_percentile_and_rather_late_than_early(times: list[float], share: float) -> None:
+    times = times[: len(times) // OFTEN * OFTEN]
+    allowed = floor(len(times) * share)
+    exactly = sorted(times, reverse=True)[allowed]
+    found = learned(share, times)
+    assert found is not None
+    assert exactly < found <= exactly * FINEST
+    assert sum(seconds > found for seconds in times) <= allowed
+
+
+@settings(max_examples=50)
+@given(share=st.floats(1e-3, 1.0), takes=st.floats(SHORTEST, HOUR * 0.99))
+def test_nothing_is_known_before_there_are_enough_calls(share: float, takes: float) -> None:
+    """The share must be one call at least, and a handful says nothing."""
+    latencies, enough = Latencies(share, 0.0), max(FEWEST, 1 / share)
+    for many in range(1, 1100):
+        latencies.took(takes, 1.0)
+        if latencies.longest is not None:
+            assert many >= enough
+            break
+        assert many < enough + 2 * OFTEN
+    else:
+        pytest.fail("it is never known")
+
+
+def test_without_a_share_nothing_is_learned() -> None:
+    assert learned(0.0, [1.0] * 1000) is None
+
+
+@pytest.mark.parametrize(
+    ("takes", "expected"),
+    [
+        (0.0, SHORTEST),
+        (-1.0, SHORTEST),  # a clock that went back
+        (1e-12, SHORTEST),
+        (1e-7, SHORTEST),
+        (0.0005, SHORTEST),
+        (0.1, 0.1015625),
+        (1.0, 1.0625),
+        (1.05, 1.0625),
+        (1.0625, 1.125),
+        (1.99, 2.0),
+        (2.0, 2.125),
+        (4095.0, HOUR),
+        (1e6, HOUR),
+        (1e300, HOUR),
+    ],
+)
+def test_the_ends_of_the_scale(takes: float, expected: float) -> None:
+    assert learned(0.05, [takes] * 32) == expected
+
+
+@pytest.mark.parametrize(("slow", "expected"), [(0, 1.0625), (3, 1.0625), (4, 8.5), (64, 8.5)])
+def test_as_many_as_the_share_may_be_slower(slow: int, expected: float) -> None:
+    assert learned(0.05, [8.0] * slow + [1.0] * (64 - slow)) == expected
+
+
+def test_if_all_may_be_slower_it_is_the_shortest() -> None:
+    assert learned(1.0, [5.0] * 32) == SHORTEST
+
+
+def fed(latencies: Latencies, takes: float, now: float, many: int = OFTEN) -> float | None:
+    for _ in range(many):
+        latencies.took(takes, now)
+    return latencies.longest
+
+
+def test_what_is_old_is_forgotten() -> None:
+    """The data of one window and of the one before it count."""
+    latencies = Latencies(0.05, 0.0)
+    assert fed(latencies, 1.0, 1.0, 32) == 1.0625
+    assert fed(latencies, 0.1, WINDOW) == 1.0625  # the first window ends here
+    assert fed(latencies, 0.1, WINDOW + 1) == 1.0625
+    assert fed(latencies, 0.1, WINDOW * 2 - 1) == 1.0625
+    assert fed(latencies, 0.1, WINDOW * 2) == 1.0625  # and here the second one
+    assert fed(latencies, 0.1, WINDOW * 2 + 1) == 0.1015625
+
+
+def test_a_window_is_not_over_before_it_holds_enough() -> None:
+    """Where calls are rare, old data are better than none."""
+    latencies = Latencies(0.02, 0.0)
+    assert fed(latencies, 1.0, 1.0, 64) == 1.0625
+    assert fed(latencies, 0.1, WINDOW) == 1.0625
+    for many in range(1, 4):
+        assert fed(latencies, 0.1, WINDOW * (many + 1)) == 1.0625, many  # fewer than 50 since then
+    assert fed(latencies, 0.1, WINDOW * 5) == 1.0625
+    assert fed(latencies, 0.1, WINDOW * 6) == 0.1015625
+
+
+def test_a_clock_that_goes_back_ends_the_window_too() -> None:
+    latencies = Latencies(0.05, 1000.0)
+    fed(latencies, 1.0, 1001.0, 32)
+    fed(latencies, 0.1, 5.0)
+    fed(latencies, 0.1, 5.0 + WINDOW, 32)
+    assert fed(latencies, 0.1, 6.0 + WINDOW) == 0.1015625
+
+
+def test_the_more_there_are_the_less_often_it_looks() -> None:
+    """Looking takes longer than a call may."""
+    latencies = Latencies(0.001, 0.0)
+    fed(latencies, 1.0, 1.0, 20_000)
+    looks = 0
+    for _ in range(10 * SELDOM):
+        latencies.longest = None
+        latencies.took(1.0, 1.0)
+        looks += latencies.longest is not None
+    assert looks == 10
+
+
+def test_with_plenty_of_data_some_calls_are_enough() -> None:
+    latencies = Latencies(0.5, 0.0)
+    assert latencies.skip == 0
+    fed(latencies, 1.0, 1.0, PLENTY // 2)
+    assert latencies.skip == 1
+    fed(latencies, 1.0, 1.0, PLENTY)
+    assert latencies.skip == SOME
+
+
+# --------------------------------------------------------------------------- extra calls
+
+
+@settings(max_examples=50)
+@given(
+    share=st.floats(1e-6, 3.0),
+    calls=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.booleans()), max_size=60),
+)
+def test_extra_calls_are_a_share_of_all_and_one_in_every_prefix(
+    share: float, calls: list[tuple[int, int, bool]]
+) -> None:
+    """However they come: some calls, then some that are late, of which one may give its own back."""
+    extra, spent = Extra(share), 0
+    for made, late, returns in calls:
+        extra.calls += made
+        for _ in range(late):
+            spent += extra.spend()
+            assert spent <= share * extra.calls + 1 + 1e-6
+        if returns and spent:
+            extra.refund()
+            spent -= 1
+
+
+@settings(max_examples=50)
+@given(share=st.floats(0.001, 1.0))
+def test_whoever_asks_every_time_gets_the_whole_share(share: float) -> None:
+    extra, spent = Extra(share), 0
+    for calls in range(1, 200):
+        extra.calls += 1
+        while extra.spend():
+            spent += 1
+        assert spent == floor(share * calls + 1 + 1e-9)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 2.0])
+def test_only_so_much_is_saved_up(share: float) -> None:
+    """When all goes well for long, and then nothing does."""
+    extra = Extra(share)
+    extra.calls = 1_000_000
+    spent = 0
+    while extra.spend():
+        spent += 1
+    assert spent == floor(AHEAD * share + 1 + 1e-9)
+    extra.calls += 100
+    while extra.spend():
+        spent += 1
+    assert spent == floor((AHEAD + 100) * share + 1 + 1e-9)
+
+
+def test_without_a_share_there_is_no_limit() -> None:
+    extra = Extra(None)
+    assert all(extra.spend() for _ in range(1000))
+
+
+def test_what_is_given_back_may_be_spent_again() -> None:
+    extra = Extra(0.01)
+    assert [extra.spend(), extra.spend()] == [True, False]
+    extra.refund()
+    assert [extra.spend(), extra.spend()] == [True, False]
