@@ -9,6 +9,7 @@ from __future__ import annotations
 from redouble._redact import redact
 from redouble._retry_after import retry_after
 from redouble.http._body import AsyncReplayable, Replayable, replayable
+from redouble.http._host import host
 from redouble.http._idempotency import Idempotency
 from redouble.http._rule import IDEMPOTENT, HttpRule, rule, sent
 
@@ -18,6 +19,7 @@ __all__ = [
     "HttpRule",
     "Idempotency",
     "Replayable",
+    "host",
     "redact",
     "replayable",
     "retry_after",

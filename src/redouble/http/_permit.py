@@ -65,6 +65,7 @@ class Permit(Mark):
         self.keys = keys
         self.request = request
         self.source = source
+        self.host = host
         self.call: Callable[[Any], Any] = plan.call_for(host)
         self.now: Callable[[], float] = here() if ambient.active else now
         self.started = self.now()

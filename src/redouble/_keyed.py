@@ -1,0 +1,249 @@
+"""Keyed: a layer of its own for each key, such as a breaker for each host.
+
+What is remembered, and for how long, is decided in `_table`. Keys go nowhere: into no name, no label, no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterator,
+    Mapping,
+)
+from math import inf
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+from redouble._ambient import ambient
+from redouble._callable import spelled, would_not_run
+from redouble._check import Duration, instance, whole
+from redouble._check import seconds as checked
+from redouble._function import StreamFunction
+from redouble._keys import check_hashable, check_key, wants_key
+from redouble._layer import Layer, Pipeline
+from redouble._shape import Template, shaped
+from redouble._shared import Shared
+from redouble._table import Entry, Held, Table, Ways
+from redouble._time import SYSTEM, reader
+
+if TYPE_CHECKING:
+    from redouble._verdict import On
+    from redouble._worst import Worst
+
+__all__ = ["Keyed"]
+
+L = TypeVar("L", bound=Layer)
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+# The entry is a local: as long as the call runs, it is held by its frame.
+KEYED = Template(
+    "keyed layer",
+    """\
+{async_}def keyed({parameters}):
+    redouble_key = redouble_of({arguments})
+    redouble_moment = redouble_system() if redouble_ambient else redouble_now()
+    try:
+        redouble_entry = redouble_table[redouble_key]
+        if redouble_moment - redouble_entry.used > redouble_idle:
+            redouble_entry = None  # or it would seem to be in use
+            raise redouble_KeyError
+        redouble_touch(redouble_key)
+        redouble_way = redouble_ways[redouble_entry]
+    except (redouble_KeyError, redouble_TypeError):
+        redouble_entry, redouble_way = redouble_find(redouble_key, redouble_moment, redouble_ways)
+    redouble_entry.used = redouble_moment
+    try:
+        return {await_}redouble_way({arguments})
+    finally:
+        redouble_entry.used = redouble_system() if redouble_ambient else redouble_now()
+""",
+)
+
+OPENED = "redouble_open(redouble_of({arguments}), ({positional}), {{{keywords}}})"
+STREAM = Template("keyed stream", "def keyed({parameters}):\n    return (yield from " + OPENED + ")\n")
+ASYNC_STREAM = Template("keyed async stream", "def keyed({parameters}):\n    return " + OPENED + "\n")
+
+
+class Keyed(Shared, Layer, Generic[L]):
+    """A layer of its own for each key, which is told from the arguments of a call.
+
+    key: a function of the arguments of the call, such as ``lambda host, *_: host``. Keys are hashable.
+    make: makes the layer of a key. It is given the key if it needs an argument, else none.
+    most: how many keys to remember; beyond that, the one that was not used for longest is forgotten.
+    idle: forget a key that was not used for this many seconds; None: only when there are too many.
+    name: what it is called in metrics. Keys never are a part of that.
+
+    What a call in flight uses is not forgotten before it ends.
+    """
+
+    def __init__(
+        self,
+        key: Callable[..., Hashable],
+        make: Callable[[Any], L] | Callable[[], L],
+        most: int = 1000,
+        idle: Duration | None = 600,
+        *,
+        name: str | None = None,
+    ) -> None:
+        for option, value in (("key", key), ("make", make)):
+            if isinstance(value, Layer) or not callable(value):
+                wanted = "lambda host: host" if option == "key" else "lambda: CircuitBreaker()"
+                raise TypeError(f"Keyed {option}={value!r}: write a function, such as {wanted}")
+            if (what := would_not_run(value)) is not None:
+                raise TypeError(f"Keyed {option}={spelled(value)} is {what}: write a plain function")
+        self._key, self._make = key, cast("Callable[..., L]", make)
+        self._given = wants_key(make)
+        if self._given and isinstance(make, type):
+            raise TypeError(f"Keyed make={make.__name__} needs options: write lambda: {make.__name__}(...)")
+        self._most = whole(most, "Keyed most", 1, "how many keys, 1 or more")
+        self._idle = inf if idle is None else checked(idle, "Keyed idle")
+        instance(name, "Keyed name", str | None, "a text, or None")
+        self.name = name
+        self._one: Layer | None = None  # to look at
+        self._table = Table(self._made, self._most, self._idle)
+
+    @property
+    def _held(self) -> bool:
+        return True
+
+    def of(self, key: Hashable) -> L:
+        """Return the layer of a key, as a call with that key would use it."""
+        return cast("L", self._entry(key).layer)
+
+    def snapshot(self) -> Mapping[str, float]:
+        """Tell how many ``keys`` there are, and how many were ``forgotten``."""
+        return {"keys": len(self._table.entries), "forgotten": self._table.forgotten}
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` wrapped by the layer of its key."""
+        return self._shaped(fn, is_async=False)
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` wrapped by the layer of its key, for a coroutine function."""
+        return self._shaped(fn, is_async=True)
+
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        """Return ``fn`` wrapped by the layer of its key, for a generator function."""
+
+        def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[T, S, Any]:
+            entry = self._entry(key)
+            try:
+                return (yield from entry.layer.around_stream(fn)(*args, **kwargs))
+            finally:
+                entry.used = SYSTEM.now()
+
+        return shaped(fn, STREAM, is_async=False, of=self._key, open=opened, layer=self)
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        """Return ``fn`` wrapped by the layer of its key, for an async generator function."""
+        from redouble._items import AsyncItems  # noqa: PLC0415  for those who stream
+
+        def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, S]:
+            entry = self._entry(key)
+            return AsyncItems(Held(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
+
+        return StreamFunction(
+            fn, shaped(fn, ASYNC_STREAM, is_async=False, of=self._key, open=opened, layer=self)
+        )
+
+    def _shaped(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        check_key(self._key, fn)
+        if not self._given:  # a layer that cannot wrap it says so now, and not at the first call
+            sample = self._sample()
+            (sample.around_async if is_async else sample.around)(fn)
+        ways = self._table.wrapped(lambda layer: layer.around_async(fn) if is_async else layer.around(fn))
+        return shaped(
+            fn,
+            KEYED,
+            is_async=is_async,
+            of=self._key,
+            table=self._table.entries,
+            touch=self._table.entries.move_to_end,
+            ways=ways,
+            find=self._find,
+            layer=self,  # for `policy_of`
+            idle=self._idle,
+            ambient=ambient.active,
+            system=SYSTEM.now,
+            now=reader(SYSTEM, aio=False),
+            KeyError=KeyError,
+            TypeError=TypeError,
+        )
+
+    def _find(self, key: Hashable, now: float, ways: Ways) -> tuple[Entry, Callable[..., Any]]:
+        check_hashable(key, self._key)
+        return self._table.find(key, now, ways)
+
+    def _entry(self, key: Hashable) -> Entry:
+        check_hashable(key, self._key)
+        return self._table.entry(key, SYSTEM.now())
+
+    def _made(self, key: Hashable) -> L:
+        layer: object = self._make(key) if self._given else self._make()
+        if not isinstance(layer, Layer):
+            raise TypeError(f"Keyed make={spelled(self._make)} made {layer!r}, which is no layer")
+        return cast("L", layer)
+
+    # ---------------------------------------------------------------- as what it makes would
+
+    def _sample(self) -> Layer:
+        if self._one is None:
+            self._one = self._made(None)
+        return self._one
+
+    def _example(self) -> tuple[Layer, ...]:
+        """Return the layers that one key has; none, if there is no key yet and its layers depend on it."""
+        if not self._given:
+            layer: Layer = self._sample()
+        else:
+            known = self._table.any()
+            if known is None:
+                return ()
+            layer = known.layer
+        return layer.layers if isinstance(layer, Pipeline) else (layer,)
+
+    def _told(self) -> str:
+        told = [f"{type(layer).__name__} ({layer._told()})" for layer in self._example()]
+        return f"{' | '.join(told) or 'a layer'} for each key, {self._most} at most"
+
+    def _worst(self, inner: Worst, /) -> Worst:
+        for layer in reversed(self._example()):
+            inner = layer._worst(inner)
+        return inner
+
+    def _retries(self) -> bool:
+        return any(layer._retries() for layer in self._example())
+
+    def _races(self) -> bool:
+        return any(layer._races() for layer in self._example())
+
+    def _acts_on(self) -> On | None:
+        example = self._example()
+        return example[0]._acts_on() if len(example) == 1 else None
+
+    def _cuts_each(self) -> bool:
+        return any(layer._cuts_each() for layer in self._example())
+
+    def _within(self) -> float:
+        return min((layer._within() for layer in self._example()), default=inf)
+
+    def _objections(
+        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
+    ) -> Iterator[str]:
+        example = self._example()
+        for place in reversed(range(len(example))):
+            layer = example[place]
+            yield from layer._objections((*outer, *example[:place]), (*example[place + 1 :], *inner), worst)
+            worst = layer._worst(worst)
+
+    def __repr__(self) -> str:
+        named = "" if self.name is None else f", name={self.name!r}"
+        return f"Keyed({spelled(self._key)}, {spelled(self._make)}, most={self._most}{named})"
