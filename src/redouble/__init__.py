@@ -25,34 +25,48 @@ from redouble._verdict import Kind, Verdict
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
+    from redouble._adaptive import AdaptiveRate
     from redouble._breaker import CircuitBreaker
     from redouble._bucket import TokenBucket
     from redouble._budget import RetryBudget
     from redouble._bulkhead import Bulkhead
+    from redouble._chaos import Chaos
+    from redouble._concurrency import AdaptiveConcurrency
     from redouble._fallback import Fallback
+    from redouble._hedge import Hedge
+    from redouble._keyed import Keyed
+    from redouble._ratelimit import RateLimit
+    from redouble._throttle import Throttle
     from redouble._timeout import Timeout
     from redouble._worker import Worker
 
 __all__ = [
     "SYSTEM",
+    "AdaptiveConcurrency",
+    "AdaptiveRate",
     "Attempt",
     "AttemptRecord",
     "Backoff",
     "Bulkhead",
+    "Chaos",
     "CircuitBreaker",
     "Clock",
     "Fallback",
     "Gate",
     "Grant",
+    "Hedge",
     "Hints",
+    "Keyed",
     "Kind",
     "Layer",
     "Outcome",
     "Pipeline",
+    "RateLimit",
     "Reason",
     "Report",
     "Retry",
     "RetryBudget",
+    "Throttle",
     "Timeout",
     "TokenBucket",
     "Verdict",
@@ -70,10 +84,17 @@ __all__ = [
 ]
 
 _LATER = {  # what many programs never need
+    "AdaptiveConcurrency": "redouble._concurrency",
+    "AdaptiveRate": "redouble._adaptive",
     "Bulkhead": "redouble._bulkhead",
+    "Chaos": "redouble._chaos",
     "CircuitBreaker": "redouble._breaker",
     "Fallback": "redouble._fallback",
+    "Hedge": "redouble._hedge",
+    "Keyed": "redouble._keyed",
+    "RateLimit": "redouble._ratelimit",
     "RetryBudget": "redouble._budget",
+    "Throttle": "redouble._throttle",
     "Timeout": "redouble._timeout",
     "TokenBucket": "redouble._bucket",
     "Worker": "redouble._worker",

@@ -14,6 +14,7 @@ from typing import Literal, cast
 from redouble._check import number
 from redouble._grant import Grant
 from redouble._shared import Locked
+from redouble._throttling import RetryThrottling
 from redouble._time import SYSTEM
 from redouble._verdict import Kind
 
@@ -92,6 +93,15 @@ class TokenBucket(Locked):
         self._tokens: float = self.capacity
         self._since: float = -inf if self.refill_per_second else 0.0
         self._now: float = self._since
+
+    @staticmethod
+    def grpc(tokens: float = 10, ratio: float = 0.1) -> RetryThrottling:
+        """Return gRPC's retry throttling as a budget: ``maxTokens`` and ``tokenRatio`` of a service config.
+
+        A failure takes a token, a success brings ``ratio`` tokens; nobody retries while no more than half of
+        them are there.
+        """
+        return RetryThrottling(tokens, ratio)
 
     def start(self, now: float | None = None, /) -> None:
         """Note that a call begins: it costs nothing."""

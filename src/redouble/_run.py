@@ -148,8 +148,10 @@ class Run(Limits):
         budget = policy.budget
         tell = self.tell
         if budget is not None:
-            budget.failed(self.kind(error), self.budget_time())
-            if self.granted is not None and isinstance(error, Rejected) and never_called(error):
+            refused = isinstance(error, Rejected) and never_called(error)
+            if (verdict.action == "retry" and not refused) or not getattr(budget, "_only_retried", False):
+                budget.failed(self.kind(error), self.budget_time())
+            if refused and self.granted is not None:
                 self.pending, self.granted = self.granted, None  # a gate refused it: nothing was retried
                 self.hand_back()
         if tell is not None:

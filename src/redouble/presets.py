@@ -1,7 +1,7 @@
 """Policies for common situations: values, and no mechanism of their own.
 
-Each function makes a new `Retry`, with a budget of its own if it has one: make it once per service and share
-it. Options that are given replace those of the preset.
+Each function makes a new `Retry` (or a pipeline that begins with one), with a budget of its own if it has
+one: make it once per service and share it. Options that are given replace those of the preset.
 
 >>> from redouble import presets
 >>> policy = presets.http(attempts=2)
@@ -12,45 +12,72 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, ParamSpec, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
+from redouble._adaptive import AdaptiveRate
 from redouble._backoff import Backoff
 from redouble._bucket import TokenBucket
 from redouble._budget import RetryBudget
 from redouble._hosts import HostBudgets
+from redouble._layer import Layer, Pipeline
 from redouble._options import Hints
 from redouble._retry import Retry
 from redouble._verdict import Kind
 
-__all__ = ["aws_standard", "database", "finagle", "http", "httpware", "llm", "polling"]
+__all__ = [
+    "aws_adaptive",
+    "aws_standard",
+    "database",
+    "finagle",
+    "grpc",
+    "http",
+    "httpware",
+    "llm",
+    "polling",
+]
 
 P = ParamSpec("P")
+L = TypeVar("L", bound=Layer)
 
 
-def _preset(make: Callable[P, Retry]) -> Callable[[Callable[[], dict[str, Any]]], Callable[P, Retry]]:
-    """Turn a function that returns options into one that makes a policy, and takes more of them."""
+def _preset(
+    make: Callable[P, Retry], inside: Callable[[Retry], L]
+) -> Callable[[Callable[[], dict[str, Any]]], Callable[P, L]]:
+    """Turn a function that returns options into one that makes a policy, and takes more of them.
 
-    def preset_of(values: Callable[[], dict[str, Any]]) -> Callable[P, Retry]:
-        def preset(*args: Any, **options: Any) -> Retry:
+    ``inside`` puts into it what else belongs there.
+    """
+
+    def preset_of(values: Callable[[], dict[str, Any]]) -> Callable[P, L]:
+        def preset(*args: Any, **options: Any) -> L:
             if args:
                 wanted = f"presets.{values.__name__}(attempts=2)"
                 raise TypeError(f"write {wanted}, or @{wanted} to decorate: options are keywords")
-            return cast("Callable[..., Retry]", make)(**{**values(), **options})
+            return inside(cast("Callable[..., Retry]", make)(**{**values(), **options}))
 
         options = inspect.signature(make)
         defaults = [
             option.replace(default=values().get(name, option.default))
             for name, option in options.parameters.items()
         ]
-        shown = options.replace(parameters=defaults, return_annotation=Retry)
+        made = Retry if inside is _alone else Pipeline
+        shown = options.replace(parameters=defaults, return_annotation=made)
         cast("Any", update_wrapper(preset, values)).__signature__ = shown
-        preset.__annotations__ = {"return": Retry}
+        preset.__annotations__ = {"return": made}
         return preset
 
     return preset_of
 
 
-@_preset(Retry)
+def _alone(policy: Retry) -> Retry:
+    return policy
+
+
+def _adaptive(policy: Retry) -> Pipeline:
+    return policy | AdaptiveRate()
+
+
+@_preset(Retry, _alone)
 def http() -> dict[str, Any]:
     """For calls over HTTP: 3 attempts, full jitter from 0.1 s to 5 s, a budget, 30 s in all.
 
@@ -66,13 +93,7 @@ def http() -> dict[str, Any]:
     }
 
 
-@_preset(Retry)
-def aws_standard() -> dict[str, Any]:
-    """As the AWS SDKs do it in standard mode since 2026: 3 attempts, and a bucket of 500 tokens.
-
-    A retry costs 14 tokens, 5 after throttling. Delays are full jitter from 0.05 s, from 1 s after
-    throttling, to 20 s; a server may add up to 5 s to them. From botocore and smithy-kotlin.
-    """
+def _aws() -> dict[str, Any]:
     return {
         "attempts": 3,
         "backoff": {
@@ -85,7 +106,43 @@ def aws_standard() -> dict[str, Any]:
     }
 
 
-@_preset(Retry)
+@_preset(Retry, _alone)
+def aws_standard() -> dict[str, Any]:
+    """As the AWS SDKs do it in standard mode since 2026: 3 attempts, and a bucket of 500 tokens.
+
+    A retry costs 14 tokens, 5 after throttling. Delays are full jitter from 0.05 s, from 1 s after
+    throttling, to 20 s; a server may add up to 5 s to them. From botocore and smithy-kotlin.
+    """
+    return _aws()
+
+
+@_preset(Retry, _adaptive)
+def aws_adaptive() -> dict[str, Any]:
+    """As the AWS SDKs do it in adaptive mode: `aws_standard` around an `AdaptiveRate` of its own.
+
+    When the service throttles, all attempts through this pipeline together slow down to what it takes, and
+    wait for their turn instead of being refused. Options are those of the `Retry`.
+    """
+    return _aws()
+
+
+@_preset(Retry, _alone)
+def grpc() -> dict[str, Any]:
+    """As a gRPC service config has it, with the values of its proposal: 4 attempts, from 0.1 s to 1 s.
+
+    Delays double, and vary by a fifth. Retries stop while half of the 10 tokens are gone; a success brings a
+    tenth of one (`TokenBucket.grpc`). A server's pushback is a hint, and replaces the delay.
+    """
+    return {
+        "attempts": 4,
+        "backoff": Backoff.exponential(0.1).maximum(1).jitter(0.2),
+        "hints": Hints(mode="instead", spread=0),
+        "budget": TokenBucket.grpc(tokens=10, ratio=0.1),
+        "give_up_after": None,
+    }
+
+
+@_preset(Retry, _alone)
 def httpware() -> dict[str, Any]:
     """As httpware does it: 3 attempts, full jitter from 0.1 s to 5 s, a budget credited by requests.
 
@@ -100,7 +157,7 @@ def httpware() -> dict[str, Any]:
     }
 
 
-@_preset(Retry)
+@_preset(Retry, _alone)
 def finagle() -> dict[str, Any]:
     """As Finagle requeues: at once, and as often as the budget allows, up to a fifth of its reserve.
 
@@ -114,7 +171,7 @@ def finagle() -> dict[str, Any]:
     }
 
 
-@_preset(Retry)
+@_preset(Retry, _alone)
 def database() -> dict[str, Any]:
     """For transactions: deadlocks and lost connections go away soon, and nobody waits long for a page.
 
@@ -129,7 +186,7 @@ def database() -> dict[str, Any]:
     }
 
 
-@_preset(Retry)
+@_preset(Retry, _alone)
 def polling() -> dict[str, Any]:
     """For waiting until something is so: give it ``until=``, a rule for results.
 
@@ -142,7 +199,7 @@ def polling() -> dict[str, Any]:
     }
 
 
-@_preset(Retry)
+@_preset(Retry, _alone)
 def llm() -> dict[str, Any]:
     """For calls of language models: 4 attempts, full jitter from 0.2 s to 2 s, 30 s in all.
 
