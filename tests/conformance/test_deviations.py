@@ -6,13 +6,20 @@ The reasons are in docs/conformance.md. Other deviations stand next to their fac
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
+from math import inf, log10
 
 import pytest
+from trio.testing import MockClock
 
-from redouble import Backoff, Reason, Retry
+from redouble import SYSTEM, Backoff, CircuitBreaker, Hedge, Keyed, Reason, Retry, TokenBucket, errors
+from redouble._cubic import Cubic
+from redouble._gradient import Gradient, Sample, Vegas, Way
+from redouble.testing import virtual_time
 
-from .flows import Flow, answers, check, flow, in_every_colour, takes
-from .support import fail, ok, series
+from .flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour, takes
+from .hedged import GRPC, in_async_code, late, raced
+from .support import ScriptedError, fail, ok, series
 
 RETRY, STOP, AFTER_7 = answers({"*": True}), answers({"*": False}), answers({"*": 7})
 NO_OPINION = answers({})
@@ -103,3 +110,136 @@ def test_q_d04_and_q_b05_defaults() -> None:
     assert isinstance(policy.backoff, Backoff)
     assert series(policy.backoff, 6, 1) == [0.2, 0.4, 0.8, 1.6, 2, 2]
     assert series(policy.backoff, 6, 0) == [0] * 6
+
+
+# ------------------------------------------------------------------------- rates, limits and hedges
+
+GO_VARIANT = [4.670125557970046, 4.770870456867401, 6.011819748005445, 10.792973431384178]
+SPECIFIED = [6.606547753887045, 6.763279816944947, 7.598174833907107, 11.511232804773524]
+
+
+def test_aws_cubic_mixed_go_variant() -> None:
+    """aws.cubic.mixed.go_variant: the curve comes back to what was throttled, Go's to what was left."""
+    cubic = Cubic(10, 5)
+    left = cubic.cut(cubic.cut(cubic.grown(6), 7), 8)
+    assert [cubic.grown(t) for t in range(9, 13)] == pytest.approx(SPECIFIED, abs=5e-7)
+    assert [Cubic(left, 8).grown(t) for t in range(9, 13)] == pytest.approx(GO_VARIANT, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("way", "initial", "samples", "limits"),
+    [
+        # A limit that is not half used says nothing (failsafe-go: 21, 22); one that is used grows faster.
+        pytest.param(Vegas(), 20, [(1, 5), (1, 5), (0.5, 5)], [20] * 3, id="limit.failsafe_go_step.unused"),
+        pytest.param(Vegas(), 20, [(1, 20), (1, 20)], [20, 26], id="limit.failsafe_go_step.used"),
+        # What was found out stays, when there is less to do (failsafe-go: 20 again).
+        pytest.param(
+            Vegas(), 20, [(1, 20), (1, 20), (1, 5)], [20, 26, 26], id="limit.failsafe_go_stabilization"
+        ),
+        # A time shorter than any so far is the shortest from now on (Envoy learns it later: 214).
+        pytest.param(Gradient(), 100, [(10, 1), (1, 100)], [100, 136], id="limit.envoy_gradient.shorter"),
+    ],
+)
+def test_limits(way: Way, initial: float, samples: list[tuple[float, int]], limits: list[int]) -> None:
+    """The limit after calls that took so long, with so many under way."""
+    limit, seen = initial, list[int]()
+    for rtt, under_way in samples:
+        limit = way.next(limit, Sample(rtt, under_way))
+        seen.append(int(limit))
+    assert seen == limits
+
+
+@pytest.mark.parametrize("under_way", [10, 100, 200, 1000, 10000])
+def test_limit_failsafe_go_max_limit(under_way: int) -> None:
+    """limit.failsafe_go_max_limit: it stops at twice what is under way, and not at a factor of its own."""
+    way, limit = Vegas(), float(under_way)
+    for _ in range(under_way):
+        limit = way.next(limit, Sample(1, under_way))
+    assert 2 * under_way < limit <= 2 * under_way + 6 * max(1, int(log10(2 * under_way)))
+
+
+@pytest.mark.parametrize(
+    ("make", "script", "seen"),
+    [
+        # gRPC, and Polly where nobody is left, begin the next one at once.
+        pytest.param(GRPC, "!a:150 b:999 c:9", "0 100 200: c at 209, cut 2, won", id="hedge.grpc_timeline"),
+        pytest.param(late(2, 3), "!a:2.5 !b:0.25 c:1", "0 2: !a at 2.5", id="hedge.polly.nobody-is-left"),
+        # gRPC waits for those outstanding.
+        pytest.param(GRPC, "!stop:150 b:99", "0 100: !stop at 150, cut 2", id="hedge.grpc_timeline.stop"),
+        # A wait that is over before the next one is due changes nothing (gRPC: at 199.5).
+        pytest.param(
+            GRPC, "!after-99:100.5 b:999 c:9", "0 100 200: c at 209, cut 2, won", id="hedge.grpc_timeline.99"
+        ),
+        # gRPC has the failure of the last one, failsafe-go what was finished last, and the first error wins.
+        pytest.param(
+            late(100, 2), "!a:150 !b:300 !c:9", "0 100 200: !a at 400", id="hedge.grpc_timeline.all"
+        ),
+        pytest.param(
+            late(1, until=answers({"*": False})), "a:2 b:3", "0 1: a at 4", id="hedge.failsafe_go.no-match"
+        ),
+        pytest.param(late(1), "a:9 !b:0.5", "0 1: a at 9", id="hedge.failsafe_go.an-error"),
+    ],
+)
+@in_async_code
+def test_a_hedged_call(colour: str, make: Callable[[], Hedge], script: str, seen: str) -> None:
+    """When attempts begin, what comes out and when, and which were cut."""
+    assert raced(colour, make, script) == seen
+
+
+@in_async_code
+def test_hedge_grpc_timeline_throttle(colour: str) -> None:
+    """hedge.grpc_timeline: gRPC takes a token for each failure in a race; here hedges only ask."""
+    budget = TokenBucket.grpc(4, 0.8)
+    assert raced(colour, late(1, 2, budget=budget), "!a:2.5 !b:0.5 !c:1") == "0 1 2: !a at 3"
+    assert budget.snapshot()["tokens"] == 4
+
+
+@pytest.mark.parametrize(
+    "delay",
+    [pytest.param(-1, id="hedge.failsafe_go.negative"), pytest.param(inf, id="hedge.polly.infinite")],
+)
+def test_no_hedge_for_ever(delay: float) -> None:
+    """A hedge that never comes is none, and one that comes only after a failure is a `Retry`."""
+    with pytest.raises(ValueError, match="Hedge delay"):
+        Hedge(delay)
+
+
+@in_async_code
+def test_hedge_polly_context(colour: str) -> None:
+    """hedge.polly: what an extra attempt puts into its context stays there, even if it wins."""
+    who: ContextVar[str] = ContextVar("who", default="nobody")
+    calls: list[str] = []
+
+    async def fetch() -> str:
+        calls.append(str(len(calls) + 1))
+        who.set(me := calls[-1])
+        await SYSTEM.asleep(9 if me == "1" else 1)
+        return me
+
+    async def waiting() -> tuple[str, str]:
+        with virtual_time():
+            return await late(1)().call(fetch), who.get()
+
+    assert in_colour(colour, lambda: ("", ""), waiting, MockClock(autojump_threshold=0)) == ("2", "1")
+
+
+@pytest.mark.parametrize("second", EVERY)
+@pytest.mark.parametrize("first", EVERY)
+def test_hw_bh_07_keyed(first: str, second: str) -> None:
+    """HW-BH-07: httpware refuses a second event loop; here a breaker for each key is one for all of them."""
+
+    def fetch(host: str) -> str:
+        if host == "bad":
+            raise ScriptedError
+        return host
+
+    async def afetch(host: str) -> str:
+        return fetch(host)
+
+    breakers = Keyed(str, lambda: CircuitBreaker(failures=1))
+    sync, aio = breakers(fetch), breakers(afetch)
+    with pytest.raises(ScriptedError):
+        in_colour(first, lambda: sync("bad"), lambda: aio("bad"))
+    with pytest.raises(errors.CircuitOpen):
+        in_colour(second, lambda: sync("bad"), lambda: aio("bad"))
+    assert in_colour(second, lambda: sync("good"), lambda: aio("good")) == "good"

@@ -1,0 +1,223 @@
+"""Hedging: Finagle's backup requests, gRPC's hedging, and that of Tower, Polly, failsafe-go and Kevlar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import pytest
+from trio.testing import MockClock
+
+from redouble import (
+    SYSTEM,
+    Backoff,
+    CircuitBreaker,
+    Hedge,
+    Keyed,
+    Layer,
+    RateLimit,
+    Retry,
+    RetryBudget,
+    Timeout,
+    TokenBucket,
+)
+from redouble.testing import virtual_time
+
+from .flows import answers, in_colour
+from .hedged import GRPC, Service, in_async_code, late, raced
+from .support import ScriptedError, cancelled_in
+
+
+def broken() -> NoReturn:
+    raise ScriptedError("broken")
+
+
+def thrice_around(hedge: Hedge) -> Layer:
+    return Retry(on=Exception, attempts=3, backoff=Backoff.constant(0)) | hedge
+
+
+@pytest.mark.parametrize(
+    ("make", "script", "seen"),
+    [
+        pytest.param(late(1), "a:0.5 b:1", "0: a at 0.5", id="hedge.finagle_behaviour.in-time"),
+        pytest.param(late(1), "a:9 b:0.5", "0 1: b at 1.5, cut 1, won", id="hedge.finagle_behaviour.wins"),
+        pytest.param(late(1), "a:9 !b:0.5", "0 1: a at 9", id="hedge.finagle_behaviour.backup-fails"),
+        pytest.param(late(1), "!a:0.5", "0: !a at 0.5", id="hedge.finagle_behaviour.primary-fails"),
+        pytest.param(
+            GRPC, "a:999", "0 100 200 300 400 500: a at 999, cut 2 3 4 5 6", id="hedge.grpc_timeline.starts"
+        ),
+        pytest.param(
+            GRPC, "a:999 b:999 c:50", "0 100 200: c at 250, cut 1 2, won", id="hedge.grpc_timeline.commit"
+        ),
+        pytest.param(
+            GRPC, "a:999 b:999 c:50", "0 100 200: c at 250, cut 1 2, won", id="stream.commit_points.hedges"
+        ),
+        pytest.param(
+            GRPC, "!after-101:150 b:999 c:9", "0 100 251: c at 260, cut 2, won", id="hedge.grpc_timeline.101"
+        ),
+        pytest.param(
+            GRPC, "!after-99:150 b:999 c:9", "0 100 249: c at 258, cut 2, won", id="hedge.grpc_timeline.99"
+        ),
+        pytest.param(late(2), "a:9 b:1", "0 2: b at 3, cut 1, won", id="hedge.polly.latency"),
+        pytest.param(late(0, 3), "a:2 b:3", "0 0 0 0: a at 2, cut 2 3 4", id="hedge.polly.parallel"),
+        pytest.param(late(2), "!a:3 !b:3", "0 2: !a at 5", id="hedge.polly.all-fail"),
+        pytest.param(late(1, different=broken), "a:9", "0: a at 9", id="hedge.polly.generator-throws"),
+        pytest.param(
+            late(1, on=answers({"*": False})),
+            "a:9 !b:0.5",
+            "0 1: !b at 1.5, cut 1, won",
+            id="hedge.failsafe_go.any",
+        ),
+        pytest.param(
+            late(1, on=OSError), "a:9 !b:0.5", "0 1: !b at 1.5, cut 1, won", id="hedge.kevlar_races.unhandled"
+        ),
+        # A group begins when all of the one before have failed.
+        pytest.param(
+            lambda: thrice_around(late(1)()),
+            "!a:2 !b:1.5 !c:2 !d:1.5 !e:2 !f:1.5",
+            "0 1 2.5 3.5 5 6: !e at 7.5",
+            id="hedge.kevlar_races.retry-outside",
+        ),
+        # Each has 2 s of its own.
+        pytest.param(
+            lambda: late(1)() | Timeout(2),
+            "a:9",
+            "0 1: !Service.fetch took longer than 2 s at 3, cut 1 2",
+            id="hedge.kevlar_races.timeout-inside",
+        ),
+    ],
+)
+@in_async_code
+def test_one_call(colour: str, make: Callable[[], Layer], script: str, seen: str) -> None:
+    """When attempts begin, what comes out and when, and which were cut."""
+    assert raced(colour, make, script) == seen
+
+
+@pytest.mark.parametrize(
+    "fact", ["hedge.finagle_behaviour.budget", "budget.failsafe_go.hedge_rejected_is_not_fatal"]
+)
+@pytest.mark.parametrize("budget", [RetryBudget(0, 0), TokenBucket(1)])
+@in_async_code
+def test_a_budget_that_is_used_up(colour: str, budget: RetryBudget | TokenBucket, fact: str) -> None:
+    """There is no second attempt, and the first one is none the worse for it."""
+    assert raced(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
+
+
+@in_async_code
+def test_hedge_grpc_timeline_throttle(colour: str) -> None:
+    """hedge.grpc_timeline: with half of the tokens gone, 2 of 4, there is no hedge."""
+    budget = TokenBucket.grpc(4, 0.8)
+    budget.failed()
+    assert raced(colour, late(1, budget=budget), "a:9 b:0.5") == "0 1: b at 1.5, cut 1, won"
+    budget.failed()
+    assert raced(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
+
+
+def one_by_one(colour: str, hedge: Hedge, *scripts: str) -> list[str]:
+    """Make calls through one hedge, and tell what is seen of each."""
+
+    async def waiting() -> list[str]:
+        with virtual_time() as clock:
+            return [await Service(clock, script).told(hedge) for script in scripts]
+
+    return in_colour(colour, list[str], waiting, MockClock(autojump_threshold=0))
+
+
+SLOW, HEDGED, ALONE = "a:9 b:0.5", "0 1: b at 1.5, cut 1", "0: a at 9"
+
+
+@in_async_code
+def test_hedge_finagle_behaviour_deposits(colour: str) -> None:
+    """hedge.finagle_behaviour: 100 calls pay for one more hedge, and nothing into a shared budget."""
+    budget = RetryBudget(1, 5, credit="request")
+    hedge = Hedge(1, 0.01, budget=budget)
+    assert one_by_one(colour, hedge, SLOW, SLOW) == [HEDGED, ALONE]
+    assert set(one_by_one(colour, hedge, *["a:0"] * 97)) == {"0: a at 0"}
+    assert one_by_one(colour, hedge, SLOW, SLOW) == [HEDGED, ALONE]
+    counts = {"calls": 101, "hedged": 2, "won": 2, "suppressed": 2}
+    assert {word: hedge.snapshot()[word] for word in counts} == counts
+    assert {word: budget.snapshot()[word] for word in ("credits", "granted")} == {"credits": 0, "granted": 2}
+
+
+@pytest.mark.parametrize(("share", "too_few"), [(0.02, 49), (0.5, 17)])
+@in_async_code
+def test_hedge_tower(colour: str, share: float, too_few: int) -> None:
+    """hedge.tower: nothing is hedged before there are enough data points to say what is late."""
+    hedge = Hedge(max_extra_load=share)
+    assert one_by_one(colour, hedge, *["a:0.01"] * too_few, SLOW)[-1] == ALONE
+    assert hedge.snapshot()["delay"] is None
+    seen = one_by_one(colour, hedge, *["a:0.01"] * 14, SLOW)[-1]
+    assert hedge.snapshot()["delay"] == pytest.approx(0.01, rel=1 / 16)
+    assert seen.endswith(", cut 1")
+
+
+@in_async_code
+def test_hedge_kevlar_races_cancelled_before_it_is_late(colour: str) -> None:
+    """hedge.kevlar_races: who is cancelled while it waits to be late makes no further attempt."""
+
+    async def waiting() -> list[float]:
+        with virtual_time() as clock:
+            service = Service(clock, "a:9")
+            await cancelled_in(colour, late(1)()(service.fetch))
+            await SYSTEM.asleep(60)
+            return service.began
+
+    assert in_colour(colour, list[float], waiting, MockClock(autojump_threshold=0)) == [0]
+
+
+@in_async_code
+def test_hedge_kevlar_races_a_loser_has_not_timed_out(colour: str) -> None:
+    """hedge.kevlar_races: that it was cut is held against nobody."""
+    breaker = CircuitBreaker(failures=1)
+    assert raced(colour, lambda: late(1)() | breaker | Timeout(2), SLOW) == HEDGED + ", won"
+    assert breaker.state == "closed"
+
+
+class Response:
+    """An answer that has to be closed in the end."""
+
+    def __init__(self, status: int) -> None:
+        self.status, self.is_closed = status, False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def is_good(response: Response) -> bool:
+    return response.status == 200
+
+
+@in_async_code
+def test_stream_commit_points_what_is_discarded_is_closed(colour: str) -> None:
+    """stream.commit_points: once it is known who has won."""
+    responses = [Response(503), Response(200)]
+    called: list[Response] = []
+
+    async def fetch() -> Response:
+        response = responses[len(called)]
+        called.append(response)
+        await SYSTEM.asleep(2)
+        return response
+
+    async def waiting() -> Response:
+        with virtual_time():
+            return await late(1, until=is_good)().call(fetch)
+
+    assert in_colour(colour, lambda: responses[0], waiting, MockClock(autojump_threshold=0)) is responses[1]
+    assert [response.is_closed for response in responses] == [True, False]
+
+
+def host() -> str:
+    return "a host"
+
+
+@in_async_code
+def test_pipeline_dotnet_standard_hedging(colour: str) -> None:
+    """pipeline.dotnet_standard: a timeout, the hedge, and for each endpoint a rate, a breaker, a timeout."""
+    rate = Keyed(host, lambda: RateLimit(10, burst=5))
+    breaker = Keyed(host, CircuitBreaker)
+    pipeline = Timeout(30) | late(1)() | rate | breaker | Keyed(host, lambda: Timeout(10))
+    assert [type(layer).__name__ for layer in pipeline.layers] == ["Timeout", "Hedge", *["Keyed"] * 3]
+    assert pipeline.check() == []
+    assert raced(colour, lambda: pipeline, SLOW) == HEDGED + ", won"
+    assert (rate.snapshot()["keys"], breaker.snapshot()["keys"]) == (1, 1)
