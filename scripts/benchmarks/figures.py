@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from benchmarks.budgets import budgets
+from benchmarks.gates import gates
 from benchmarks.guards import guards
 from benchmarks.http import http
 from benchmarks.imports import race_imports, unwanted
@@ -66,6 +67,7 @@ def measure(effort: Effort) -> Iterator[Row]:
     yield from limits(competitors, effort)
     yield from budgets(effort)
     yield from guards(effort)
+    yield from gates(effort)
     yield from http(effort)
     loaded = tuple(f"loads {name}" for name in unwanted())
     yield Row("`import`", race_imports(effort.imports), 1.0, base="tenacity", problems=loaded)

@@ -1,0 +1,143 @@
+"""What gates cost that have nothing to say, beside a closed breaker; a hedge that does not fire; a key.
+
+By hand, a rate limit and a count of the calls under way are a lock on the way in, and one on the way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from functools import partial
+from time import monotonic
+
+from benchmarks.row import Row
+from benchmarks.timing import Effort, Sample, async_calls, calls, race
+from benchmarks.work import AsyncCall, Call, awork, work
+from redouble import (
+    AdaptiveConcurrency,
+    AdaptiveRate,
+    CircuitBreaker,
+    Hedge,
+    Keyed,
+    Layer,
+    RateLimit,
+    Throttle,
+)
+from redouble._backend import cut_after
+
+ROOMY = 1e9  # calls a second
+LONG = 30.0  # seconds
+HALF_A_MICROSECOND = 500.0  # nanoseconds
+
+BREAKER, TIMER, NO_KEY = "closed breaker", "our timer", "no key"
+
+row = partial(Row, about="gating")
+
+
+class Bucket:
+    """A rate limit as one writes it: tokens and the time, under a lock."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._tokens, self._when = burst, monotonic()
+        self._lock = threading.Lock()
+
+    def take(self) -> None:
+        """Take a token, or fail."""
+        with self._lock:
+            now = monotonic()
+            self._tokens = min(self._burst, self._tokens + (now - self._when) * self._rate)
+            self._when = now
+            if self._tokens < 1:
+                raise RuntimeError("too fast")
+            self._tokens -= 1
+
+
+bucket = Bucket(ROOMY, 10)
+lock = threading.Lock()
+under_way = 0
+
+
+def rate_by_hand(x: int) -> int:
+    """Limit the rate."""
+    bucket.take()
+    return work(x)
+
+
+def concurrency_by_hand(x: int) -> int:
+    """Count the calls under way, and time each."""
+    global under_way  # noqa: PLW0603  as one does
+    with lock:
+        if under_way >= 20:
+            raise RuntimeError("too many")
+        under_way += 1
+    started = monotonic()
+    try:
+        return work(x)
+    finally:
+        with lock:
+            under_way -= 1
+            latencies[0] = monotonic() - started
+
+
+latencies = [0.0]
+
+GATES: dict[str, tuple[Layer, Call | None]] = {
+    "rate limit with room": (RateLimit(ROOMY, burst=10), rate_by_hand),
+    "adaptive rate, never throttled": (AdaptiveRate(), None),
+    "throttle of a service that is well": (Throttle(), None),
+    "adaptive concurrency with room": (AdaptiveConcurrency(), concurrency_by_hand),
+}
+
+
+def gates(effort: Effort) -> Iterator[Row]:
+    """Measure."""
+    closed = CircuitBreaker()(work)
+    for name, (gate, by_hand) in GATES.items():
+        shapes: dict[str, Call] = {"redouble": gate(work), BREAKER: closed}
+        if by_hand is not None:
+            shapes["by hand"] = by_hand
+        timed = race({way: calls(call) for way, call in shapes.items()}, effort)
+        yield row(f"{name}, sync success", timed, 1.5, base=BREAKER)
+    with asyncio.Runner() as runner:
+        aclosed = async_calls(runner, CircuitBreaker()(awork))
+        for name, (gate, _) in GATES.items():
+            samples = {"redouble": async_calls(runner, gate(awork)), BREAKER: aclosed}
+            yield row(f"{name}, async success", race(samples, effort), 1.5, base=BREAKER)
+        for name, hedge in (("fixed", Hedge(LONG)(awork)), ("learned", learned(runner))):
+            samples = {"redouble": async_calls(runner, hedge), TIMER: async_calls(runner, timed_by_us)}
+            work_done = f"hedge that does not fire, its delay {name}"
+            yield row(work_done, race(samples, effort), 2.0, base=TIMER)
+    yield keyed(effort)
+
+
+async def timed_by_us(x: int) -> int:
+    """Await it under a limit."""
+    with cut_after(LONG):
+        return await awork(x)
+    raise AssertionError("this was not to take that long")
+
+
+def learned(runner: asyncio.Runner) -> AsyncCall:
+    """Return a hedged function whose delay is known by now."""
+    hedged = Hedge()(awork)
+
+    async def learn() -> None:
+        for x in range(1000):
+            await hedged(x)
+
+    runner.run(learn())
+    return hedged
+
+
+def keyed(effort: Effort) -> Row:
+    """Measure what looking up a key adds to a call through a breaker."""
+    ways: dict[str, Sample] = {
+        "redouble": calls(Keyed(lambda x: x, CircuitBreaker)(work)),
+        NO_KEY: calls(CircuitBreaker()(work)),
+    }
+    taken = race(ways, effort)
+    added = taken["redouble"].best - taken[NO_KEY].best
+    problems = () if added <= HALF_A_MICROSECOND else (f"{added:.0f} ns more, to reach <= 500 ns",)
+    return row("a breaker for each key, sync success", taken, None, base=NO_KEY, problems=problems)
