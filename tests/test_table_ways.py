@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from redouble import Layer
-from redouble._table import Ways
+from redouble._table import Entry, Held, Ways
+from redouble.testing import virtual_time
 from support import Boom
 from test_table import keys, table, through
 
@@ -118,3 +119,24 @@ def test_what_goes_may_bring_others() -> None:
         rows.find("a", 0, ways)
     rows.entry("b", 0)
     assert (keys(rows), len(others)) == (["b"], 3)
+
+
+async def items() -> AsyncGenerator[int]:
+    """Stand for a stream."""
+    yield 1
+
+
+@pytest.mark.usefixtures(uncollected.__name__)
+def test_a_stream_that_has_ended_holds_its_entry_no_longer_however_often_it_is_told() -> None:
+    entry = Entry(Layer(), 0.0)
+    watched = weakref.ref(entry)
+    held = Held(entry, items())
+    with virtual_time() as clock:
+        clock.advance(5)
+        held.ended()
+        assert entry.used == 5
+        clock.advance(5)
+        held.cut(None)
+        assert entry.used == 5
+    del entry
+    assert watched() is None

@@ -62,6 +62,7 @@ KEYED = Template(
         return {await_}redouble_way({arguments})
     finally:
         redouble_entry.used = redouble_system() if redouble_ambient else redouble_now()
+        del redouble_entry  # the frame may live on, in a traceback
 """,
 )
 
@@ -137,6 +138,7 @@ class Keyed(Shared, Layer, Generic[L]):
                 return (yield from entry.layer.around_stream(fn)(*args, **kwargs))
             finally:
                 entry.used = SYSTEM.now()
+                del entry
 
         return shaped(fn, STREAM, is_async=False, of=self._key, open=opened, layer=self)
 
@@ -201,13 +203,10 @@ class Keyed(Shared, Layer, Generic[L]):
 
     def _example(self) -> tuple[Layer, ...]:
         """Return the layers that one key has; none, if there is no key yet and its layers depend on it."""
-        if not self._given:
-            layer: Layer = self._sample()
-        else:
-            known = self._table.any()
-            if known is None:
-                return ()
-            layer = known.layer
+        known = self._table.any() if self._given else None
+        if self._given and known is None:
+            return ()
+        layer = self._sample() if known is None else known.layer
         return layer.layers if isinstance(layer, Pipeline) else (layer,)
 
     def _told(self) -> str:

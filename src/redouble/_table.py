@@ -121,16 +121,21 @@ class Held:
     """An async generator on its way through the layer of its key, which it holds: the owner of its items."""
 
     def __init__(self, entry: Entry, stream: AsyncGenerator[Any, Any]) -> None:
-        self._entry, self._stream = entry, stream
+        self._entry: Entry | None = entry
+        self._stream = stream
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open it and take its first item."""
         from redouble._source import aopened  # noqa: PLC0415  for those who stream
 
+        is_open = False
         try:
-            return await aopened(lambda: self._stream)
+            opening = await aopened(lambda: self._stream)
+            is_open = True
         finally:
-            self.ended()
+            if not is_open:
+                self.ended()
+        return opening
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it always is
         """Open no other one."""
@@ -144,5 +149,7 @@ class Held:
     returned = cut
 
     def ended(self) -> None:
-        """Note that it was used until now."""
-        self._entry.used = SYSTEM.now()
+        """Note that it was used until now; and hold it no longer, for something may hold this."""
+        if self._entry is not None:
+            self._entry.used = SYSTEM.now()
+            self._entry = None
