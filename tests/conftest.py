@@ -6,18 +6,23 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import count
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from answering import flaky
 from redouble import Hints, Retry, report, types
 from shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
 from support import COLOURS, Boom, Call, Ledger, Operation, Script, Virtual, in_colour, steps
+
+# How long anything takes says nothing: the machine may be busy, and the first text is drawn from tables that
+# have to be made.
+settings.register_profile("redouble", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("redouble")
 
 MOST_LOOKS = 10_000
 TESTS_RUN = count(1)
@@ -25,7 +30,6 @@ TESTS_RUN = count(1)
 
 def pytest_collection_finish() -> None:
     """Set all tests aside: those that call the garbage collector would look through the whole of them."""
-    import_module("hypothesis")  # first: it looks for who refers to Trio's source of chance
     gc.collect()
     gc.freeze()
 
