@@ -104,7 +104,8 @@ def answered(
 def test_a_body_breaks_where_it_was_told_to(server: Server, step: str, body: bytes, end: str) -> None:
     head, got, ended = answered(server, step, last=b"\r\n\r\n" + body if end == "silence" else None)
     assert head.startswith(f"HTTP/1.1 {step[:3] if step[0].isdigit() else 200} ")
-    assert (got, ended) == (body, end)
+    assert ended == end
+    assert got == body or (end == "reset" and body.startswith(got))  # a reset may overtake what is on its way
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,9 @@ def test_a_broken_body_was_announced_in_full(server: Server, step: str, announce
 )
 def test_there_may_be_half_an_answer_or_none(server: Server, step: str, head: str, end: str) -> None:
     last = head.encode() if end == "silence" else None
-    assert answered(server, step, b"hello", last) == (head, b"", end)
+    got, body, ended = answered(server, step, b"hello", last)
+    assert (body, ended) == (b"", end)
+    assert got == head or (end == "reset" and head.startswith(got))  # a reset may overtake what is on its way
 
 
 @pytest.mark.parametrize(
