@@ -31,7 +31,7 @@ FLOORS: dict[str, set[str]] = {
         *("_transient", "_python", "_known", "_reading", "_codes", "_retry_after"),
         *("_http_date", "_quota", "_redact", "_throttling", "_line", "_flow", "_cubic", "_tally"),
         *("_gradient", "_windowed", "_load", "_contest", "_closing", "_stakes"),
-        *("_race", "_race_asyncio", "_race_trio", "_faults"),
+        *("_race", "_race_asyncio", "_race_trio", "_attempted", "_faults", "_room"),
     },
     "workers": {"_threads", "_processes", "_pool", "_child", "_wire"},
     "engine": {"_nested", "_ending", "_state", "_limits", "_run", "_commit"},

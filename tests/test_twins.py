@@ -244,6 +244,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *("_asyncio.checkpoint", "_backend.Backend.checkpoint", "_drive.acall_blocking"),
         *("_chaos.Troubled.aopen", "_closing._close", "_closing.close_all"),
         *("_line.Line.aenter", "_table.Held.aopen"),
+        "_attempted.attempted",
         *(f"_race_asyncio.{name}" for name in ("Heat._attempt", "Heat.put_down", "_closed", "_over", "race")),
         *(f"_race_trio.{name}" for name in ("Heat._attempt", "Heat.watch", "race")),
         *(f"_enter.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),

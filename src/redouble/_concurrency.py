@@ -18,12 +18,13 @@ from redouble._gate import Gate, better_inside
 from redouble._gradient import Aimd, Gradient, Vegas, Way
 from redouble._guarded import seen_in_task
 from redouble._layer import Layer
+from redouble._room import Room
 from redouble._shape import Template, shaped
 from redouble._shared import Locked
 from redouble._time import SYSTEM, Chance, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On
-from redouble._windowed import Room, Windowed
+from redouble._windowed import Windowed
 from redouble.errors import BulkheadFull
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 from redouble._failure import Failures, told_when
 from redouble._verdict import Ended, Until, accepted
 
-__all__ = ["Contest"]
+__all__ = ["Contest", "Unawaitable"]
 
 FIRST = 1
 

@@ -13,6 +13,7 @@ from asyncio import CancelledError, Event, Task, get_running_loop, wait
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, cast
 
+from redouble._attempted import attempted
 from redouble._closing import close_all, closes
 from redouble._contest import Contest
 from redouble._time import SYSTEM
@@ -57,26 +58,17 @@ class Heat(Alarm):
             self._cut: list[Task[None]] = []  # those that we have cancelled
         number = contest.begin()
         self._tasks.append(
-            get_running_loop().create_task(self._attempt(number), context=self._context.copy())
+            get_running_loop().create_task(self._attempt(contest, number), context=self._context.copy())
         )
         if number <= self._rules.hedges:
             self.again(self._rules.delay())
 
-    async def _attempt(self, number: int) -> None:
-        contest: Any = self.contest
-        ended = False
+    async def _attempt(self, contest: Contest, number: int) -> None:
         try:
-            value = await (self._rules.different or self._fn)(*self._args, **self._kwargs)
-            ended = True
-            contest.returned(number, value)
-        except Exception as error:
-            ended = True
-            contest.raised(number, error, SYSTEM.now())
+            await attempted(contest, number, self._rules.different or self._fn, self._args, self._kwargs)
         finally:
-            if not ended:
-                contest.cut()
             self.turn.set()
-            if contest.winner is not None or not (ended or isinstance(sys.exception(), CancelledError)):
+            if contest.winner is not None or not isinstance(sys.exception(), CancelledError | None):
                 self.end()
 
     def _end(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trio import Cancelled, CancelScope, Event, Nursery, open_nursery, sleep
 
+from redouble._attempted import attempted
 from redouble._closing import close_all
 from redouble._contest import Contest
 from redouble._time import SYSTEM
@@ -59,17 +60,9 @@ class Heat:
             contest.returned(1, value)
 
     async def _attempt(self, all_of_them: CancelScope, contest: Contest, number: int) -> None:
-        ended = False
         try:
-            value = await (self._rules.different or self._fn)(*self._args, **self._kwargs)
-            ended = True
-            contest.returned(number, value)
-        except Exception as error:
-            ended = True
-            contest.raised(number, error, SYSTEM.now())
+            await attempted(contest, number, self._rules.different or self._fn, self._args, self._kwargs)
         finally:
-            if not ended:
-                contest.cut()
             self.turn.set()
             if contest.winner is not None:
                 all_of_them.cancel()

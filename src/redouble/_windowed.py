@@ -14,7 +14,7 @@ from statistics import median_low
 from redouble._flow import BACK
 from redouble._gradient import Sample, Way
 
-__all__ = ["Room", "Windowed"]
+__all__ = ["Windowed"]
 
 FEW = 10  # calls: fewer say nothing
 MOST = 128  # calls of a window that are looked at
@@ -116,17 +116,3 @@ class Windowed:
 
     def _schedule(self, now: float) -> None:
         self._forget_at = now + self._relearn * (1 + JITTER * (2 * self._random() - 1))
-
-
-class Room:
-    """How many are ``inside``, of how many. A forked process has a new one: those calls go on elsewhere."""
-
-    __slots__ = ("half", "inside", "limit", "skip", "timed")
-
-    def __init__(self, limit: int) -> None:
-        self.inside, self.skip, self.timed = 0, 0, 1
-        self.resize(limit)
-
-    def resize(self, limit: int) -> None:
-        """Take on another limit."""
-        self.limit, self.half = limit, (limit - 1) // 2
