@@ -25,6 +25,7 @@ def test_who_comes_after_it_rang_does_not_wait(seconds: float) -> None:
     bell = Bell()
     bell.ring()
     bell.wait(seconds)
+    assert bell.silent  # that ring is over
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0, 1e-9])

@@ -196,10 +196,10 @@ def test_how_it_looks() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"fault": Boom}, "0.1 of the calls failing"),
-        ({"latency": 2, "rate": 1}, "1 of the calls late"),
-        ({"latency": 2, "fault": Boom, "rate": 0.25}, "0.25 of the calls late and failing"),
-        ({"latency": 2, "result": None, "rate": 0.5}, "0.5 of the calls late and replaced"),
+        ({"fault": Boom}, "10 % of the calls failing"),
+        ({"latency": 2, "rate": 1}, "100 % of the calls late"),
+        ({"latency": 2, "fault": Boom, "rate": 0.25}, "25 % of the calls late and failing"),
+        ({"latency": 2, "result": None, "rate": 0.5}, "50 % of the calls late and replaced"),
     ],
 )
 def test_it_is_explained(options: dict[str, Any], told: str) -> None:

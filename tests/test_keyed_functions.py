@@ -117,6 +117,14 @@ def by_name(host: str, *, size: int = 1) -> tuple[str, int]:
     return host, size
 
 
+def pages(host: str, path: str) -> Iterator[str]:
+    yield host + path
+
+
+async def apages(host: str, path: str) -> AsyncIterator[str]:
+    yield host + path
+
+
 def anything(*args: object, **options: object) -> str:
     return f"{args} {options}"
 
@@ -140,7 +148,13 @@ def test_keys_that_fit(key: Callable[..., Any], fn: Callable[..., Any], args: tu
 
 @pytest.mark.parametrize(
     ("key", "fn", "wanted"),
-    [(both, strict, "(key)"), (strict, both, "(host, path)"), (both, by_name, "(host, *, size)")],
+    [
+        (both, strict, "(key)"),
+        (strict, both, "(host, path)"),
+        (both, by_name, "(host, *, size)"),
+        (strict, pages, "(host, path)"),
+        (strict, apages, "(host, path)"),
+    ],
 )
 def test_keys_that_do_not_fit(key: Callable[..., Any], fn: Callable[..., Any], wanted: str) -> None:
     said = f"Keyed key={key.__name__} does not take what {fn.__name__} does: write a function of {wanted}"

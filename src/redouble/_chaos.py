@@ -187,7 +187,7 @@ class Chaos(Shared, Layer):
     def _told(self) -> str:
         parts = [("late", self._latency is not None), ("failing", self._fault is not None)]
         parts.append(("replaced", self._result is not NOTHING))
-        return f"{self._rate:.3g} of the calls " + " and ".join(word for word, so in parts if so)
+        return f"{100 * self._rate:.3g} % of the calls " + " and ".join(word for word, so in parts if so)
 
     def _objections(
         self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /

@@ -173,9 +173,7 @@ class Hedge(Shared, Layer):
 
     def _worst(self, inner: Worst, /) -> Worst:
         more = inner._replace(calls=inner.calls * (1 + self._hedges))
-        return (
-            more if self._fixed is None else more._replace(seconds=more.seconds + self._hedges * self._fixed)
-        )
+        return more._replace(seconds=more.seconds + self._hedges * (self._fixed or 0.0))
 
     def _races(self) -> bool:
         return True

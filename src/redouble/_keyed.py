@@ -131,6 +131,7 @@ class Keyed(Shared, Layer, Generic[L]):
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` wrapped by the layer of its key, for a generator function."""
+        check_key(self._key, fn)
 
         def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[T, S, Any]:
             entry = self._entry(key)
@@ -148,13 +149,14 @@ class Keyed(Shared, Layer, Generic[L]):
         """Return ``fn`` wrapped by the layer of its key, for an async generator function."""
         from redouble._items import AsyncItems  # noqa: PLC0415  for those who stream
 
+        check_key(self._key, fn)
+
         def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, S]:
             entry = self._entry(key)
             return AsyncItems(Held(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
 
-        return StreamFunction(
-            fn, shaped(fn, ASYNC_STREAM, is_async=False, of=self._key, open=opened, layer=self)
-        )
+        made = shaped(fn, ASYNC_STREAM, is_async=False, of=self._key, open=opened, layer=self)
+        return StreamFunction(fn, made)
 
     def _shaped(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         check_key(self._key, fn)
