@@ -11,7 +11,7 @@ from typing import Any
 from redouble import Layer, Retry, remaining
 from redouble._backend import backend
 from redouble.http._body import AGAIN, Content
-from redouble.http._client import Terms, late_types
+from redouble.http._client import Lasting, Terms, late_types
 from redouble.http._exchange import Exchange
 from redouble.http._idempotency import Keys
 from redouble.http._options import NOTHING
@@ -93,7 +93,7 @@ class Client:
         self.colour = colour
         aio = colour in ASYNC
         keys: Keys = options.get("idempotency")
-        self.terms = Terms("client", policy, keys, self._asend if aio else self._send, aio=aio)
+        self.terms = Terms("client", policy, keys, self._asend if aio else self._send, Lasting(), aio=aio)
         self.script = list(script)
         self.sent: list[Request] = []
 

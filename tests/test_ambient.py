@@ -9,9 +9,11 @@ from contextvars import copy_context
 
 import pytest
 
-from redouble import Retry, deadline, observe
+from redouble import Retry, deadline, errors, observe
 from redouble._ambient import Ambient, ambient
+from redouble._events import WHATS
 from redouble.testing import VirtualClock, no_retries, virtual_time
+from redouble.types import What
 from shapes import ASYNC_SHAPES, SHAPES
 from support import Boom, Virtual, in_colour
 from test_attempt import AT_ONCE, SOON, Stuck
@@ -26,14 +28,29 @@ def test_the_ambient_flag_is_counted() -> None:
     assert seen == [False, True, True, True, False]
 
 
-def test_observers_hold_it_up() -> None:
+def test_observers_are_told_apart_from_others() -> None:
+    flag = Ambient()
+    seen: list[str] = []
+    for count, users in ((flag.watch, 1), (flag.hold, 1), (flag.watch, -1), (flag.hold, -1)):
+        count(users)
+        seen.append(f"{bool(flag.active)} {bool(flag.others)}")
+    assert seen == ["True False", "True True", "True True", "False False"]
+
+
+@pytest.mark.parametrize("only", [("success",), ("before_attempt", "retry"), ()])
+def test_observers_hold_it_up(only: tuple[What, ...]) -> None:
     before = list(ambient.active)
-    first, second = observe(print), observe(print)
+    first, second = observe(print, only=only), observe(print, only=only)
     assert ambient.active
     first.remove()
     assert ambient.active
     second.remove()
     assert ambient.active == before
+
+
+def test_who_only_hears_of_trouble_does_not() -> None:
+    with observe(print, only=[what for what in WHATS if what not in ("before_attempt", "success")]):
+        assert not ambient.active
 
 
 # -------------------------------------------------------------------- who is concerned
@@ -174,3 +191,18 @@ def test_what_is_at_work_here_reaches_every_async_call_beside_it(other: str, sha
     with OTHERS[other]():
         asyncio.run(main())
     assert heard == ["before_attempt", "success"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_at_work_here_reaches_calls_that_are_observed(shape: str) -> None:
+    heard: list[str] = []
+    call, policy = SHAPES[shape], Retry(on=Boom, backoff=[3600], give_up_after=None)
+    with observe(lambda event: heard.append(event.what[0])):
+        with deadline(0), pytest.raises(errors.DeadlineExceeded):
+            call(policy, failing(0))
+        with no_retries(), pytest.raises(Boom):
+            call(policy, failing(1))
+        with virtual_time() as clock:
+            assert call(policy, failing(1)) == "done"
+    assert clock.delays == [3600]
+    assert " ".join(heard) == "g b f g b f r b s"

@@ -18,7 +18,7 @@ from redouble._child import LOAD, READY, Answer, answer, serve
 
 
 def work(fn: Callable[..., object], *args: object, seconds: float = inf, **kwargs: object) -> bytes:
-    return pickle.dumps((fn, args, kwargs, seconds))
+    return pickle.dumps((fn, args, kwargs, seconds, {}))
 
 
 @pytest.fixture

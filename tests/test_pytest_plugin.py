@@ -150,10 +150,10 @@ import pytest
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure():
     import asyncio
-    from redouble import _events
+    from redouble._watch import watch
     from redouble._ambient import ambient
     from redouble._time import LOOPS, VIRTUAL
-    left = (ambient.active, VIRTUAL.get(), LOOPS, _events._observers)
+    left = (ambient.active, VIRTUAL.get(), LOOPS, watch.entries)
     replaced = asyncio.BaseEventLoop.run_forever.__module__
     print("left:", left, replaced)
 """,

@@ -1,6 +1,6 @@
 """Twins: what the sync and the async drivers do is written twice, and must be the same.
 
-Both are parsed. In the async one `async` and `await` are erased, the renames below are made, and the two
+Both are parsed. In the async one `async` and `await` are erased, the renames below are made, and the
 differences that are meant are undone. Whatever then still differs is a mistake in one of them.
 """
 
@@ -20,7 +20,7 @@ import redouble
 SOURCE = Path(redouble.__file__).parent
 
 TWINS = [
-    ("_drive", "call", "acall"),
+    ("_call", "call", "acall"),
     ("_drive", "drive", "adrive"),
     ("_drive", "outcome", "aoutcome"),
     ("_block", "wait", "await_"),
@@ -41,6 +41,7 @@ TWINS = [
     ("_waiting", "Permit.enter", "Permit.aenter"),
     ("http/_exchange", "Exchange.outcome", "Exchange.aoutcome"),
     ("http/_exchange", "Exchange.restarted", "Exchange.arestarted"),
+    ("http/_exchange", "Exchange._restarted", "Exchange._arestarted"),
     ("http/_family", "Family.hold", "Family.ahold"),
     ("http/_httpx", "Sender.handle_request", "AsyncSender.handle_async_request"),
     ("http/_httpx", "Sender._failed", "AsyncSender._failed"),
@@ -73,12 +74,14 @@ FUNCTIONS = {
 }
 METHODS = {
     "_aenter": "_enter",
+    "_anow": "_now",
     "AsyncReceived": "Received",
     "adrop": "drop",
     "aload": "load",
     "ahold": "hold",
     "aoutcome": "outcome",
     "arestarted": "restarted",
+    "_arestarted": "_restarted",
     "handle_async_request": "handle_request",
     "aenter": "enter",
     "aclose": "close",
@@ -133,6 +136,31 @@ class Erase(ast.NodeTransformer):
                 pass
         return self.generic_visit(node)
 
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        """Take out the question whether attempts are cut: blocking ones are not."""
+        for value in node.values:
+            match value:
+                case ast.Compare(
+                    left=ast.Attribute(attr="_cuts"), ops=[ast.Eq()], comparators=[ast.Name(id="inf")]
+                ):
+                    self.used.add("cuts")
+                    node.values.remove(value)
+                    break
+                case _:
+                    pass
+        return self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        """Leave the clock of budgets alone: it is the blocking one in all colours."""
+        match node:
+            case ast.IfExp(
+                test=ast.Compare(comparators=[ast.Name(id="SYSTEM")]), body=ast.Attribute(attr="_now")
+            ):
+                self.used.add("budgets")
+                return node
+            case _:
+                return self.generic_visit(node)
+
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         """Awaitable[T] and Coroutine[Any, Any, T] are T."""
         if isinstance(node.value, ast.Name) and node.value.id in AWAITABLES:
@@ -152,6 +180,10 @@ class Erase(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> Any:
+        """Know it by its other name; nothing but a task can be cancelled."""
+        if node.id == "cancelling":
+            self.used.add(node.id)
+            return ast.Constant(None)
         node.id = self.renamed(node.id, FUNCTIONS)
         return node
 
@@ -220,7 +252,8 @@ def test_every_entry_of_the_tables_is_used() -> None:
     for module, sync, aio in TWINS:
         names = parsed(module)
         difference(names[sync], names[aio], erase)
-    assert erase.used == FUNCTIONS.keys() | METHODS.keys() | AWAITABLES | {"aio", "checkpoint"}
+    meant = {"aio", "budgets", "cancelling", "checkpoint", "cuts"}
+    assert erase.used == FUNCTIONS.keys() | METHODS.keys() | AWAITABLES | meant
 
 
 def test_no_async_driver_is_without_a_twin() -> None:
@@ -241,7 +274,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *(f"http/_received.AsyncReceived.{name}" for name in ("__aiter__", "_collected", "_held")),
         *(f"http/_sockets.AsyncBackend.{name}" for name in ("connect_tcp", "connect_unix_socket", "sleep")),
         "http/_sockets.AsyncStream.start_tls",
-        *("_asyncio.checkpoint", "_backend.Backend.checkpoint", "_drive.acall_blocking"),
+        *("_asyncio.checkpoint", "_backend.Backend.checkpoint", "_call.acall_blocking"),
         *("_chaos.Troubled.aopen", "_closing._close", "_closing.close_all"),
         *("_line.Line.aenter", "_table.Held.aopen"),
         "_attempted.attempted",
@@ -259,6 +292,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         "_source.astream_of",
         *(f"_timeout.{name}" for name in ("Once.cut", "Opening.aopen")),
         "_retry.Retry.acall",
+        "config/_named.Named.acall",
         "_trio._quietly",
         "_virtual.Queue.wait",
         "_virtual.VirtualClock.asleep",

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 from redouble import errors
 from redouble._backoff import Backoff
 from redouble._block import Attempt
+from redouble._bound import bind
 from redouble._deadline import cancelled, deadline, remaining
 from redouble._decorate import retry, variant
-from redouble._events import observe
 from redouble._gate import Gate
 from redouble._grant import Grant
+from redouble._hints import Hints
 from redouble._layer import Layer, Pipeline, policy_of
-from redouble._options import Hints
 from redouble._report import AttemptRecord, Outcome, Report, report
 from redouble._retry import Retry
 from redouble._time import SYSTEM, Clock
 from redouble._transient import transient
 from redouble._verdict import Kind, Verdict
+from redouble._watch import observe
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
     from redouble._hedge import Hedge
     from redouble._keyed import Keyed
     from redouble._ratelimit import RateLimit
+    from redouble._stats import stats
     from redouble._throttle import Throttle
     from redouble._timeout import Timeout
     from redouble._worker import Worker
+    from redouble.config._live import policies
 
 __all__ = [
     "SYSTEM",
@@ -71,14 +74,17 @@ __all__ = [
     "TokenBucket",
     "Verdict",
     "Worker",
+    "bind",
     "cancelled",
     "deadline",
     "errors",
     "observe",
+    "policies",
     "policy_of",
     "remaining",
     "report",
     "retry",
+    "stats",
     "transient",
     "variant",
 ]
@@ -98,14 +104,20 @@ _LATER = {  # what many programs never need
     "Timeout": "redouble._timeout",
     "TokenBucket": "redouble._bucket",
     "Worker": "redouble._worker",
+    "policies": "redouble.config._live",
+    "stats": "redouble._stats",
 }
+
+_MODULES = ("config", "http", "instruments", "presets", "testing", "types")  # imported when asked for
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    if name not in _LATER and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415  for those who need one of these
 
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     globals()[name] = found = getattr(import_module(_LATER[name]), name)
     return found
 

@@ -14,6 +14,8 @@ from redouble._counted import counted
 from redouble._cubic import Tide
 from redouble._failure import Failures
 from redouble._line import Line
+from redouble._register import enlist
+from redouble._telling import refused
 from redouble._time import SYSTEM
 from redouble._transient import transient
 from redouble._verdict import Kind, On
@@ -60,6 +62,7 @@ class AdaptiveRate(WaitingGate):
         least = number(least, "AdaptiveRate least", 1e-9, 1e9, "calls a second, more than 0, such as 0.5")
         instance(name, "AdaptiveRate name", str | None, "a text, or None")
         self.name = name
+        enlist(self, "limits")
         self._tide = Tide(SYSTEM.now(), least)
         self._line = Line(self._tide, self._wait, self._refused)
 
@@ -93,7 +96,8 @@ class AdaptiveRate(WaitingGate):
     def _refused(self, why: str, wait: float) -> RateLimited:
         whose = "the adaptive rate" if self.name is None else f"the adaptive rate {self.name}"
         rate = f"{self._tide.rate:.3g} calls a second"
-        return RateLimited(f"{whose} is down to {rate} after throttling, {why}", retry_after=wait)
+        error = RateLimited(f"{whose} is down to {rate} after throttling, {why}", retry_after=wait)
+        return refused(error, "adaptive_rate", self.name)
 
     def _told(self) -> str:
         waits = "" if self._wait is None else f", waiting up to {in_seconds(self._wait)}"

@@ -12,17 +12,30 @@ __all__ = ["MOST", "Most", "ambient"]
 
 
 class Ambient:
-    """The flag: ``active`` is true as long as there is anything in it, one entry for each user."""
+    """The flag: ``active`` is true as long as there is anything in it, one entry for each user.
 
-    __slots__ = ("active",)
+    ``others`` has an entry for each of them that is no observer.
+    """
+
+    __slots__ = ("active", "others")
 
     def __init__(self) -> None:
         self.active: list[None] = []
+        self.others: list[None] = []
 
     def hold(self, users: int) -> None:
         """Count users in (1) and out (-1)."""
         if users > 0:
-            self.active.append(None)  # both are atomic: worker threads do so at every attempt
+            self.others.append(None)  # each is atomic: worker threads do so at every attempt
+            self.active.append(None)
+        else:
+            self.active.pop()
+            self.others.pop()
+
+    def watch(self, observers: int) -> None:
+        """Count observers in (1) and out (-1)."""
+        if observers > 0:
+            self.active.append(None)
         else:
             self.active.pop()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random as chance
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from redouble._check import Duration, hook, in_seconds, instance, methods
 from redouble._circuit import Circuit
@@ -21,7 +21,9 @@ from redouble._guarded import guarded
 from redouble._layer import Layer
 from redouble._news import News, announce
 from redouble._period import Change, Period, State, Ticket
-from redouble._shared import Locked
+from redouble._register import enlist
+from redouble._shared import Locked, weakly
+from redouble._telling import refused
 from redouble._terms import terms
 from redouble._time import SYSTEM, Chance, Clock
 from redouble._verdict import On
@@ -79,12 +81,12 @@ class CircuitBreaker(Locked, Gate):
         methods(clock, "clock", ("now",))
         methods(random, "random", ("random",))
         self.name, self.clock = name, clock
+        enlist(self, "breakers")
         self._on_change = on_change
         # A subclass that has its own is asked about every call.
         self._as_is = type(self).admit is CircuitBreaker.admit and type(self).ended is CircuitBreaker.ended
         self._circuit = Circuit(self._terms, random.random, clock.now())
-        self._news = News(self._tell)
-        self._desk = Desk(self._settle)
+        self._news, self._desk = self._offices()
         self._passing: Period | None = None  # what calls go by as long as nobody has to be asked
         self._settle()
 
@@ -135,7 +137,8 @@ class CircuitBreaker(Locked, Gate):
             state, retry_after = circuit.period.state, circuit.retry_after(now)
         self._news.publish()
         if ticket is None:
-            raise CircuitOpen(self._says(state, retry_after), retry_after=retry_after)
+            says = self._says(state, retry_after)
+            raise refused(CircuitOpen(says, retry_after=retry_after), "circuit_breaker", self.name)
         return ticket
 
     def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:
@@ -161,6 +164,17 @@ class CircuitBreaker(Locked, Gate):
             if self._circuit.period.state != "isolated" or state != "isolated":
                 self._desk.do(self._circuit.become, state, self.clock.now())
         self._news.publish()
+
+    def _retune(self, other: Self) -> None:
+        """Go by the terms of another one from now on, and keep the state, and what was counted."""
+        with self._lock:
+            self._desk.do(self._take_over, other)
+        self._news.publish()
+
+    def _take_over(self, other: Self) -> None:
+        self._failures, self._terms = other._failures, other._terms
+        self._circuit.retune(self._terms, self.clock.now())
+        self._passing = None  # `_settle` looks again
 
     def _told(self) -> str:
         return self._terms.told()
@@ -197,6 +211,10 @@ class CircuitBreaker(Locked, Gate):
         while circuit.changes:
             self._news.add(circuit.changes.popleft())
 
+    def _offices(self) -> tuple[News, Desk]:
+        # Held weakly: a breaker that nobody has any more is gone at once, and not when the collector comes.
+        return News(weakly(self._tell)), Desk(weakly(self._settle))
+
     def _tell(self, change: Change) -> None:
         announce(change, self._whose(), self._says(change.state, change.retry_after), self._on_change)
 
@@ -213,7 +231,7 @@ class CircuitBreaker(Locked, Gate):
 
     def _forked(self) -> None:
         super()._forked()
-        self._news, self._desk = News(self._tell), Desk(self._settle)
+        self._news, self._desk = self._offices()
 
     def __repr__(self) -> str:
         terms = self._terms

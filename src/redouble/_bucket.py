@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import Literal, Self, cast
 
-from redouble._check import number
+from redouble._check import instance, number
 from redouble._grant import Grant
+from redouble._register import enlist
 from redouble._shared import Locked
 from redouble._throttling import RetryThrottling
 from redouble._time import SYSTEM
@@ -58,6 +59,7 @@ class TokenBucket(Locked):
     success_increment: what a success without retries brings. One with retries brings what its last cost.
     refill_per_second: what time brings, to the fraction of a token.
     when_empty: ``"refuse"``; or ``"wait"``, to let the retry begin when its tokens will be there.
+    name: what it is called in metrics.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class TokenBucket(Locked):
         success_increment: float = 1,
         refill_per_second: float = 0,
         when_empty: Literal["refuse", "wait"] = "refuse",
+        *,
+        name: str | None = None,
     ) -> None:
         super().__init__()
         wanted = "a finite number, 0 or more"
@@ -83,6 +87,9 @@ class TokenBucket(Locked):
             raise ValueError(
                 "TokenBucket when_empty='wait' would wait for ever: set refill_per_second too, or 'refuse'"
             )
+        instance(name, "TokenBucket name", str | None, "a text, or None")
+        self.name = name
+        enlist(self, "budgets")
         self.when_empty: Literal["refuse", "wait"] = when_empty
         self._may_wait = when_empty == "wait"
         self._ignores_starts = type(self).start is TokenBucket.start
@@ -95,13 +102,13 @@ class TokenBucket(Locked):
         self._now: float = self._since
 
     @staticmethod
-    def grpc(tokens: float = 10, ratio: float = 0.1) -> RetryThrottling:
+    def grpc(tokens: float = 10, ratio: float = 0.1, *, name: str | None = None) -> RetryThrottling:
         """Return gRPC's retry throttling as a budget: ``maxTokens`` and ``tokenRatio`` of a service config.
 
         A failure takes a token, a success brings ``ratio`` tokens; nobody retries while no more than half of
         them are there.
         """
-        return RetryThrottling(tokens, ratio)
+        return RetryThrottling(tokens, ratio, name=name)
 
     def start(self, now: float | None = None, /) -> None:
         """Note that a call begins: it costs nothing."""
@@ -144,6 +151,19 @@ class TokenBucket(Locked):
                 have = min(self._have(self._now) + passed * self.refill_per_second, self.capacity)
             return {"tokens": max(0.0, have), "owed": max(0.0, -have), "capacity": self.capacity}
 
+    def _retune(self, other: Self) -> None:
+        """Go by the values of another one from now on, and keep the tokens, as far as they still fit in."""
+        with self._lock:
+            now = SYSTEM.now()
+            self._have(now)
+            # As in `spend`, no call from here on.
+            have = self._tokens + (self._now - self._since) * self.refill_per_second
+            self._since = self._now = self._now if self.refill_per_second else now
+            self.capacity, self.costs, self._granted = other.capacity, other.costs, other._granted
+            self.success_increment, self.refill_per_second = other.success_increment, other.refill_per_second
+            self.when_empty, self._may_wait = other.when_empty, other._may_wait
+            self._tokens = have if have < self.capacity else self.capacity  # noqa: FURB136
+
     def _put(self, tokens: float, now: float | None) -> None:
         with self._lock:
             self._have(now)
@@ -171,8 +191,9 @@ class TokenBucket(Locked):
 
     def __repr__(self) -> str:
         costs = {getattr(kind, "value", kind): cost for kind, cost in self.costs.items()}
+        named = "" if self.name is None else f", name={self.name!r}"
         return (
             f"TokenBucket(capacity={self.capacity:g}, costs={costs}, "
             f"success_increment={self.success_increment:g}, "
-            f"refill_per_second={self.refill_per_second:g}, when_empty={self.when_empty!r})"
+            f"refill_per_second={self.refill_per_second:g}, when_empty={self.when_empty!r}{named})"
         )

@@ -11,10 +11,11 @@ from fractions import Fraction
 from math import floor, isfinite
 from typing import Literal
 
-from redouble._check import Duration, number
+from redouble._check import Duration, instance, number
 from redouble._check import seconds as checked
 from redouble._grant import Grant
 from redouble._recent import SLICES, Recent
+from redouble._register import enlist
 from redouble._shared import Locked
 from redouble._time import SYSTEM
 from redouble._verdict import Kind
@@ -30,6 +31,7 @@ class Dated(Grant):
     """A grant that knows when it was made: what is refunded must not make room for another."""
 
     when: int
+    window: float  # whose slices those are
 
     def __repr__(self) -> str:
         return repr(Grant(*self))
@@ -47,9 +49,11 @@ class RetryBudget(Locked):
     window: how many seconds credits and grants count for.
     credit: what earns: each ``"success"``; or each ``"request"``, as in Finagle and httpware. A budget
         that is credited by requests keeps granting while everything fails, and so keeps an overload going.
+    name: what it is called in metrics.
     """
 
     _may_wait = False
+    _fixed = ("_by",)  # functions that were decorated before do not ask again what earns
 
     def __init__(
         self,
@@ -57,6 +61,8 @@ class RetryBudget(Locked):
         per_second: float = 10,
         window: Duration = 10,
         credit: Literal["success", "request"] = "success",
+        *,
+        name: str | None = None,
     ) -> None:
         super().__init__()
         wanted = "a finite number, 0 or more"
@@ -67,6 +73,9 @@ class RetryBudget(Locked):
             raise ValueError(f"RetryBudget window={window!r}: write more seconds, such as 10")
         if credit not in ("success", "request"):
             raise ValueError(f"RetryBudget credit={credit!r}: write 'success' or 'request'")
+        instance(name, "RetryBudget name", str | None, "a text, or None")
+        self.name = name
+        enlist(self, "budgets")
         self._by: Literal["success", "request"] = credit
         self._ignores_starts = credit == "success" and type(self).start is RetryBudget.start
         # As they were written, and not as binary floats: 0.07 of 100 is 7, and not 8.
@@ -84,7 +93,8 @@ class RetryBudget(Locked):
         self._from = self._until = 0.0  # well inside it; at its edges `_slice` decides
         self._most = self._floor
         self._grant = Dated(1.0)
-        self._grant.when = 0
+        self._grant.when, self._grant.window = 0, self.window
+        self._next: RetryBudget | None = None  # whose values to take over
 
     def start(self, now: float | None = None, /) -> None:
         """Note that a call begins."""
@@ -135,6 +145,28 @@ class RetryBudget(Locked):
                 "credits": earning,
             }
 
+    def _retune(self, other: RetryBudget) -> None:
+        """Go by the values of another one from now on, and keep what was credited and granted.
+
+        With another window the slices are others: credits count from the beginning of their old one, grants
+        from its end. So never too many are granted; but a grant of before cannot be handed back any more.
+        """
+        self._next = other
+        with self._lock:
+            self._move(None)
+
+    def _take_over(self, other: RetryBudget) -> None:
+        was, self.window = self.window, other.window
+        self.ratio, self.per_second, self._by = other.ratio, other.per_second, other._by
+        self._ignores_starts = other._ignores_starts
+        self._up, self._down, self._floor = other._up, other._down, other._floor
+        if was != self.window:
+            now = SYSTEM.now() * SLICES / was
+            inside = self._index <= now < self._index + 1  # else it is later, or by another clock
+            self._credits.redate(was, self.window)
+            self._grants.redate(was, self.window, late=True, last=now if inside else None)
+            self._index = LONG_AGO  # so that `_turn` sees another one
+
     def _earn(self, now: float | None) -> None:
         # Every call that succeeds comes here, so it does the least there is: nobody has to know yet.
         now = SYSTEM.now() if now is None else now
@@ -152,12 +184,17 @@ class RetryBudget(Locked):
         try:
             if self._waiting or self._back:
                 self._settle()
+            if self._next is not None:
+                other, self._next = self._next, None
+                self._take_over(other)
             self._now = now = self._now if now is None else now
             if now is not None:
                 self._turn(self._slice(now))
             self._most = self._earned(self._credits.total)
         finally:
             self._busy = False
+        if self._next is not None:  # by a signal, in the middle of this
+            self._move(now)
 
     def _turn(self, index: int) -> None:
         """Go on to another slice, if it is another one."""
@@ -166,7 +203,7 @@ class RetryBudget(Locked):
         if self._index != self._grants.latest:
             self._index = index = self._grants.latest
             self._grant = Dated(1.0)
-            self._grant.when = index
+            self._grant.when, self._grant.window = index, self.window
             width = self.window / SLICES
             self._from, self._until = (index + 0.01) * width, (index + 0.99) * width
 
@@ -189,7 +226,9 @@ class RetryBudget(Locked):
                 for now in batch:
                     earned.add(1, self._slice(now))
         while self._back:
-            self._grants.add(-1, getattr(self._back.pop(), "when", self._index))
+            grant = self._back.pop()
+            if getattr(grant, "window", self.window) == self.window:
+                self._grants.add(-1, getattr(grant, "when", self._index))
 
     def _earned(self, earning: int) -> int:
         return -(-earning * self._up // self._down) + self._floor
@@ -202,7 +241,8 @@ class RetryBudget(Locked):
         self._busy = False
 
     def __repr__(self) -> str:
+        named = "" if self.name is None else f", name={self.name!r}"
         return (
             f"RetryBudget(ratio={self.ratio:g}, per_second={self.per_second:g}, window={self.window:g}, "
-            f"credit={self._by!r})"
+            f"credit={self._by!r}{named})"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from redouble._check import Duration, in_seconds, instance, whole
 from redouble._check import seconds as checked
@@ -16,6 +16,7 @@ from redouble._entry import Entry
 from redouble._gate import Gate, Passage
 from redouble._layer import Layer
 from redouble._places import Ticket
+from redouble._register import enlist
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
 
@@ -34,7 +35,7 @@ HELD = Template(
     redouble_ticket = redouble_Ticket()
     try:
         redouble_add(redouble_ticket)
-        if redouble_queue or redouble_len(redouble_inside) > redouble_limit:
+        if redouble_queue or redouble_len(redouble_inside) > redouble_places.limit:
             {await_}redouble_wait(redouble_ticket)
         redouble_result = {await_}redouble_fn({arguments})
     finally:
@@ -72,6 +73,7 @@ class Bulkhead(Shared, Gate):
         self._queue = None if queue is None else whole(queue, "Bulkhead queue", 0, "0 or more, or None")
         instance(name, "Bulkhead name", str | None, "a text, or None")
         self.name = name
+        enlist(self, "bulkheads")
         # A subclass that has its own is asked about every call, and never waits.
         self._as_is = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
         self._places = Entry(self._limit, self._wait, self._queue, name)
@@ -131,7 +133,7 @@ class Bulkhead(Shared, Gate):
             is_async=is_async,
             Ticket=Ticket,
             len=len,
-            limit=self.limit,
+            places=places,
             inside=places.inside,
             add=places.inside.add,
             drop=places.inside.discard,
@@ -144,6 +146,11 @@ class Bulkhead(Shared, Gate):
 
     def _passage(self, *, stream: bool = False) -> Passage:
         return Place(self) if self._as_is else super()._passage(stream=stream)
+
+    def _retune(self, other: Self) -> None:
+        """Go by the values of another one from now on; whoever is inside stays, or waits on."""
+        self._limit, self._wait, self._queue = other._limit, other._wait, other._queue
+        self._places.retune(self._limit, self._wait, self._queue)
 
     def _told(self) -> str:
         waits = "wait" if self.wait is None else f"wait up to {in_seconds(self.wait)}"

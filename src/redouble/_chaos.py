@@ -18,6 +18,7 @@ from redouble._check import seconds as checked
 from redouble._faults import Fault, maker
 from redouble._function import Bystander, StreamFunction
 from redouble._layer import Layer
+from redouble._register import enlist
 from redouble._shared import Shared
 from redouble._time import SYSTEM
 
@@ -85,6 +86,7 @@ class Chaos(Shared, Layer):
         if not callable(switch):
             instance(switch, "Chaos switch", bool, "True, False, or a function that says so")
         self.name = name
+        enlist(self, "layers")
         self.switch: bool | Callable[[], bool] = switch
         self._draw = chance.random if seed is None else Random(seed).random  # noqa: S311  no secret
         self._hit = 0

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from redouble._bound import inherit
 from redouble._deadline import deadline
 from redouble._wire import pack, unpack
 
@@ -78,7 +79,8 @@ def loaded(work: bytes) -> bytes:
 def answer(work: bytes) -> Answer:
     """Make one call."""
     try:
-        fn, args, kwargs, left = unpack(work)
+        fn, args, kwargs, left, bound = unpack(work)
+        inherit(bound)
     except Exception as error:
         return "unreadable", b"", f"{type(error).__name__}: {error}"
     ended = Ended()

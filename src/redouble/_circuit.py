@@ -28,11 +28,8 @@ class Circuit:
     """Whether calls may pass."""
 
     def __init__(self, terms: Terms, chance: Callable[[], float], now: float) -> None:
-        self._terms, self._chance = terms, chance
-        ratio = Fraction(str(terms.ratio or 0))
-        self._up, self._down = ratio.numerator, ratio.denominator
-        self._lease = max(terms.cooldown, SHORTEST_LEASE)
-        self._now = now
+        self._chance, self._now = chance, now
+        self._go_by(terms)
         self.period = Period("closed", now)
         self.period.noting = int(terms.ratio is not None)
         self.rejected = 0
@@ -112,6 +109,31 @@ class Circuit:
         self.changes.append(Change(state, state, max(0.0, now - before.since), self.rejected, after))
         if state == "closed":
             self.rejected = 0
+
+    def retune(self, terms: Terms, now: float) -> None:
+        """Go by other terms from now on. The state stays, and since when; and so does what was counted."""
+        old, lease, period, now = self._terms, self._lease, self.period, self._sane(now)
+        self._go_by(terms)
+        if (old.ratio is None) != (terms.ratio is None) and period.state == "closed":
+            period.noting = int(terms.ratio is not None)  # how many in a row says nothing of a share
+        if old.window != terms.window:
+            period.total.redate(old.window, terms.window)
+            period.bad.redate(old.window, terms.window)
+        if period.state == "open":
+            period.until += terms.cooldown - old.cooldown
+        elif period.stage:
+            period.until += self._lease - lease
+            period.stage = min(period.stage, len(terms.reopening))
+            if not period.stage:
+                self.become("closed", now)
+        elif period.state == "half_open" and period.good >= terms.probes:
+            self._reopen(1, now)
+
+    def _go_by(self, terms: Terms) -> None:
+        self._terms = terms
+        ratio = Fraction(str(terms.ratio or 0))
+        self._up, self._down = ratio.numerator, ratio.denominator
+        self._lease = max(terms.cooldown, SHORTEST_LEASE)
 
     def _sane(self, now: float) -> float:
         """Return the time; a clock that tells nonsense once stands still."""

@@ -54,6 +54,8 @@ class Committing(Run):
         if not self.committed:
             return Run.decide(self, error)
         self.ok = False
+        if self.policy._counts is not None:
+            self.policy._counts.failures += 1
         if self.policy.budget is not None:
             self.policy.budget.failed(self.kind(error), self.budget_time())
         if self.tell is not None:

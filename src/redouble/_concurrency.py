@@ -18,9 +18,11 @@ from redouble._gate import Gate, better_inside
 from redouble._gradient import Aimd, Gradient, Vegas, Way
 from redouble._guarded import seen_in_task
 from redouble._layer import Layer
+from redouble._register import enlist
 from redouble._room import Room
 from redouble._shape import Template, shaped
 from redouble._shared import Locked
+from redouble._telling import refused
 from redouble._time import SYSTEM, Chance, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On
@@ -126,11 +128,13 @@ class AdaptiveConcurrency(Locked, Gate):
         instance(name, "AdaptiveConcurrency name", str | None, "a text, or None")
         methods(random, "random", ("random",))
         self.name, self._by = name, by
+        enlist(self, "limits")
         way: Way = {"gradient": Gradient, "vegas": Vegas}[by]() if by != "aimd" else Aimd(spans["slow"])
         self._windowed = Windowed(
             way, initial, least, most, spans["window"], spans["relearn"], SYSTEM.now(), random.random
         )
         self._room = Room(initial)
+        self._said = {"initial": initial, "slow": spans["slow"]}  # as they were: the limit goes on from there
         self._now = reader(SYSTEM, aio=False)
 
     @property
@@ -217,7 +221,7 @@ class AdaptiveConcurrency(Locked, Gate):
         whose = "the adaptive limit" if self.name is None else f"the adaptive limit {self.name}"
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
         says = f"{whose} is reached: {calls} inside, which is what the service takes"
-        raise BulkheadFull(says, limit=limit, wait=0)
+        raise refused(BulkheadFull(says, limit=limit, wait=0), "adaptive_concurrency", self.name)
 
     def _told(self) -> str:
         return f"as many at once as the service takes, {self._room.limit} so far"

@@ -7,32 +7,22 @@ applies its table of renames, and asserts that nothing else differs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from redouble._ambient import MOST, ambient
-from redouble._attempt import abound, aworked, bound
+from redouble._attempt import abound, bound
 from redouble._backend import cancelling
 from redouble._deadline import MOMENT, left
 from redouble._ending import error_of, outcome_of
-from redouble._events import teller, watched
 from redouble._options import Options
 from redouble._report import Outcome
 from redouble._run import Run
+from redouble._telling import teller
 from redouble._time import reading, virtual
+from redouble._watch import watch
 
-__all__ = [
-    "acall",
-    "acall_blocking",
-    "adrive",
-    "aoutcome",
-    "begin",
-    "call",
-    "concerned",
-    "drive",
-    "outcome",
-]
+__all__ = ["Args", "Kwargs", "adrive", "aoutcome", "begin", "concerned", "drive", "outcome"]
 
 R = TypeVar("R", bound=Run)
 T = TypeVar("T")
@@ -51,10 +41,9 @@ def begin(
 ) -> R:
     """Begin a run; one that nobody listens to has nothing to tell."""
     now = policy._anow if aio else policy._now
-    tell = None if policy._silent else teller(policy)
+    tell = teller(policy)
     if ambient.active:
         now = reading(policy._time, aio=aio)
-        tell = teller(policy) if watched() else tell
     started = now() if started is None else started
     run = kind(policy, started, name, now, cancelling if aio else None, tell, attempt)
     if ambient.active:
@@ -67,30 +56,14 @@ def begin(
 
 def concerned() -> bool:
     """Say whether anything ambient that is at work anywhere is at work here."""
-    return MOMENT.get() is not None or watched() or MOST.get() is not None or virtual() is not None
+    if watch.of_calls():
+        return True
+    if not ambient.others:
+        return False
+    return MOMENT.get() is not None or MOST.get() is not None or virtual() is not None
 
 
 # ------------------------------------------------------------------------------- calls
-
-
-def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
-    """Make attempts, with a run from the start."""
-    run = begin(Run, policy, name, aio=False)
-    return drive(run, None, bound(run, fn), args, kwargs)
-
-
-async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
-    """Make attempts, with a run from the start."""
-    run = begin(Run, policy, name, aio=True)
-    return await adrive(run, None, abound(run, fn), args, kwargs)
-
-
-async def acall_blocking(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
-    """Make attempts at blocking code, on a worker."""
-    from redouble._worker import Worker  # noqa: PLC0415  for those who use one
-
-    run = begin(Run, policy, name, aio=True)
-    return await adrive(run, None, partial(aworked, run, policy.worker or Worker(), fn), args, kwargs)
 
 
 def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:

@@ -14,6 +14,7 @@ from redouble._bell import Bell
 from redouble._check import in_seconds
 from redouble._deadline import patience
 from redouble._places import Places, Ticket
+from redouble._telling import refused
 from redouble._time import virtual
 from redouble.errors import BulkheadFull
 
@@ -28,6 +29,12 @@ class Entry(Places):
     ) -> None:
         super().__init__(limit)
         self._wait, self._most_waiting, self._name = patience, most_waiting, name
+
+    def retune(self, limit: int, patience: float | None, most_waiting: int | None) -> None:
+        """Have so many places from now on; whoever is inside stays, and whoever waits goes on waiting."""
+        with self._lock:
+            self.limit, self._wait, self._most_waiting = limit, patience, most_waiting
+        self.serve()
 
     def enter(self, ticket: Ticket) -> None:
         """Wait for a place, blocking this thread; or raise `BulkheadFull`."""
@@ -83,4 +90,5 @@ class Entry(Places):
     def _refuse(self, why: str) -> NoReturn:
         whose = "the bulkhead" if self._name is None else f"the bulkhead {self._name}"
         calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
-        raise BulkheadFull(f"{whose} is full: {calls} inside, {why}", limit=self.limit, wait=self._wait)
+        said = f"{whose} is full: {calls} inside, {why}"
+        raise refused(BulkheadFull(said, limit=self.limit, wait=self._wait), "bulkhead", self._name)

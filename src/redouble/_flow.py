@@ -110,6 +110,17 @@ class Flow:
             self._since, self._thin, self._until = now, seconds / calls, now + seconds
             self.told = max(self.told, now)
 
+    def retune(self, interval: float, burst: int, now: float) -> None:
+        """Go on at another interval, with another burst; as many of the burst are used as before."""
+        self.hold()
+        self._look(now)
+        used = (self.free - now + self.slack) / self.interval  # and no call from here on, as in rule 2
+        used = 0.0 if used < 0 else burst if used > burst else used  # noqa: FURB136
+        self.interval, self.slack = interval, interval * (burst - 1)
+        self.free = now - self.slack + used * interval
+        if self.quick != inf:  # a signal has come in the middle of this
+            self.quick = self.free
+
     def _look(self, now: float) -> None:
         """Forget what is over, and what another clock said."""
         if self.free - now > self.interval + BACK:  # our own pace is never that far ahead

@@ -13,8 +13,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from redouble._callable import done
 from redouble._layer import AROUND, Layer
+from redouble._telling import TOLD, refused, sort_of
 from redouble._time import SYSTEM, Clock
 from redouble._ways import Ways
+from redouble.errors import Rejected
 
 __all__ = ["Gate", "Passage", "better_inside"]
 
@@ -142,7 +144,12 @@ class Passage:
 
     def enter(self) -> None:
         """Be let in, or not."""
-        self.ticket = self.gate.admit(self.gate.clock.now())
+        try:
+            self.ticket = self.gate.admit(self.gate.clock.now())
+        except Rejected as error:
+            refused(error, sort_of(self.gate), getattr(self.gate, "name", None))  # one of a gate of your own
+            error.__dict__.pop(TOLD, None)  # which may raise this very error again
+            raise
         self.entered = True
 
     async def aenter(self) -> None:

@@ -18,6 +18,7 @@ from redouble._failure import Failures
 from redouble._grant import Budget
 from redouble._layer import Layer
 from redouble._race import race
+from redouble._register import enlist
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
 from redouble._stakes import Stakes
@@ -120,6 +121,7 @@ class Hedge(Shared, Layer):
             methods(budget, "budget", ("spend", "refund"))
         instance(name, "Hedge name", str | None, "a text, or None")
         self.name, self._hedges, self._share = name, hedges, share
+        enlist(self, "layers")
         self._stakes = Stakes(self._fixed, share, hedges, Failures(on, "Hedge"), until, different, budget)
 
     @property

@@ -27,5 +27,10 @@ class HostBudgets(RetryBudget):
         """Return the budget of a host: the same one for all who ask."""
         return self._by_host.have(host, self._made)
 
+    def _retune(self, other: RetryBudget) -> None:
+        super()._retune(other)
+        for budget in tuple(self._by_host._things.values()):
+            budget._retune(other)
+
     def _made(self) -> RetryBudget:
         return RetryBudget(self.ratio, self.per_second, self.window, self._by)

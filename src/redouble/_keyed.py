@@ -12,11 +12,10 @@ from collections.abc import (
     Coroutine,
     Generator,
     Hashable,
-    Iterator,
     Mapping,
 )
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from redouble._ambient import ambient
 from redouble._callable import spelled, would_not_run
@@ -25,14 +24,12 @@ from redouble._check import seconds as checked
 from redouble._function import StreamFunction
 from redouble._keys import check_hashable, check_key, wants_key
 from redouble._layer import Layer, Pipeline
+from redouble._register import enlist, strike
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
+from redouble._standin import StandIn
 from redouble._table import Entry, Held, Table, Ways
 from redouble._time import SYSTEM, reader
-
-if TYPE_CHECKING:
-    from redouble._verdict import On
-    from redouble._worst import Worst
 
 __all__ = ["Keyed"]
 
@@ -71,7 +68,7 @@ STREAM = Template("keyed stream", "def keyed({parameters}):\n    return (yield f
 ASYNC_STREAM = Template("keyed async stream", "def keyed({parameters}):\n    return " + OPENED + "\n")
 
 
-class Keyed(Shared, Layer, Generic[L]):
+class Keyed(Shared, StandIn, Generic[L]):
     """A layer of its own for each key, which is told from the arguments of a call.
 
     key: a function of the arguments of the call, such as ``lambda host, *_: host``. Keys are hashable.
@@ -106,12 +103,9 @@ class Keyed(Shared, Layer, Generic[L]):
         self._idle = inf if idle is None else checked(idle, "Keyed idle")
         instance(name, "Keyed name", str | None, "a text, or None")
         self.name = name
+        enlist(self, "layers")
         self._one: Layer | None = None  # to look at
         self._table = Table(self._made, self._most, self._idle)
-
-    @property
-    def _held(self) -> bool:
-        return True
 
     def of(self, key: Hashable) -> L:
         """Return the layer of a key, as a call with that key would use it."""
@@ -200,10 +194,13 @@ class Keyed(Shared, Layer, Generic[L]):
 
     def _sample(self) -> Layer:
         if self._one is None:
-            self._one = self._made(None)
+            self._one = one = self._made(None)
+            for layer in one.layers if isinstance(one, Pipeline) else (one,):
+                strike(layer)  # nobody's calls go through it
+                strike(getattr(layer, "budget", None))
         return self._one
 
-    def _example(self) -> tuple[Layer, ...]:
+    def _stands_for(self) -> tuple[Layer, ...]:
         """Return the layers that one key has; none, if there is no key yet and its layers depend on it."""
         known = self._table.any() if self._given else None
         if self._given and known is None:
@@ -212,38 +209,8 @@ class Keyed(Shared, Layer, Generic[L]):
         return layer.layers if isinstance(layer, Pipeline) else (layer,)
 
     def _told(self) -> str:
-        told = [f"{type(layer).__name__} ({layer._told()})" for layer in self._example()]
+        told = [f"{type(layer).__name__} ({layer._told()})" for layer in self._stands_for()]
         return f"{' | '.join(told) or 'a layer'} for each key, {self._most} at most"
-
-    def _worst(self, inner: Worst, /) -> Worst:
-        for layer in reversed(self._example()):
-            inner = layer._worst(inner)
-        return inner
-
-    def _retries(self) -> bool:
-        return any(layer._retries() for layer in self._example())
-
-    def _races(self) -> bool:
-        return any(layer._races() for layer in self._example())
-
-    def _acts_on(self) -> On | None:
-        example = self._example()
-        return example[0]._acts_on() if len(example) == 1 else None
-
-    def _cuts_each(self) -> bool:
-        return any(layer._cuts_each() for layer in self._example())
-
-    def _within(self) -> float:
-        return min((layer._within() for layer in self._example()), default=inf)
-
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
-        example = self._example()
-        for place in reversed(range(len(example))):
-            layer = example[place]
-            yield from layer._objections((*outer, *example[:place]), (*example[place + 1 :], *inner), worst)
-            worst = layer._worst(worst)
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"

@@ -6,9 +6,11 @@ from _thread import RLock
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from redouble._events import Event, Observer, What, publish, watched
+from redouble._bound import BOUND
+from redouble._events import Event, Observer, What
 from redouble._log import log
 from redouble._period import Change
+from redouble._watch import publish, watch
 
 __all__ = ["News", "announce"]
 
@@ -55,7 +57,7 @@ def announce(change: Change, name: str, says: str, own: Observer | None) -> None
         log("%s; further rejections are counted, and not logged", says)
     elif change.what == "closed" and change.rejected:
         log("%s is closed again, after %d rejected calls", name, change.rejected, news=True)
-    if own is not None or watched():
+    if own is not None or watch.listening[WHATS[change.what]]:
         publish(_event(change, name), own)
 
 
@@ -71,5 +73,7 @@ def _event(change: Change, name: str) -> Event:
         hint=change.retry_after,
         labels={},
         rejected=change.rejected,
+        bound=BOUND.get(),
+        again=False,
         **nothing,
     )

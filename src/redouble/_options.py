@@ -14,9 +14,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from redouble._backoff import Backoff, fresh
-from redouble._check import Duration, hook, instance, methods, number, seconds, whole
+from redouble._check import Duration, hook, instance, methods, seconds, whole
 from redouble._events import Event
 from redouble._grant import Budget
+from redouble._hints import Hints
+from redouble._register import Counts, counts_of, enlist
 from redouble._time import SYSTEM, Borrowed, Chance, Clock, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
@@ -24,45 +26,15 @@ from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until, onl
 if TYPE_CHECKING:
     from redouble._worker import Worker
 
-__all__ = ["Delays", "Hints", "Options"]
+__all__ = ["Delays", "Options"]
 
 Delays: TypeAlias = Backoff | Iterable[Duration]
 Observer: TypeAlias = Callable[[Event], object]
 
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
+DEFAULT_HINTS = Hints()
 LIMITS = ("give_up_after", "timeout", "work_timeout")  # any of these ends a call at last
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
-
-
-@dataclass(frozen=True)
-class Hints:
-    """How to treat a delay asked for by the other side.
-
-    mode: ``at_least`` waits for the backoff or the hint, whichever is longer; ``instead`` for the
-    hint alone; ``ignore`` for the backoff alone.
-    longest: give up at once when asked to wait longer than this.
-    over: let a hint add at most this to the backoff.
-    spread: add up to this share of the hint by chance, so that not everybody returns at once.
-    """
-
-    mode: Literal["at_least", "instead", "ignore"] = "at_least"
-    longest: Duration | None = None
-    over: Duration | None = None
-    spread: float = 0.1
-
-    # The same as numbers, for the engine.
-    _ceiling: float = field(init=False, repr=False, compare=False)
-    _most_over: float = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("at_least", "instead", "ignore"):
-            raise ValueError(f"Hints mode={self.mode!r}: write 'at_least', 'instead' or 'ignore'")
-        for option, limit in (("longest", "_ceiling"), ("over", "_most_over")):
-            value = getattr(self, option)
-            checked = None if value is None else seconds(value, f"Hints {option}")
-            object.__setattr__(self, option, checked)
-            object.__setattr__(self, limit, inf if checked is None else checked)
-        number(self.spread, "Hints spread", 0, 1, "a number between 0 and 1, such as 0.1")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -77,7 +49,7 @@ class Options:
     timeout: Duration | None = None
     attempt_timeout: Duration | None = None
     work_timeout: Duration | None = None
-    hints: Hints = Hints()
+    hints: Hints = DEFAULT_HINTS
     budget: Budget | None = None
     worker: Worker | None = None
     before_attempt: Observer | None = None
@@ -108,6 +80,8 @@ class Options:
     _plain: bool = field(init=False, compare=False)
     _credited: bool = field(init=False, compare=False)
     _straight: bool = field(init=False, compare=False)
+    _direct: bool = field(init=False, compare=False)
+    _counts: Counts | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         self._put("_rules", as_rules(self.on))
@@ -153,6 +127,8 @@ class Options:
         instance(self.wrap, "wrap", bool, "True or False")
         instance(self.name, "name", str | None, "a text, or None to use the function's name")
         self._put("labels", _labels(self.labels))
+        self._put("_counts", None if self.name is None else counts_of(self.name))
+        enlist(self, "policies")
         methods(self.clock, "clock", ("now", "sleep"))
         methods(self.random, "random", ("random",))
         clock: object = self.clock
@@ -177,7 +153,9 @@ class Options:
         free = all(x is None for x in busy) and 0 not in limits
         self._put("_plain", free and self.budget is None)
         self._put("_credited", free and self.budget is not None)  # or only that
-        self._put("_straight", self._plain and self.worker is None and self.attempt_timeout is None)
+        straight = self.worker is None and self.attempt_timeout is None
+        self._put("_straight", self._plain and straight)
+        self._put("_direct", (self._plain or self._credited) and straight)  # a first attempt is just a call
 
     def _put(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)  # frozen for everybody else

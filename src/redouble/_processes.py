@@ -12,6 +12,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from redouble._bound import BOUND
 from redouble._callable import spelled
 from redouble._pool import REAPING, Process
 from redouble._wire import pack, unpack
@@ -71,7 +72,7 @@ class Job:
 
     def start(self, seconds: float) -> None:
         """Send it what to do. What time it has is its deadline there."""
-        self._process.send(self._packed((*self._call, seconds)))
+        self._process.send(self._packed((*self._call, seconds, dict(BOUND.get()))))
 
     def _packed(self, work: object) -> bytes:
         try:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from redouble._ambient import ambient
 from redouble._check import Duration, in_seconds, instance, number, whole
 from redouble._check import seconds as checked
 from redouble._flow import Flow
 from redouble._line import Line
+from redouble._register import enlist
 from redouble._retry_after import hint, quota
 from redouble._shape import Template, shaped
+from redouble._telling import refused
 from redouble._time import SYSTEM, reader
 from redouble._waiting import WaitingGate
 from redouble.errors import RateLimited
@@ -33,10 +35,10 @@ TAKEN = """\
     redouble_moment = redouble_system() if redouble_ambient else redouble_now()
     redouble_free = redouble_flow.quick
     if redouble_free <= redouble_moment:
-        redouble_moment -= redouble_slack
+        redouble_moment -= redouble_flow.slack
         if redouble_free < redouble_moment:
             redouble_free = redouble_moment
-        redouble_flow.quick = redouble_free + redouble_interval
+        redouble_flow.quick = redouble_free + redouble_flow.interval
     else:
         {await_}redouble_wait()
 """
@@ -80,6 +82,8 @@ class RateLimit(WaitingGate):
     name: what it is called in its errors.
     """
 
+    _fixed = ("_following",)  # functions that were decorated before do not ask again
+
     def __init__(
         self,
         rate: float,
@@ -104,6 +108,7 @@ class RateLimit(WaitingGate):
         instance(following, "RateLimit following", bool, "True or False")
         instance(name, "RateLimit name", str | None, "a text, or None")
         self.name, self._following = name, following
+        enlist(self, "limits")
         self._flow = Flow(self._per / self._rate, self._burst)
         self._line = Line(self._flow, self._wait, self._refused)
 
@@ -175,12 +180,19 @@ class RateLimit(WaitingGate):
             system=SYSTEM.now,
             now=reader(SYSTEM, aio=False),
             flow=self._flow,
-            slack=self._flow.slack,
-            interval=self._flow.interval,
             wait=wait,
             follow=self._follow,
             limit=self,  # for `policy_of`
         )
+
+    def _retune(self, other: Self) -> None:
+        """Go by the values of another one from now on; what is used of the burst stays used."""
+        self._rate, self._per, self._burst = other._rate, other._per, other._burst
+        self._wait = self._line._wait = other._wait
+        self._following = other._following
+        interval, burst = self._per / self._rate, self._burst
+        # The time is read under the lock of the line, or it would be too old by then.
+        self._line.change(lambda: self._flow.retune(interval, burst, SYSTEM.now()))
 
     def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Heed what an error says, if told to."""
@@ -190,7 +202,8 @@ class RateLimit(WaitingGate):
     def _refused(self, why: str, wait: float) -> RateLimited:
         whose = "the rate limit" if self.name is None else f"the rate limit {self.name}"
         each = "a second" if self._per == 1 else f"in {in_seconds(self._per)}"
-        return RateLimited(f"{whose} is used up: {self._rate:g} {each}, {why}", retry_after=wait)
+        error = RateLimited(f"{whose} is used up: {self._rate:g} {each}, {why}", retry_after=wait)
+        return refused(error, "rate_limit", self.name)
 
     def _told(self) -> str:
         waits = "wait" if self._wait is None else f"wait up to {in_seconds(self._wait)}"

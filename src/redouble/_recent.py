@@ -43,6 +43,24 @@ class Recent:
             return 0
         return self.total - sum(counts[index % len(counts)] for index in range(self.latest + 1, at + 1))
 
+    def redate(self, old: float, new: float, *, late: bool = False, last: float | None = None) -> None:
+        """Go on with slices of another length: ``old`` and ``new`` are in the same unit.
+
+        When exactly something was counted is not known: it is taken to be the beginning of its slice, or if
+        ``late`` the end; and nothing was later than ``last``, if that is given, in old slices.
+        """
+        counts, latest = self.counts, self.latest
+        size = len(counts)
+        known = [(index, counts[index % size]) for index in range(latest - size + 1, latest + 1)]
+        newest = latest + late if last is None else last
+        self.latest = int(newest * old // new)
+        self.place = self.latest % size
+        counts[:] = [0] * size
+        self.total = 0
+        for index, number in known:
+            if number:
+                self.add(number, int(min(index + late, newest) * old // new))
+
     def add(self, number: int, index: int) -> None:
         """Count some more, in a slice that may be over but is not too old; never below none."""
         counts = self.counts

@@ -14,41 +14,58 @@ from typing import Any, TypeVar
 from redouble._ambient import ambient
 from redouble._attempt import abound, bound, overdue, thread_job
 from redouble._backend import cancelling, cut_after
+from redouble._call import acall, call, decided
 from redouble._callable import done, spelled
-from redouble._drive import Args, Kwargs, acall, adrive, call, concerned, drive
+from redouble._drive import Args, Kwargs, adrive, concerned, drive
 from redouble._ending import error_of
-from redouble._events import teller
 from redouble._options import Options
 from redouble._run import Run
 from redouble._shape import Template, shaped
+from redouble._telling import Quick, teller
 from redouble._time import SYSTEM
+from redouble._watch import watch
 
 __all__ = ["FIRST_ATTEMPT", "STREAM", "call_done", "retried"]
 
 T = TypeVar("T")
 
+# As long as only observers are concerned, `redouble_run` is the moment at which the call began.
 FIRST_ATTEMPT = Template(
     "first attempt",
     """\
 {async_}def retrying({parameters}):
-    if redouble_ambient.active and redouble_concerned():
-        return {await_}redouble_call(
-            redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
-        )
+    redouble_run = None
+    if redouble_ambient:
+        if redouble_watch.calls and not redouble_others:
+            redouble_run = redouble_telling.attempt(redouble_now())
+        elif redouble_concerned():
+            return {await_}redouble_call(
+                redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
+            )
     redouble_started = redouble_now()
     try:
         redouble_result = {await_}redouble_fn({arguments})
     except redouble_Exception as redouble_error:
-        redouble_run = redouble_Run(
-            redouble_policy, redouble_started, redouble_name, redouble_now, redouble_cancelling, redouble_tell
+        redouble_began, redouble_run = redouble_run, redouble_Run(
+            redouble_policy,
+            redouble_started if redouble_run is None else redouble_run,
+            redouble_name,
+            redouble_now,
+            redouble_cancelling,
+            redouble_teller(redouble_policy) if redouble_heard or redouble_watch.entries else None,
         )
+        if redouble_began is not None:
+            redouble_run.begin_attempt(redouble_started)
         redouble_delay = redouble_run.failed(redouble_error, redouble_now())
         if redouble_delay is None:
             if redouble_run.instead:
                 raise redouble_error_of(redouble_run, redouble_error)
             raise
     else:
-        redouble_run = None
+        if redouble_run is not None:
+            redouble_run = redouble_telling.success(
+                redouble_result, redouble_run, redouble_started, redouble_now()
+            )
     if redouble_run is not None:
         redouble_result = {await_}redouble_drive(
             redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
@@ -62,9 +79,8 @@ FIRST_ATTEMPT = Template(
 FIRST_CREDITED = Template(
     "first attempt, credited",
     FIRST_ATTEMPT.lines.replace(
-        "        redouble_run = None\n",
-        "        redouble_run = None\n        redouble_credit(None, redouble_when())\n",
-    ),
+        "    else:\n", "    else:\n        redouble_credit(None, redouble_when())\n"
+    ).replace("redouble_run.failed(", "redouble_decided(redouble_run, "),
 )
 FIRST_STARTED = Template(
     "first attempt, started and credited",
@@ -90,7 +106,7 @@ FIRST_LIMITED = Template(
     "first attempt, limited",
     """\
 async def retrying({parameters}):
-    if redouble_ambient.active and redouble_concerned():
+    if redouble_ambient and redouble_concerned():
         return await redouble_call(
             redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
         )
@@ -117,7 +133,7 @@ FIRST_WORKED = Template(
     "first attempt, on a worker",
     """\
 def retrying({parameters}):
-    if redouble_ambient.active and redouble_concerned():
+    if redouble_ambient and redouble_concerned():
         return redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}})
     redouble_started = redouble_now()
     redouble_run = None
@@ -166,7 +182,7 @@ def retrying({parameters}):
 
 def retried(policy: Options, fn: Callable[..., Any], *, aio: bool) -> Callable[..., Any]:
     """Return ``fn`` retried, with its own signature."""
-    now, tell = policy._anow if aio else policy._now, None if policy._silent else teller(policy)
+    now = policy._anow if aio else policy._now
     whose: dict[str, Any] = {"name": policy.name or spelled(fn), "cancelling": cancelling if aio else None}
     drivers: dict[str, Any] = {"call": call_done, "drive": drive, "bound": bound}
     if aio:
@@ -181,17 +197,26 @@ def retried(policy: Options, fn: Callable[..., Any], *, aio: bool) -> Callable[.
         _template(policy, aio=aio),
         is_async=aio,
         now=now,
-        tell=tell,
         Run=Run,
-        begun=partial(Run, policy, reading=now, tell=tell, **whose),
+        teller=teller,
+        heard=not policy._silent,
+        begun=partial(_begun, policy, now, whose),
         error_of=error_of,
+        decided=decided,
         policy=policy,
         seconds=policy._cuts,
-        ambient=ambient,
+        ambient=ambient.active,
+        telling=Quick(policy, whose["name"]),
         concerned=concerned,
+        watch=watch,
+        others=ambient.others,
         **whose,
         **drivers,
     )
+
+
+def _begun(policy: Options, now: Callable[[], float], whose: dict[str, Any], started: float) -> Run:
+    return Run(policy, started, reading=now, tell=teller(policy), **whose)
 
 
 def _template(policy: Options, *, aio: bool) -> Template:

@@ -15,8 +15,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from redouble._block import AsyncAttempts, attempts
+from redouble._call import acall, acall_blocking
 from redouble._callable import colour, done, refuse, spelled, would_not_run
-from redouble._drive import acall, acall_blocking, aoutcome, outcome
+from redouble._drive import aoutcome, outcome
 from redouble._layer import Layer
 from redouble._options import Options
 from redouble._refused import refuse_limits, refuse_unlimited, refuse_until

@@ -144,9 +144,10 @@ class Run(Limits):
     def decide(self, error: Exception | None) -> float | None:
         """Answer with the delay before the next attempt, or give up and answer None."""
         policy = self.policy
-        verdict = self.verdict
-        budget = policy.budget
-        tell = self.tell
+        verdict, budget = self.verdict, policy.budget
+        tell, counts = self.tell, policy._counts
+        if counts is not None:
+            counts.failures += 1
         if budget is not None:
             refused = isinstance(error, Rejected) and never_called(error)
             if (verdict.action == "retry" and not refused) or not getattr(budget, "_only_retried", False):
@@ -212,14 +213,15 @@ class Run(Limits):
             if now + delay >= until:
                 return self.over(TIMEOUT, error)
 
+        if counts is not None:
+            counts.retries += 1
         self.records.append(delay)
         if self.attempt > MOST_RECORDS:
             del self.records[:2]
         self.last = error
+        self.stalled += 1
         if now + delay > now:
             self.earliest, self.stalled = now + delay, 0
-        else:
-            self.stalled += 1
         if error is not None:
             forget_frames(error, None)  # they would live on for as long as we sleep
         return delay

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 from _thread import RLock  # what threading.RLock makes, without importing all of threading
-from typing import Any, NoReturn, Self
-from weakref import WeakValueDictionary
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, NoReturn, ParamSpec, Self, cast
+from weakref import WeakValueDictionary, ref
 
-__all__ = ["Locked", "Shared"]
+__all__ = ["Guard", "Locked", "Shared", "weakly"]
+
+P = ParamSpec("P")
 
 
 class Shared:
@@ -50,6 +54,29 @@ class Locked(Shared):
     def _forked(self) -> None:
         """Begin anew in a child process, where the threads that may hold the lock do not exist."""
         self._lock = RLock()
+
+
+class Guard(Locked):
+    """A lock, for ``with``, that is free in a child process, whoever has it in the parent."""
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def weakly(method: Callable[P, None]) -> Callable[P, None]:
+    """Return a function that calls a method of something for as long as that lives."""
+    bound = cast("MethodType", method)
+    owner, function = ref(bound.__self__), bound.__func__  # WeakMethod would do, and take ten times as long
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        somebody = owner()
+        if somebody is not None:
+            function(somebody, *args, **kwargs)
+
+    return call
 
 
 _alive: WeakValueDictionary[int, Locked] = WeakValueDictionary()  # by identity

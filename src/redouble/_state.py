@@ -42,6 +42,9 @@ class State:
     seconds: float = INFINITY  # and what it is
     tied: bool = False  # whether another one is the same
     workers_left: int = 0
+    first_item: float | None = None  # how long a stream took to it
+    earlier: float = 0.0  # seconds that a stream had gone on for before this run
+    underway: float = 0.0  # and that its attempt had
 
     # fmt: off
     __slots__ = (
@@ -111,6 +114,8 @@ class State:
     def over(self, reason: Reason, error: Exception | None) -> float | None:
         """End badly: say so on the error, hand back what was not used, and answer None: no delay."""
         self.reason = reason
+        if self.policy._counts is not None:
+            self.policy._counts.given_up += 1
         if self.verdict is not CUT:
             self.last = None  # it may be this very error, which is about to carry this run
         if reason is WORKER_STILL_RUNNING:
@@ -166,6 +171,11 @@ class State:
         return (itself, (self.report(),))
 
     # -------------------------------------------------------------------- the details
+
+    def begin_attempt(self, now: float) -> None:
+        """Learn that the first attempt began later than the call, since observers were told of it before."""
+        if self.started <= now < INFINITY:
+            self.attempt_started = now
 
     def read(self) -> float:
         """Learn how late it is. Time goes forwards only: for NaN, infinity or a step back it stands still."""

@@ -42,6 +42,8 @@ class Opener(Generic[T]):
         self._run: Committing | None = None
         self._delay: float | None = None
         self._cut = False
+        self._first: float | None = None  # when the first item of all came
+        self._began: float | None = None  # the first run of all
         self.last: T | None = None  # item, if whoever hands them out notes it
 
     def open(self) -> tuple[Source[T], T]:
@@ -53,7 +55,7 @@ class Opener(Generic[T]):
             )
         except Misused as misused:
             raise misused.error() from None
-        run.committed = True
+        self._commit(run, opening[1])
         return opening
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
@@ -65,18 +67,22 @@ class Opener(Generic[T]):
             )
         except Misused as misused:
             raise misused.error() from None
-        run.committed = True
+        self._commit(run, opening[1])
         return opening
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Take note that a source failed after its first item; say whether to open the next one."""
         if self._cut:
             return False
+        before = self._run
         if self._resume is not None and not final:
             self._run = None  # there was progress: attempts, backoff and limits begin anew
             self._make = partial(self._resume, cast("T", self.last))
         run = self._run or self._begin(1)
+        if before is not None and before is not run:
+            run.underway = run.started - before.attempt_started
         self._delay = run.failed(error, run.reading())
+        run.underway = 0.0
         if run.instead:
             raise error_of(run, error)
         return self._delay is not None
@@ -104,11 +110,20 @@ class Opener(Generic[T]):
             run = self._run or self._begin(1)
             run.ended(run.reading())
 
+    def _commit(self, run: Committing, item: object) -> None:
+        run.committed = True
+        if self._first is None and item is not END:
+            self._first = run.first_item = run.now - run.started
+
     def _begin(self, attempt: int) -> Committing:
         if not self._aio:
             refuse_limits(self._policy, "a stream")
         self._run = run = begin(Committing, self._policy, self._name, aio=self._aio, attempt=attempt)
         run.credited = bool(attempt)  # the items before were
+        run.first_item = self._first
+        if self._began is None:
+            self._began = run.started
+        run.earlier = run.started - self._began
         return run
 
 

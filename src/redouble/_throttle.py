@@ -17,8 +17,10 @@ from redouble._failure import Failures
 from redouble._gate import Gate, better_inside
 from redouble._layer import Layer
 from redouble._recent import SLICES, Recent
+from redouble._register import enlist
 from redouble._shared import Locked
 from redouble._tally import Tally
+from redouble._telling import refused
 from redouble._time import SYSTEM, Chance
 from redouble._verdict import On
 from redouble.errors import Rejected
@@ -114,6 +116,7 @@ class Throttle(Locked, Gate):
         instance(name, "Throttle name", str | None, "a text, or None")
         methods(random, "random", ("random",))
         self.name, self._random = name, random
+        enlist(self, "limits")
         self._tally = Lately(self._window)
 
     @property
@@ -129,13 +132,14 @@ class Throttle(Locked, Gate):
         with self._lock:
             tally.move(now)
             share = self._share()
-            refused = draw < share
-            if refused:
+            unlucky = draw < share
+            if unlucky:
                 tally.add(now, accepted=False)
-        if refused:
+        if unlucky:
             whose = "the throttle" if self.name is None else f"the throttle {self.name}"
             calls = f"{share:.0%} of the calls are"
-            raise Rejected(f"{whose} is on: {calls} refused here, since the service accepts too few")
+            says = f"{whose} is on: {calls} refused here, since the service accepts too few"
+            raise refused(Rejected(says), "throttle", self.name)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Learn how a call ended."""

@@ -6,9 +6,11 @@ Tokens go with failures and come with successes; while no more than half of them
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Self
 
-from redouble._check import number
+from redouble._check import instance, number
 from redouble._grant import Grant
+from redouble._register import enlist
 from redouble._shared import Locked
 from redouble._verdict import Kind
 
@@ -26,11 +28,14 @@ class RetryThrottling(Locked):
     _may_wait = False
     _only_retried = True  # failures that no rule would retry say nothing about the other side
 
-    def __init__(self, tokens: float, ratio: float) -> None:
+    def __init__(self, tokens: float, ratio: float, *, name: str | None = None) -> None:
         super().__init__()
         wanted = "a number from 1 to 1000, such as 10"
         self.capacity = number(tokens, "TokenBucket.grpc tokens", 1, 1000, wanted)
         self.ratio = number(ratio, "TokenBucket.grpc ratio", 0.001, 1000, "a number above 0, such as 0.1")
+        instance(name, "TokenBucket.grpc name", str | None, "a text, or None")
+        self.name = name
+        enlist(self, "budgets")
         self._tokens = self.capacity
 
     def start(self, now: float | None = None, /) -> None:
@@ -55,9 +60,17 @@ class RetryThrottling(Locked):
     def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started: it cost nothing."""
 
-    def snapshot(self) -> Mapping[str, float]:
+    def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:  # noqa: ARG002  time brings nothing
         """Tell how many ``tokens`` there are, and from how many on retries are allowed (``above``)."""
         return {"tokens": self._tokens, "capacity": self.capacity, "above": self.capacity / 2}
 
+    def _retune(self, other: Self) -> None:
+        """Go by the values of another one from now on; the same share of the tokens is there, as in gRPC."""
+        with self._lock:
+            # No call in between, as above.
+            self._tokens = self._tokens / self.capacity * other.capacity
+            self.capacity, self.ratio = other.capacity, other.ratio
+
     def __repr__(self) -> str:
-        return f"TokenBucket.grpc(tokens={self.capacity:g}, ratio={self.ratio:g})"
+        named = "" if self.name is None else f", name={self.name!r}"
+        return f"TokenBucket.grpc(tokens={self.capacity:g}, ratio={self.ratio:g}{named})"

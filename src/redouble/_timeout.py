@@ -20,6 +20,7 @@ from redouble._check import seconds as checked
 from redouble._deadline import left
 from redouble._function import Bystander, StreamFunction
 from redouble._layer import Layer
+from redouble._telling import late
 from redouble._time import SYSTEM, Clock, here
 from redouble._worker import Worker, check_worker
 from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning
@@ -162,7 +163,8 @@ class Once:
         if self._bound == "deadline":
             cut = f"was cut after {self._took:g} s: the deadline"
             said = cut if self._took else "was not called: the deadline has passed"
-        return AttemptTimeout(f"{self._name} {said}", limit=self._bound, seconds=self._took)
+        error = AttemptTimeout(f"{self._name} {said}", limit=self._bound, seconds=self._took)
+        return late(error, self._name)
 
     def leave_worker(self, *, alone: bool) -> None:
         """Take in that the worker goes on."""

@@ -10,8 +10,8 @@ raised. `redouble.report` tells the story of either.
 from __future__ import annotations
 
 from redouble._layer import Layer
+from redouble._missing import missing
 from redouble.http._idempotency import Keys
-from redouble.http._missing import missing
 
 try:
     import httpx2

@@ -18,9 +18,9 @@ from redouble._adaptive import AdaptiveRate
 from redouble._backoff import Backoff
 from redouble._bucket import TokenBucket
 from redouble._budget import RetryBudget
+from redouble._hints import Hints
 from redouble._hosts import HostBudgets
 from redouble._layer import Layer, Pipeline
-from redouble._options import Hints
 from redouble._retry import Retry
 from redouble._verdict import Kind
 

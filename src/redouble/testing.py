@@ -20,12 +20,13 @@ from math import isclose
 
 from redouble._ambient import MOST, Most, ambient
 from redouble._check import whole
-from redouble._events import Event, observe
+from redouble._events import Event
 from redouble._script import Script, ScriptedFailure, Step, fail, ok
 from redouble._switch import Switch
 from redouble._turned import virtual_time
 from redouble._verdict import Kind
 from redouble._virtual import VirtualClock
+from redouble._watch import observe
 from redouble.errors import Reason
 
 __all__ = [

@@ -4,18 +4,21 @@
 >>> def log(event: Event) -> None: ...
 """
 
+from redouble._bound import Binding
 from redouble._check import Duration
 from redouble._enter import Entrance
-from redouble._events import Event, Observation, Observer, What
+from redouble._events import Event, Observer, What
 from redouble._grant import Budget
 from redouble._options import Delays
 from redouble._resume import Stream
 from redouble._time import Chance
 from redouble._verdict import Answer, Ended, Judge, On, Rule, Until
+from redouble._watch import Observation
 from redouble.errors import Limit
 
 __all__ = [
     "Answer",
+    "Binding",
     "Budget",
     "Chance",
     "Delays",

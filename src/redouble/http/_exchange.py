@@ -14,6 +14,7 @@ from redouble._deadline import deadline
 from redouble._ending import itself, summary_of
 from redouble._report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._run import Run
+from redouble._telling import going_on
 from redouble.errors import NotAccepted, Reason
 from redouble.http._permit import Permit
 from redouble.http._story import Story, Told
@@ -40,7 +41,7 @@ class Exchange(Permit):
         """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
         try:
             if failure is not None:
-                return self.restarted(failure)
+                return self._restarted(failure)
             return self.call(self) if response is None else response
         except Exception as error:
             response = self.answer_in(error, late)
@@ -54,7 +55,7 @@ class Exchange(Permit):
         """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
         try:
             if failure is not None:
-                return await self.arestarted(failure)
+                return await self._arestarted(failure)
             return await self.call(self) if response is None else response
         except Exception as error:
             response = self.answer_in(error, late)
@@ -142,7 +143,12 @@ class Exchange(Permit):
     # ------------------------------------------- a first attempt, or a body, that has failed
 
     def restarted(self, error: Exception) -> Any:
-        """Begin again with this failure: of a first attempt, or of a body that the caller had none of."""
+        """Begin again with this failure of a body that the caller had none of."""
+        with going_on():
+            return self._restarted(error)
+
+    def _restarted(self, error: Exception) -> Any:
+        """Begin with this failure: of a first attempt, or of a body."""
         rest = self._begin_again(error)
         if rest == inf:
             return self.call(self)
@@ -150,7 +156,12 @@ class Exchange(Permit):
             return self.call(self)
 
     async def arestarted(self, error: Exception) -> Any:
-        """Begin again with this failure: of a first attempt, or of a body that the caller had none of."""
+        """Begin again with this failure of a body that the caller had none of."""
+        with going_on():
+            return await self._arestarted(error)
+
+    async def _arestarted(self, error: Exception) -> Any:
+        """Begin with this failure: of a first attempt, or of a body."""
         rest = self._begin_again(error)
         if rest == inf:
             return await self.call(self)

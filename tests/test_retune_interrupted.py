@@ -1,0 +1,161 @@
+"""Changing values in the middle of using them, and using them in the middle of a change, as signals do.
+
+Python lets a signal handler in when a function is called, and when one that is written in C has returned.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from math import inf
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from redouble import Bulkhead, Kind, RateLimit, RetryBudget, TokenBucket, errors
+from redouble._flow import Flow
+
+USED = "budget recent bucket ratelimit flow line bulkhead places entry"
+FILES = {f"_{name}.py" for name in USED.split()}
+
+
+class Used:
+    """Something that is shared, and how often it was used."""
+
+    def __init__(self) -> None:
+        self.times: int = 0
+
+    def use(self) -> None:
+        """Use it once, if that is possible."""
+
+    def retune(self) -> None:
+        """Give it other values."""
+
+    def left(self) -> object:
+        """Tell what is left of it."""
+
+
+class Budget(Used):
+    def __init__(self) -> None:
+        super().__init__()
+        self.thing = RetryBudget(0, 2, 10)
+        self.use()
+
+    def use(self) -> None:
+        self.times += self.thing.spend(Kind.unknown, 1.5) is not None
+
+    def retune(self) -> None:
+        self.thing._retune(RetryBudget(0, 1, 20))
+
+    def left(self) -> object:
+        told = self.thing.snapshot(1.5)
+        assert self.thing._grants.total == sum(self.thing._grants.counts)
+        return told["available"] + self.times
+
+
+class Bucket(Used):
+    def __init__(self) -> None:
+        super().__init__()
+        self.thing = TokenBucket(20, {None: 1})
+
+    def use(self) -> None:
+        self.times += self.thing.spend() is not None
+
+    def retune(self) -> None:
+        self.thing._retune(TokenBucket(40, {None: 1}))
+
+    def left(self) -> object:
+        return self.thing.snapshot()["tokens"] + self.times
+
+
+class Rate(Used):
+    def __init__(self) -> None:
+        super().__init__()
+        self.thing = RateLimit(1, per=1000, burst=5, wait=0)
+        self.call = self.thing(self._called)
+        self.use()
+
+    def _called(self) -> None:
+        self.times += 1
+
+    def use(self) -> None:
+        with suppress(errors.RateLimited):
+            self.call()
+
+    def retune(self) -> None:
+        self.thing._retune(RateLimit(1, per=500, burst=20, wait=0))
+
+    def left(self) -> object:
+        assert self.thing._flow.quick < inf
+        return self.thing.snapshot()["available"] + self.times
+
+
+class Places(Used):
+    def __init__(self) -> None:
+        super().__init__()
+        self.thing = Bulkhead(2, 0)
+
+    def use(self) -> None:
+        with suppress(errors.BulkheadFull):
+            self.thing.admit(0.0)
+            self.times += 1
+
+    def retune(self) -> None:
+        self.thing._retune(Bulkhead(20, 0))
+
+    def left(self) -> object:
+        places = self.thing._places
+        assert not places.queue
+        return places.limit - len(places.inside) + self.times
+
+
+class Interruption:
+    """Does something at the n-th place where a signal may come."""
+
+    def __init__(self, place: int, does: Callable[[], object]) -> None:
+        self.left, self.does = place, does
+
+    def __call__(self, frame: FrameType, what: str, _: object) -> None:
+        if what in ("call", "c_return") and Path(frame.f_code.co_filename).name in FILES:
+            self.left -= 1
+            if not self.left:
+                sys.setprofile(None)
+                self.does()
+
+
+@pytest.mark.parametrize("make", [Budget, Bucket, Rate, Places])
+@pytest.mark.parametrize("ways", ["use retune", "retune use", "retune retune"])
+def test_nothing_is_lost_and_nothing_is_made(make: Callable[[], Used], ways: str) -> None:
+    """Twenty are there in the end, less what was used; wherever the one comes in the middle of the other."""
+    before = sys.getprofile()
+    for place in count(1):
+        used = make()
+        does, comes = (getattr(used, way) for way in ways.split())
+        interruption = Interruption(place, comes)
+        sys.setprofile(interruption)
+        try:
+            does()
+        finally:
+            sys.setprofile(before)
+        if interruption.left > 0:
+            break
+        used.retune()
+        assert used.left() == 20, place
+
+
+def test_a_flow_that_is_released_in_the_middle() -> None:
+    class Interrupted(Flow):
+        __slots__ = ()
+
+        def _look(self, now: float) -> None:
+            super()._look(now)
+            self.release()
+
+    flow: Any = Interrupted(10, 1)
+    flow.take(5.0)
+    flow.retune(20, 1, 5.0)
+    assert flow.quick == flow.free == 25.0

@@ -1,0 +1,107 @@
+"""Locks of whole modules after a fork, and what is held weakly so that it can go at once."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import pytest
+
+from redouble import CircuitBreaker, Retry, _register, _watch, observe, stats
+from redouble._shared import Guard, _after_fork, weakly
+from redouble.config import _names, register
+from redouble.instruments import memory
+
+
+@contextmanager
+def taken(lock: Guard) -> Generator[None]:
+    """Have a thread that never gives it back, as after a fork: there it does not exist any more."""
+    has, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            has.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold, daemon=True)
+    old = lock._lock
+    holder.start()
+    has.wait()
+    try:
+        _after_fork()
+        assert lock._lock is not old
+        yield
+    finally:
+        new, lock._lock = lock._lock, old  # the holder gives back what it took
+        done.set()
+        holder.join()
+        lock._lock = new
+
+
+class Busy(Exception):
+    """Something to be registered."""
+
+
+USES: dict[str, tuple[Guard, Callable[[], object]]] = {
+    "observers": (_watch._lock, lambda: observe(print).remove()),
+    "names": (_register._lock, lambda: (Retry(name="after a fork"), stats())),
+    "registered": (_names._lock, lambda: register("tests.AfterAFork", Busy)),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_lock_that_another_thread_had_is_free_in_a_child(use: str) -> None:
+    lock, work = USES[use]
+    with taken(lock):
+        work()
+
+
+def test_so_is_that_of_metrics() -> None:
+    with memory.instrument() as metrics:
+        metrics._lock.acquire()
+        _after_fork()
+        worker = threading.Thread(target=lambda: Retry(name="forked").call(int))
+        worker.start()
+        worker.join()
+    assert metrics.counter("calls", name="forked") == 1
+
+
+class Whose:
+    """Somebody with a method."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def see(self, number: int) -> None:
+        self.seen.append(number)
+
+
+def test_a_method_is_called_as_long_as_there_is_somebody() -> None:
+    somebody = Whose()
+    see = weakly(somebody.see)
+    see(1)
+    assert somebody.seen == [1]
+    gone = weakref.ref(somebody)
+    del somebody
+    assert gone() is None
+    see(2)
+
+
+def test_a_breaker_that_nobody_has_is_gone_at_once() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        breaker = CircuitBreaker(name="gone at once")
+        function = breaker(len)
+        assert function([]) == 0
+        gone = weakref.ref(breaker)
+        del breaker
+        assert "gone at once" in stats()["breakers"]
+        del function
+        assert gone() is None
+        assert "gone at once" not in stats()["breakers"]
+    finally:
+        gc.enable()
