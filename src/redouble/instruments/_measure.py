@@ -1,0 +1,101 @@
+"""What each event adds to which metric, for whoever counts: one logical call is counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+from redouble._events import Event, What
+from redouble._register import Section, enlisted, snapshot_of
+from redouble.instruments import _schema as schema
+from redouble.instruments._reading import code_of, kind_of, reason_of, word
+from redouble.instruments._schema import Metric
+
+__all__ = ["COUNTED", "Recorder", "gauged", "measured"]
+
+COUNTED: Final[tuple[What, ...]] = ("success", "failure", "retry", "give_up", "rejected", "timeout")
+OK, FAILED = ("true",), ("false",)
+
+
+class Recorder(Protocol):
+    """Adds to a counter, or to a histogram: what comes after ``name`` in its labels is given in order."""
+
+    def __call__(
+        self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
+    ) -> None:
+        """Record."""
+        ...
+
+
+def measured(record: Recorder) -> Callable[[Event], None]:
+    """Return an observer that records what events say."""
+
+    def measure(event: Event) -> None:
+        what, name, labels = event.what, event.name, event.labels
+        took = event.attempt_elapsed
+        if what == "success":
+            if not event.again:
+                record(schema.CALLS, 1, name, OK, labels)
+                record(schema.CALL_DURATION, event.elapsed, name, (), labels)
+            record(schema.ATTEMPTS, 1, name, ("none", "ok"), labels)
+            record(schema.ATTEMPT_DURATION, took or 0.0, name, (), labels)
+            _first_item(record, event)
+        elif what == "failure":
+            if event.again and event.attempt == 1:
+                return  # it was counted when it succeeded, and then its body broke
+            record(schema.ATTEMPTS, 1, name, (kind_of(event), "failed"), labels)
+            record(schema.ATTEMPT_DURATION, took or 0.0, name, (), labels)
+        elif what == "retry":
+            record(schema.RETRIES, 1, name, (reason_of(event),), labels)
+            record(schema.DELAY, event.delay or 0.0, name, (), labels)
+        elif what == "give_up":
+            if not event.again:
+                record(schema.CALLS, 1, name, FAILED, labels)
+                record(schema.CALL_DURATION, event.elapsed, name, (), labels)
+            record(schema.ERRORS, 1, name, (code_of(event),), labels)
+            record(schema.GIVEN_UP, 1, name, (str(event.reason),), labels)
+            _first_item(record, event)
+        elif what == "rejected":
+            record(schema.REJECTED, 1, name, (word(event.by or "gate"),), labels)
+        elif what == "timeout":
+            record(schema.TIMEOUTS, 1, name, (), labels)
+
+    return measure
+
+
+def _first_item(record: Recorder, event: Event) -> None:
+    if event.first_item is not None:
+        record(schema.FIRST_ITEM, event.first_item, event.name, (), event.labels)
+
+
+Gauged: TypeAlias = dict[tuple[str, ...], float]
+
+
+def gauged(metric: Metric) -> Gauged:
+    """Tell what a gauge shows now, for each of its labels. Those of one name are added up."""
+    section, read = READERS[metric]
+    found: Gauged = {}
+    for name, thing in enlisted(section):
+        try:
+            told = read(snapshot_of(thing, section))
+        except Exception:  # noqa: S112  of a subclass: the others can be read all the same
+            continue
+        for rest, value in told.items():
+            found[name, *rest] = found.get((name, *rest), 0.0) + value
+    return found
+
+
+def _states(shown: Mapping[str, Any]) -> Mapping[tuple[str, ...], float]:
+    return {(state,): float(shown["state"] == state) for state in schema.STATES}
+
+
+def _tokens(shown: Mapping[str, Any]) -> Mapping[tuple[str, ...], float]:
+    return {(): float(shown["tokens"] if "tokens" in shown else shown["available"])}
+
+
+READERS: Mapping[Metric, tuple[Section, Callable[[Mapping[str, Any]], Mapping[tuple[str, ...], float]]]] = {
+    schema.BUDGET_TOKENS: ("budgets", _tokens),
+    schema.BREAKER_STATE: ("breakers", _states),
+    schema.BULKHEAD_IN_USE: ("bulkheads", lambda shown: {(): float(shown["in_use"])}),
+    schema.BULKHEAD_QUEUED: ("bulkheads", lambda shown: {(): float(shown["queued"])}),
+}

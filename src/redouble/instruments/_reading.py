@@ -1,0 +1,69 @@
+"""What an event says, in words that fit a label or a line: codes, reasons, statuses."""
+
+from __future__ import annotations
+
+import re
+
+from redouble._events import Event
+from redouble._reading import answer_of
+from redouble._verdict import CUT, Kind
+
+__all__ = ["code_of", "http_status", "is_http", "kind_of", "reason_of", "word"]
+
+MOST = 64  # characters of a label
+CLIENTS = frozenset({"httpx", "httpx2", "requests", "aiohttp", "urllib3"})
+UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
+
+
+def http_status(event: Event) -> int | None:
+    """Find the status of the answer, if there was one: the error's, or of what was returned."""
+    try:
+        status = answer_of(event.error)[0] if event.error is not None else None
+        if status is None and event.value is not None:
+            value = event.value
+            status = getattr(value, "status_code", None) or getattr(value, "status", None)
+    except Exception:  # whatever it is, it does not let itself be looked at
+        return None
+    return int(status) if isinstance(status, int) and 100 <= status <= 999 else None
+
+
+def code_of(event: Event) -> str:
+    """Name the error that came out: by status, by SQLSTATE, by type; never by what it says."""
+    error, status = event.error, http_status(event)
+    if event.verdict is CUT:
+        return "DeadlineExceeded"  # which comes out, and not what cut the attempt
+    if status is not None:
+        return str(status)
+    if error is None:
+        return "not_accepted" if event.attempt else "DeadlineExceeded"  # before the first attempt
+    try:
+        state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    except Exception:
+        state = None
+    return word(state) if isinstance(state, str) else word(type(error).__name__)
+
+
+def kind_of(event: Event) -> str:
+    """Say what sort of failure it was; of an answer that no rule had an opinion about, by its status."""
+    kind, status = event.kind or Kind.unknown, http_status(event)
+    if kind is Kind.unknown and status is not None and status >= 400:
+        kind = Kind.server if status >= 500 else Kind.client
+    return str(kind)
+
+
+def is_http(event: Event) -> bool:
+    """Say whether it is about a request: there was an answer, or the error is one of a client's."""
+    module = type(event.error).__module__.partition(".")[0]
+    return module in CLIENTS or http_status(event) is not None
+
+
+def reason_of(event: Event) -> str:
+    """Say why: as the verdict has it, or else the kind of failure."""
+    verdict = event.verdict
+    reason = verdict.reason if verdict is not None else None
+    return word(reason) if reason else str(event.kind or "unknown")
+
+
+def word(text: str) -> str:
+    """Make a text fit to be the value of a label: a rule may give any reason."""
+    return UNFIT.sub("_", text[:MOST])

@@ -1,0 +1,111 @@
+"""What is logged of an event: how loud, in which words, with which fields. Never an argument or a result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from redouble._check import in_seconds
+from redouble._ending import OUTCOMES
+from redouble._events import Event, What
+from redouble._log import one_line
+from redouble._redact import redacted
+from redouble.errors import Reason
+from redouble.instruments._reading import http_status, reason_of
+
+__all__ = ["LOUD", "OF_RECORDS", "QUIET", "Line", "level_of", "line"]
+
+LOUD: Final[tuple[What, ...]] = (
+    "retry",
+    "give_up",
+    "circuit_opened",
+    "circuit_half_open",
+    "circuit_closed",
+    "circuit_isolated",
+)
+QUIET: Final[tuple[What, ...]] = ("success", "failure", "rejected", "timeout")  # only where DEBUG is on
+
+OF_RECORDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})  # what logging has
+
+LEVELS: Mapping[What, int] = {
+    **dict.fromkeys(LOUD, logging.INFO),
+    **dict.fromkeys(QUIET, logging.DEBUG),
+    "give_up": logging.WARNING,
+}
+DECISIONS: Mapping[What, str] = {"success": "accept", "retry": "retry", "give_up": "stop"}  # else none yet
+
+
+class Line(NamedTuple):
+    """One line of a log: ``message`` has no line break in it, whatever the event is about."""
+
+    message: str
+    fields: dict[str, object]
+
+
+def level_of(event: Event) -> int:
+    """Say how loud it is. What nobody would retry is not given up by us, and its caller has it anyway."""
+    if event.what == "give_up" and event.reason is Reason.stopped and event.attempt == 1:
+        return logging.DEBUG
+    return LEVELS[event.what]
+
+
+def line(event: Event, taken: Collection[str] = ()) -> Line:
+    """Say it, with no field of a name that the logger has ``taken``."""
+    what, verdict = event.what, event.verdict
+    reason = event.reason or (reason_of(event) if verdict is not None else event.by)
+    fields: dict[str, object] = {
+        "policy": one_line(event.name),
+        "attempt": event.attempt,
+        "delay": event.delay,
+        "reason": None if reason is None else str(reason),
+        "kind": None if event.kind is None else str(event.kind),
+        "http_status": http_status(event),
+        "decision": DECISIONS.get(what),
+        "error": None if event.error is None else one_line(type(event.error).__name__),
+        "elapsed": round(event.elapsed, 6),
+        "labels": {one_line(key): one_line(value) for key, value in event.labels.items()},
+    }
+    for key, value in event.bound.items():
+        fields[_free(one_line(key), fields, taken)] = one_line(value) if isinstance(value, str) else value
+    return Line(one_line(f"{event.name}: {_said(event)}"), fields)
+
+
+def _free(key: str, fields: Mapping[str, object], taken: Collection[str]) -> str:
+    """Rename a bound field that is called like one of ours, or of the logger's."""
+    while key in fields or key in taken:
+        key = f"bound_{key}"
+    return key
+
+
+def _said(event: Event) -> str:
+    what, took = event.what, in_seconds(event.attempt_elapsed or 0.0)
+    if what == "success":
+        return f"attempt {event.attempt} succeeded in {took}"
+    if what == "failure":
+        return f"attempt {event.attempt} failed in {took}{_error(event)}"
+    if what == "retry":
+        return f"attempt {event.attempt} failed ({reason_of(event)}), next in {in_seconds(event.delay or 0)}"
+    if what == "give_up":
+        why = OUTCOMES[event.reason or Reason.stopped][0]
+        plural = "" if event.attempt == 1 else "s"
+        tried = f"{event.attempt} attempt{plural} in {in_seconds(event.elapsed)}"
+        return f"gave up after {tried} ({why}){_error(event)}"
+    if what == "rejected":
+        return f"rejected by {event.by}{_error(event)}"
+    if what == "timeout":
+        return f"cut by a limit{_error(event)}"
+    state = what.removeprefix("circuit_").replace("_", " ")
+    hint = "" if event.hint is None else f" for {in_seconds(event.hint)}"
+    return f"circuit {state}{hint}, {event.rejected or 0} calls rejected"
+
+
+def _error(event: Event) -> str:
+    """Say which error it was, without what is secret in addresses."""
+    if event.error is None:
+        return ": the result was not accepted" if event.what == "give_up" and event.attempt else ""
+    kind = type(event.error).__name__
+    try:
+        return f": {kind}: {redacted(str(event.error))}".removesuffix(": ")
+    except Exception:
+        return f": {kind}"

@@ -1,0 +1,41 @@
+"""The standard library's logging: WARNING when a call is given up, INFO for a retry, DEBUG for an attempt.
+
+>>> from redouble.instruments import logging
+>>> handle = logging.instrument()
+>>> handle.remove()
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from redouble._check import instance
+from redouble._events import Event
+from redouble._watch import Observation, observing
+from redouble.instruments._words import LOUD, OF_RECORDS, QUIET, level_of, line
+
+__all__ = ["instrument"]
+
+
+def instrument(logger: str | logging.Logger = "redouble") -> Observation:
+    """Log what happens to calls, from now on, to this logger.
+
+    Each record has fields of its own (``extra``): ``policy attempt delay reason kind http_status decision
+    error elapsed labels``, and what `redouble.bind` has bound. None ever has an argument or a result.
+    """
+    instance(logger, "logger", str | logging.Logger, "a logger, or the name of one")
+    target = logging.getLogger(logger) if isinstance(logger, str) else logger
+    tell = partial(_log, target)
+    loud = observing(tell, LOUD)
+    quiet = observing(tell, QUIET, partial(target.isEnabledFor, logging.DEBUG))
+    return Observation(loud.remove, quiet.remove)
+
+
+def _log(logger: logging.Logger, event: Event) -> None:
+    level = level_of(event)
+    if logger.isEnabledFor(level):
+        if event.what == "circuit_closed" and event.rejected and logger.name == "redouble":
+            return  # the breaker says so itself
+        said = line(event, OF_RECORDS)
+        logger.log(level, "%s", said.message, extra=said.fields)

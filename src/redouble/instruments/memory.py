@@ -1,0 +1,130 @@
+"""Metrics in memory: for tests, and for a page of your own. Nothing leaves the process.
+
+>>> from redouble.instruments import memory
+>>> with memory.instrument() as metrics:
+...     pass  # calls
+>>> metrics.counter("calls", name="fetch", ok="true")
+0.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import NamedTuple, TypeAlias
+
+from redouble._check import instance
+from redouble._shared import Locked
+from redouble._watch import observing
+from redouble.instruments._measure import COUNTED, gauged, measured
+from redouble.instruments._schema import METRICS, Metric
+
+__all__ = ["Metrics", "Summary", "instrument"]
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+Key: TypeAlias = tuple[str, str, tuple[str, ...], Labels]  # a metric, a name, and the rest of its labels
+
+BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+class Summary(NamedTuple):
+    """What a histogram has seen: how ``many``, their ``total``, the ``least`` and the ``most``."""
+
+    many: int
+    total: float
+    least: float
+    most: float
+
+
+class Metrics(Locked):
+    """What was counted since `instrument` was called, also after it was removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[Key, float] = {}
+        self._seen: dict[Key, Summary] = {}
+        self._observation = observing(measured(self._record), COUNTED)
+
+    def counter(self, metric: str, /, **labels: str) -> float:
+        """Return a counter, added up over all the labels that are not given."""
+        _check(metric, "counter", labels)
+        with self._lock:
+            counts = list(self._counts.items())
+        return sum((n for key, n in counts if key[0] == metric and labels.items() <= set(_labels(key))), 0.0)
+
+    def histogram(self, metric: str, /, **labels: str) -> Summary:
+        """Return what a histogram has seen, over all the labels that are not given."""
+        _check(metric, "histogram", labels)
+        with self._lock:
+            seen = list(self._seen.items())
+        found = [one for key, one in seen if key[0] == metric and labels.items() <= set(_labels(key))]
+        if not found:
+            return Summary(0, 0.0, 0.0, 0.0)
+        many, totals, least, most = zip(*found, strict=True)
+        return Summary(sum(many), sum(totals), min(least), max(most))
+
+    def gauge(self, metric: str, /, **labels: str) -> float:
+        """Return what a gauge shows now, added up over all the labels that are not given."""
+        wanted = _check(metric, "gauge", labels)
+        shown = {tuple(zip(wanted.labels, said, strict=True)): n for said, n in gauged(wanted).items()}
+        return sum((n for said, n in shown.items() if labels.items() <= set(said)), 0.0)
+
+    def series(self) -> dict[str, dict[Labels, float | Summary]]:
+        """Return all that was counted and measured, by metric and by labels."""
+        with self._lock:
+            both: dict[Key, float | Summary] = {**self._counts, **self._seen}
+        told: dict[str, dict[Labels, float | Summary]] = {}
+        for key, value in both.items():
+            told.setdefault(key[0], {})[_labels(key)] = value
+        return told
+
+    def remove(self) -> None:
+        """Count no further."""
+        self._observation.remove()
+
+    __call__ = remove
+
+    def __enter__(self) -> Metrics:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def _record(
+        self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
+    ) -> None:
+        key = (metric.name, name, rest, _added(metric, labels) if labels else ())
+        with self._lock:
+            if metric.kind == "counter":
+                self._counts[key] = self._counts.get(key, 0.0) + amount
+            else:
+                many, total, least, most = self._seen.get(key, (0, 0.0, amount, amount))
+                self._seen[key] = Summary(many + 1, total + amount, min(least, amount), max(most, amount))
+
+
+def instrument() -> Metrics:
+    """Count and measure, from now on."""
+    return Metrics()
+
+
+def _added(metric: Metric, labels: Mapping[str, str]) -> Labels:
+    return tuple(pair for pair in labels.items() if pair[0] not in metric.labels)
+
+
+def _labels(key: Key) -> Labels:
+    metric, name, rest, added = key
+    return (*zip(BY_NAME[metric].labels, (name, *rest), strict=True), *added)
+
+
+def _check(name: str, kind: str, labels: Mapping[str, str]) -> Metric:
+    instance(name, "metric", str, "the name of one, such as 'calls'")
+    metric = BY_NAME.get(name)
+    if metric is None or metric.kind != kind:
+        known = ", ".join(metric.name for metric in METRICS if metric.kind == kind)
+        raise ValueError(f"{name!r} is no {kind}: write one of {known}")
+    for value in labels.values():
+        if not isinstance(value, str):
+            raise TypeError(f"{name}: labels={dict(labels)!r}: write texts, such as ok='true'")
+    return metric

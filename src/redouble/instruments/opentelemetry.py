@@ -1,0 +1,164 @@
+"""OpenTelemetry, by its API alone: metrics, and events on the span that is current.
+
+Which SDK there is, if any, is the program's business; without one, calls that succeed cost next to nothing.
+
+>>> from redouble.instruments import opentelemetry
+>>> handle = opentelemetry.instrument()
+>>> handle.remove()
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from redouble import _watch
+from redouble._events import Event, What
+from redouble._log import one_line
+from redouble._missing import missing
+from redouble._watch import observing
+from redouble.instruments._measure import COUNTED, gauged, measured
+from redouble.instruments._reading import code_of, http_status, is_http, reason_of
+from redouble.instruments._schema import BUCKETS, METRICS, Metric
+
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
+    from opentelemetry.util.types import AttributeValue
+except ModuleNotFoundError as error:
+    raise missing("opentelemetry", error, "instruments.opentelemetry") from None
+
+__all__ = ["instrument"]
+
+SPOKEN: Final[tuple[What, ...]] = ("retry", "give_up", "rejected", "timeout")
+RESENT: Final = "http.request.resend_count"
+INTERNAL: Any = getattr(metrics, "_internal", None)
+
+
+def instrument(meter_provider: MeterProvider | None = None) -> _watch.Observation:
+    """Measure all calls, and tell of retries on the spans they happen in, from now on.
+
+    meter_provider: whose meter to use; by default the program's, also one that is set later.
+
+    Attributes are those of the schema and the ``labels`` of the policy. A span gets an event for each retry,
+    and for a call that is given up, rejected or cut, with what `redouble.bind` has bound; and
+    ``http.request.resend_count`` if it is a request that is sent again.
+    """
+    if meter_provider is not None and not isinstance(meter_provider, MeterProvider):
+        raise TypeError(
+            f"meter_provider={meter_provider!r}: write a MeterProvider, or None for the global one"
+        )
+    meter = metrics.get_meter("redouble", meter_provider=meter_provider)
+    gauges = _gauges_of(meter_provider or metrics.get_meter_provider(), meter)
+    awake = None if meter_provider is not None else _has_sdk
+    measuring = observing(measured(partial(_record, _instruments(meter))), COUNTED, awake)
+    speaking = observing(_speak, SPOKEN)
+    return _watch.Observation(measuring.remove, speaking.remove, gauges.close)
+
+
+def exported(metric: Metric) -> str:
+    """Return what a metric is called."""
+    return "redouble." + re.sub("^(call|attempt|budget|breaker|bulkhead)_", r"\1.", metric.name)
+
+
+def _has_sdk() -> bool:
+    """Say whether anybody reads the metrics. The API's own way to ask takes longer than a call."""
+    if hasattr(INTERNAL, "_METER_PROVIDER"):
+        return INTERNAL._METER_PROVIDER is not None
+    return type(metrics.get_meter_provider()).__name__ != "_ProxyMeterProvider"
+
+
+Add = Callable[[float, Mapping[str, AttributeValue]], None]
+
+
+def _instruments(meter: Meter) -> dict[Metric, Add]:
+    made: dict[Metric, Add] = {}
+    for metric in METRICS:
+        if metric.kind == "counter":
+            made[metric] = meter.create_counter(exported(metric), f"{{{metric.unit}}}", metric.help).add
+        elif metric.kind == "histogram":
+            made[metric] = meter.create_histogram(
+                exported(metric), metric.unit, metric.help, explicit_bucket_boundaries_advisory=BUCKETS
+            ).record
+    return made
+
+
+def _record(
+    instruments: Mapping[Metric, Add],
+    metric: Metric,
+    amount: float,
+    name: str,
+    rest: tuple[str, ...],
+    labels: Mapping[str, str],
+    /,
+) -> None:
+    instruments[metric](amount, {**labels, **dict(zip(metric.labels, (name, *rest), strict=True))})
+
+
+class Gauges:
+    """Gauges that are read when somebody looks, as long as anybody has them open."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._open = 0
+        for metric in METRICS:
+            if metric.kind == "gauge":
+                read = partial(self._read, metric)
+                meter.create_observable_gauge(exported(metric), [read], f"{{{metric.unit}}}", metric.help)
+
+    def _read(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
+        found = gauged(metric) if self._open else {}
+        return [Observation(n, dict(zip(metric.labels, said, strict=True))) for said, n in found.items()]
+
+    def open(self) -> None:
+        """Show them."""
+        self._open += 1
+
+    def close(self) -> None:
+        """Show nothing from now on, unless others do: the API cannot take a gauge back."""
+        self._open -= 1
+
+
+# The SDK makes each gauge once, so that whoever comes again has to find it.
+_gauges: WeakKeyDictionary[MeterProvider, Gauges] = WeakKeyDictionary()
+_early: list[Gauges] = []  # made before there was an SDK, which takes them over when it is set
+
+
+def _gauges_of(provider: MeterProvider, meter: Meter) -> Gauges:
+    of_program = provider is metrics.get_meter_provider()
+    found = _gauges.get(provider)
+    if found is None:
+        found = _gauges[provider] = _early[0] if of_program and _early else Gauges(meter)
+        if of_program and not _has_sdk():
+            _early.append(found)
+    found.open()
+    return found
+
+
+def _reason(event: Event) -> str | None:
+    if event.reason is not None:
+        return str(event.reason)
+    return None if event.verdict is None else reason_of(event)
+
+
+def _speak(event: Event) -> None:
+    span = trace.get_current_span()
+    if not span.is_recording():
+        return
+    status = http_status(event)
+    said: dict[str, Any] = {
+        **{one_line(key): one_line(it) if isinstance(it, str) else it for key, it in event.bound.items()},
+        "redouble.name": one_line(event.name),
+        "redouble.attempt": event.attempt,
+        "redouble.reason": _reason(event),
+        "redouble.kind": None if event.kind is None else str(event.kind),
+        "redouble.delay": event.delay,
+        "redouble.by": event.by,
+        "http.response.status_code": status,
+        "error.type": code_of(event),
+    }
+    span.add_event(f"redouble.{event.what}", {key: value for key, value in said.items() if value is not None})
+    if event.what == "retry" and is_http(event):
+        span.set_attribute(RESENT, event.attempt)

@@ -1,0 +1,186 @@
+"""Prometheus, by its official client: ``redouble_calls_total`` and its kin, in one process or in many.
+
+>>> from prometheus_client import CollectorRegistry
+>>> from redouble.instruments import prometheus
+>>> handle = prometheus.instrument(registry=CollectorRegistry())
+>>> handle.remove()
+
+With ``PROMETHEUS_MULTIPROC_DIR`` set, all of it works under gunicorn and the like too; gauges are then
+refreshed by the calls of each process, once a second at most, and added up over those that live.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+from redouble._events import Event
+from redouble._missing import missing
+from redouble._time import SYSTEM
+from redouble._watch import Observation, observing
+from redouble.instruments._measure import COUNTED, gauged, measured
+from redouble.instruments._schema import BUCKETS, METRICS, Metric
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as error:
+    raise missing("prometheus_client", error, "instruments.prometheus") from None
+
+__all__ = ["instrument"]
+
+GAUGES = tuple(metric for metric in METRICS if metric.kind == "gauge")
+NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+OFTEN = 1.0  # seconds from one refreshing of the gauges to the next, where nobody asks for them
+
+
+def instrument(
+    registry: CollectorRegistry = REGISTRY, *, labels: Sequence[str] = (), buckets: Sequence[float] = BUCKETS
+) -> Observation:
+    """Export metrics of all calls, from now on.
+
+    registry: where to; by default the one that ``prometheus_client`` exposes.
+    labels: which of the ``labels`` of policies to add; a policy without one of them has "" there.
+    buckets: of all histograms, in seconds.
+    """
+    if not isinstance(registry, CollectorRegistry):
+        raise TypeError(f"registry={registry!r}: write a prometheus_client.CollectorRegistry")
+    series = Series(registry, _added(labels), _rising(buckets))
+    try:
+        observer = _observer(series)
+    except Exception as error:
+        series.unregister()  # all of it, or nothing
+        raise ValueError(
+            "this registry has metrics of redouble already: instrument() once, and remove() it before another"
+        ) from error
+    return Observation(observing(observer, COUNTED).remove, series.unregister)
+
+
+def _observer(series: Series) -> Callable[[Event], None]:
+    series.register()
+    if _many_processes():
+        return Refreshing(measured(series.record), series.gauges())
+    series.show(Shown())
+    return measured(series.record)
+
+
+def exported(metric: Metric) -> str:
+    """Return what a metric is called: with its unit, and without the ``_total`` that the client adds."""
+    return f"redouble_{metric.name}" + ("_seconds" if metric.unit == "s" else "")
+
+
+class Series:
+    """The client's own metrics, and the children of each by their labels."""
+
+    def __init__(self, registry: CollectorRegistry, added: tuple[str, ...], buckets: Sequence[float]) -> None:
+        self._registry, self._added, self._buckets = registry, added, buckets
+        self._metrics: dict[Metric, Any] = {}
+        self._registered: list[Collector] = []
+        self._children: dict[tuple[str, tuple[str, ...]], Callable[[float], object]] = {}
+
+    def register(self) -> None:
+        """Make the counters and the histograms."""
+        for metric in METRICS:
+            if metric.kind == "counter":
+                self._add(metric, Counter, (*metric.labels, *self._added))
+            elif metric.kind == "histogram":
+                self._add(metric, Histogram, (*metric.labels, *self._added), buckets=self._buckets)
+
+    def gauges(self) -> dict[Metric, Gauge]:
+        """Make gauges that every process sets, and whoever exposes them adds up."""
+        for metric in GAUGES:
+            self._add(metric, Gauge, metric.labels, multiprocess_mode="livesum")
+        return {metric: self._metrics[metric] for metric in GAUGES}
+
+    def show(self, collector: Collector) -> None:
+        """Register something that is read when somebody looks."""
+        self._registry.register(collector)
+        self._registered.append(collector)
+
+    def _add(self, metric: Metric, kind: Callable[..., Any], names: tuple[str, ...], **more: Any) -> None:
+        made = kind(exported(metric), metric.help, names, registry=self._registry, **more)
+        self._metrics[metric] = made
+        self._registered.append(made)
+
+    def record(
+        self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
+    ) -> None:
+        """Count, or measure."""
+        said = (name, *rest, *(labels.get(label, "") for label in self._added))
+        add = self._children.get((metric.name, said))
+        if add is None:
+            child = self._metrics[metric].labels(*said)
+            add = self._children[metric.name, said] = child.inc if metric.kind == "counter" else child.observe
+        add(amount)
+
+    def unregister(self) -> None:
+        """Take them out of the registry."""
+        while self._registered:
+            self._registry.unregister(self._registered.pop())
+
+
+class Shown(Collector):
+    """Gauges that are read when somebody looks."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Read them."""
+        for metric in GAUGES:
+            family = GaugeMetricFamily(exported(metric), metric.help, labels=metric.labels)
+            for said, value in gauged(metric).items():
+                family.add_metric(said, value)
+            yield family
+
+
+class Refreshing:
+    """An observer that sets gauges now and then: who exposes them may be another process."""
+
+    def __init__(self, observer: Callable[[Event], None], gauges: Mapping[Metric, Gauge]) -> None:
+        self._observer, self._gauges = observer, gauges
+        self._next = SYSTEM.now()
+        self._set: dict[Metric, set[tuple[str, ...]]] = {metric: set() for metric in gauges}
+
+    def __call__(self, event: Event) -> None:
+        self._observer(event)
+        now = SYSTEM.now()
+        if now >= self._next:
+            self._next = now + OFTEN
+            for metric, gauge in self._gauges.items():
+                shown = gauged(metric)
+                for said in self._set[metric].union(shown):
+                    gauge.labels(*said).set(shown.get(said, 0.0))  # 0 for what is gone
+                self._set[metric].update(shown)
+
+
+def _many_processes() -> bool:
+    return "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
+
+
+def _rising(buckets: object) -> tuple[float, ...]:
+    wanted = "write seconds in rising order, such as [0.1, 1, 10]"
+    if not isinstance(buckets, list | tuple):
+        raise TypeError(f"buckets={buckets!r}: {wanted}")
+    found = tuple(cast("Sequence[object]", buckets))
+    edges = [edge for edge in found if isinstance(edge, int | float) and not isinstance(edge, bool)]
+    if len(edges) < len(found):
+        raise TypeError(f"buckets={buckets!r}: {wanted}")
+    if not edges or not all(low < high for low, high in pairwise([0, *edges])):
+        raise ValueError(f"buckets={buckets!r}: {wanted}")
+    return tuple(edges)
+
+
+def _added(labels: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(labels, str) or not isinstance(labels, Sequence):
+        raise TypeError(f"labels={labels!r}: write a list of names, such as ['team']")
+    taken = {label for metric in METRICS for label in metric.labels} | {"le"}
+    for place, label in enumerate(labels):
+        if not isinstance(label, str):
+            raise TypeError(f"labels: {label!r} is no name: write a text, such as 'team'")
+        if not NAME.fullmatch(label) or label.startswith("__"):
+            raise ValueError(f"labels: {label!r} cannot be a label: write letters, digits and single _")
+        if label in taken or label in labels[:place]:
+            raise ValueError(f"labels: {label!r} is there already: call yours something else, once")
+    return tuple(labels)

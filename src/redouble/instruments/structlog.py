@@ -1,0 +1,60 @@
+"""structlog: the same as `redouble.instruments.logging`, with fields instead of words.
+
+>>> from redouble.instruments import structlog
+>>> handle = structlog.instrument()
+>>> handle.remove()
+"""
+
+from __future__ import annotations
+
+import logging as stdlib
+from functools import partial
+from typing import Any
+
+from redouble._check import methods
+from redouble._events import Event
+from redouble._missing import missing
+from redouble._watch import Observation, observing
+from redouble.instruments._words import LOUD, OF_RECORDS, QUIET, level_of, line
+
+try:
+    import structlog
+except ModuleNotFoundError as error:
+    raise missing("structlog", error, "instruments.structlog") from None
+
+__all__ = ["instrument"]
+
+# What structlog has for itself, and its processors.
+OWN = "event level timestamp logger exc_info stack_info exception stack positional_args log_level logger_name"
+TAKEN = frozenset({*OWN.split(), "summary", "self", "method_name", "_record", "_from_structlog", *OF_RECORDS})
+
+
+def instrument(logger: Any = None) -> Observation:
+    """Log what happens to calls, from now on: the event is ``redouble.retry``, ``redouble.give_up``, ...
+
+    logger: one of structlog's; by default ``structlog.get_logger("redouble")``. Its fields are those that
+        `redouble.instruments.logging` has, and ``summary``, the line it would be there.
+    """
+    target = structlog.get_logger("redouble") if logger is None else logger
+    methods(target, "logger", ("log",))
+    if isinstance(target, stdlib.Logger):
+        raise TypeError(f"logger={target!r} is one of logging's: use redouble.instruments.logging")
+    tell = partial(_log, target)
+    loud = observing(tell, LOUD)
+    quiet = observing(tell, QUIET, partial(_hears, target))
+    return Observation(loud.remove, quiet.remove)
+
+
+def _hears(logger: Any) -> bool:
+    """Say whether attempts are logged at all; a logger that cannot tell is told of them."""
+    for name in ("is_enabled_for", "isEnabledFor"):  # of structlog's own, and of those on logging's
+        try:
+            return bool(getattr(logger, name)(stdlib.DEBUG))
+        except Exception:  # noqa: S112  it has none, or another one
+            continue
+    return True
+
+
+def _log(logger: Any, event: Event) -> None:
+    said, called = line(event, TAKEN), f"redouble.{event.what}"
+    logger.log(level_of(event), called, summary=said.message, **said.fields)

@@ -1,0 +1,88 @@
+"""What is really exported, after calls of every sort: the labels of each series, by back-end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from redouble import Bulkhead, CircuitBreaker, Retry, RetryBudget, Timeout
+from redouble.errors import AttemptTimeout, Rejected
+from redouble.instruments import opentelemetry, prometheus
+from redouble.testing import virtual_time
+
+__all__ = ["Instrument", "exported_by_opentelemetry", "exported_by_prometheus"]
+
+
+class Instrument(NamedTuple):
+    """A metric of OpenTelemetry's: its unit, and the labels of its points."""
+
+    unit: str
+    labels: frozenset[str]
+
+
+def _unreachable() -> None:
+    raise ConnectionError("gone")
+
+
+def _items() -> Iterator[int]:
+    yield 1
+
+
+def _make_calls() -> tuple[object, ...]:
+    """Make calls of every sort; return what gauges tell of, for as long as somebody has it."""
+    budget, breaker = RetryBudget(name="shared"), CircuitBreaker(name="billing", failures=1)
+    bulkhead = Bulkhead(1, wait=0, name="db")
+    policy = Retry(name="orders", attempts=2, budget=budget)
+    with virtual_time():
+        policy.run(_unreachable)
+        list(policy(_items)())
+        breaker.isolate()
+        with suppress(Rejected):
+            breaker.call(_unreachable)
+        with suppress(AttemptTimeout):
+            asyncio.run(Timeout(1).call(asyncio.sleep, 2))
+    return budget, breaker, bulkhead
+
+
+@cache
+def exported_by_prometheus() -> dict[str, frozenset[str]]:
+    """Return the labels of each series in the text that is scraped."""
+    registry = CollectorRegistry()
+    with prometheus.instrument(registry):
+        gauged = _make_calls()
+        text = generate_latest(registry).decode()
+        del gauged
+    series: dict[str, frozenset[str]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if not sample.name.endswith("_created"):
+                series[sample.name] = frozenset(sample.labels)
+    return series
+
+
+@cache
+def exported_by_opentelemetry() -> dict[str, Instrument]:
+    """Return what a reader of the SDK is given."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    with opentelemetry.instrument(provider):
+        gauged = _make_calls()
+        data = reader.get_metrics_data()
+        del gauged
+    provider.shutdown()
+    assert data is not None
+    found: dict[str, Instrument] = {}
+    for resource in data.resource_metrics:
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                labels = frozenset(key for point in metric.data.data_points for key in point.attributes or ())
+                found[metric.name] = Instrument(metric.unit or "", labels)
+    return found

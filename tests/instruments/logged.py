@@ -1,0 +1,45 @@
+"""A logger of its own that keeps its records, and an error that has a secret in an address."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import count
+
+NUMBERS = count(1)
+BARE = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
+
+
+class Kept(logging.Handler):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        record.getMessage()
+        self.records.append(record)
+
+    def said(self) -> list[str]:
+        """Return each level and message."""
+        return [f"{record.levelname} {record.getMessage()}" for record in self.records]
+
+    def fields(self) -> list[dict[str, object]]:
+        """Return what each record has beyond those of any record."""
+        return [{key: value for key, value in vars(r).items() if key not in BARE} for r in self.records]
+
+
+@contextmanager
+def logger(level: int = logging.DEBUG) -> Generator[tuple[logging.Logger, Kept]]:
+    """Give a logger that nobody else has, and what it logged."""
+    made, kept = logging.getLogger(f"redouble.test{next(NUMBERS)}"), Kept()
+    made.setLevel(level)
+    made.propagate = False
+    made.addHandler(kept)
+    try:
+        yield made, kept
+    finally:
+        made.removeHandler(kept)
+        made.setLevel(logging.NOTSET)

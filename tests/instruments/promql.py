@@ -1,0 +1,153 @@
+"""PromQL, as far as our dashboard and our alerts go: reads a query, and says what is wrong with it.
+
+A query is judged as a program is: each series must be there, with the labels that are asked for; counters are
+asked for their rate, gauges are not; both sides of a division have the same labels. It is told what is
+exported, and knows nothing of it by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["Asked", "Series", "Wrong", "read"]
+
+Series: TypeAlias = Mapping[str, frozenset[str]]  # the labels of each
+
+TOKEN = re.compile(
+    r'\s*("[^"]*"|\[(?:\$__rate_interval|[0-9]+[smhd])\]|[0-9]+(?:\.[0-9]+)?|[A-Za-z_]\w*|=~|!~|!=|==|>=|<='
+    r"|[=(){},/*+<>-])\s*"
+)
+WORD = re.compile(r"[A-Za-z_]\w*")
+SUMS = ("_total", "_bucket", "_sum", "_count")  # what only ever grows
+OVER_TIME = {"rate": True, "max_over_time": False}  # whether it is for what only ever grows
+AGGREGATIONS = ("max", "min", "sum")
+OPERATORS = ("/", "*", "+", "-", ">", "<", ">=", "<=", "==")
+MATCHES = ("=", "!=", "=~", "!~")
+
+
+class Wrong(ValueError):
+    """A query that asks for what there is not."""
+
+
+class Asked(NamedTuple):
+    """What a query asks for: its series, and the labels of what comes out (None for a plain number)."""
+
+    series: frozenset[str]
+    labels: frozenset[str] | None
+
+
+def read(query: str, exported: Series) -> Asked:
+    """Read a query."""
+    reading = _Reading(_tokens(query), exported)
+    labels = reading.expression()
+    reading.expect("")
+    return Asked(frozenset(reading.series), labels)
+
+
+def _tokens(query: str) -> list[str]:
+    tokens, place = list[str](), 0
+    while place < len(query):
+        found = TOKEN.match(query, place)
+        if found is None:
+            raise Wrong(f"cannot be read: {query[place:]}")
+        tokens.append(found[1])
+        place = found.end()
+    return tokens
+
+
+class _Reading:
+    """One query, from left to right."""
+
+    def __init__(self, tokens: list[str], exported: Series) -> None:
+        self._tokens, self._exported = [*tokens, ""], exported
+        self.series: set[str] = set()
+
+    def expect(self, *tokens: str) -> str:
+        if self._tokens[0] not in tokens:
+            raise Wrong(f"{tokens} is due, not {self._tokens}")
+        return self._tokens.pop(0)
+
+    def expression(self) -> frozenset[str] | None:
+        left = self._term()
+        while self._tokens[0] in OPERATORS:
+            operator = self._tokens.pop(0)
+            right = self._term()
+            if left is not None and right is not None and left != right:
+                raise Wrong(f"{sorted(left)} {operator} {sorted(right)}: nothing would match")
+            left = right if left is None else left
+        return left
+
+    def _term(self) -> frozenset[str] | None:
+        word = self._tokens.pop(0)
+        if word.replace(".", "").isdigit():
+            return None
+        if word == "(":
+            return self._closed(self.expression)
+        if word in AGGREGATIONS:
+            return self._aggregated()
+        if word in OVER_TIME:
+            self.expect("(")
+            return self._closed(lambda: self._selected(self._tokens.pop(0), OVER_TIME[word]))
+        if word in ("topk", "histogram_quantile"):
+            return self._with_number(word)
+        return self._selected(word, None)
+
+    def _closed(self, inside: Callable[[], frozenset[str] | None]) -> frozenset[str] | None:
+        found = inside()
+        self.expect(")")
+        return found
+
+    def _aggregated(self) -> frozenset[str]:
+        self.expect("by")
+        self.expect("(")
+        kept = self._names(")")
+        self.expect("(")
+        labels = self._closed(self.expression) or frozenset()
+        if not kept <= labels:
+            raise Wrong(f"by {sorted(kept)}: there is only {sorted(labels)}")
+        return kept
+
+    def _with_number(self, word: str) -> frozenset[str]:
+        self.expect("(")
+        if self._term() is not None:
+            raise Wrong(f"{word} of what is no number")
+        self.expect(",")
+        labels = self._closed(self.expression) or frozenset()
+        if word == "topk":
+            return labels
+        if "le" not in labels:
+            raise Wrong(f"{word} without le: {sorted(labels)}")
+        return labels - {"le"}
+
+    def _selected(self, series: str, growing: bool | None) -> frozenset[str]:
+        """Read a series; ``growing`` says which sort a range is for, None that there is no range."""
+        if series not in self._exported:
+            raise Wrong(f"nobody exports {series}")
+        if (growing is True) != series.endswith(SUMS):
+            raise Wrong(f"{series}: counters have a rate, and gauges have none")
+        self.series.add(series)
+        labels = self._exported[series]
+        if self._tokens[0] == "{":
+            self._tokens.pop(0)
+            matched = self._names("}", values=True)
+            if not matched <= labels:
+                raise Wrong(f"{series} has no label {sorted(matched - labels)}")
+        if growing is not None and not self._tokens.pop(0).startswith("["):
+            raise Wrong(f"{series} needs a range")
+        return labels
+
+    def _names(self, end: str, *, values: bool = False) -> frozenset[str]:
+        names = set[str]()
+        while True:
+            name = self._tokens.pop(0)
+            if WORD.fullmatch(name) is None:
+                raise Wrong(f"{name} is no label")
+            names.add(name)
+            if values:
+                self.expect(*MATCHES)
+                if not self._tokens.pop(0).startswith('"'):
+                    raise Wrong(f"{name} of what is no text")
+            if self.expect(",", end) == end:
+                return frozenset(names)

@@ -1,0 +1,226 @@
+"""The standard library's logging: how loud, in which words, and with which fields."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from counting import afresh, policy
+from logged import logger
+
+import redouble
+from breakers import Story
+from redouble import Bulkhead, Kind, Timeout, Verdict, errors
+from redouble._watch import watch
+from redouble.instruments.logging import instrument
+from redouble.testing import virtual_time
+from support import Boom, Operation, Script, Virtual, always, fail, in_colour, ok
+
+FORBIDDEN = type("Forbidden", (Exception,), {"status_code": 403})
+
+OPEN = "pay is open after ScriptedError, for another 10 s"
+
+
+def is_done(value: object) -> bool:
+    return value == "done"
+
+
+ROWS: list[tuple[Script, dict[str, Any], list[str]]] = [
+    ([ok(takes=2)], {}, ["DEBUG work: attempt 1 succeeded in 2 s"]),
+    (
+        [fail("lost", takes=0.25), ok()],
+        {},
+        [
+            "DEBUG work: attempt 1 failed in 0.25 s: ScriptedError: lost",
+            "INFO work: attempt 1 failed (unknown), next in 1 s",
+            "DEBUG work: attempt 2 succeeded in 0 s",
+        ],
+    ),
+    (
+        [fail("lost", takes=1)],
+        {"attempts": 2, "on": always(Verdict.retry(reason="http_5xx"))},
+        [
+            "DEBUG work: attempt 1 failed in 1 s: ScriptedError: lost",
+            "INFO work: attempt 1 failed (http_5xx), next in 1 s",
+            "DEBUG work: attempt 2 failed in 1 s: ScriptedError: lost",
+            "WARNING work: gave up after 2 attempts in 3 s (attempts exhausted): ScriptedError: lost",
+        ],
+    ),
+    (
+        ["fail"],
+        {"on": KeyError},
+        [
+            "DEBUG work: attempt 1 failed in 0 s: ScriptedError: e",
+            "DEBUG work: gave up after 1 attempt in 0 s (not worth retrying): ScriptedError: e",
+        ],
+    ),
+    (
+        [KeyError("k"), fail("lost")],
+        {"on": KeyError},
+        [
+            "DEBUG work: attempt 1 failed in 0 s: KeyError: 'k'",
+            "INFO work: attempt 1 failed (unknown), next in 1 s",
+            "DEBUG work: attempt 2 failed in 0 s: ScriptedError: lost",
+            "WARNING work: gave up after 2 attempts in 1 s (not worth retrying): ScriptedError: lost",
+        ],
+    ),
+    (
+        ["fail"],
+        {"attempts": 1},
+        [
+            "DEBUG work: attempt 1 failed in 0 s: ScriptedError: e",
+            "WARNING work: gave up after 1 attempt in 0 s (attempts exhausted): ScriptedError: e",
+        ],
+    ),
+    (
+        [ok("pending")],
+        {"attempts": 1, "until": is_done},
+        [
+            "DEBUG work: attempt 1 failed in 0 s",
+            "WARNING work: gave up after 1 attempt in 0 s (attempts exhausted): the result was not accepted",
+        ],
+    ),
+    ([ok()], {"timeout": 0}, ["WARNING work: gave up after 0 attempts in 0 s (no time left)"]),
+]
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left_listening() -> Iterator[None]:
+    yield
+    assert not watch.entries
+
+
+@pytest.mark.parametrize(("script", "options", "said"), ROWS)
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR])
+def test_what_is_said_and_how_loud(
+    script: Script, options: dict[str, Any], said: list[str], level: int
+) -> None:
+    clock = Virtual()
+    with logger(level) as (target, kept), instrument(target), suppress(Exception):
+        policy(**options, clock=clock).call(Operation(afresh(script), clock))
+    heard = [line for line in said if logging.getLevelNamesMapping()[line.split()[0]] >= level]
+    assert kept.said() == heard
+
+
+def test_every_colour_says_the_same(colour: str) -> None:
+    clock = Virtual()
+    operation = Operation([fail("lost"), ok()], clock)
+
+    async def later() -> object:
+        return operation()
+
+    retrying = policy(clock=clock)
+    with logger() as (target, kept), instrument(target):
+        in_colour(colour, lambda: retrying.call(operation), lambda: retrying.call(later))
+    assert [line.split()[0] for line in kept.said()] == ["DEBUG", "INFO", "DEBUG"]
+
+
+def test_the_fields_of_each_record() -> None:
+    clock = Virtual()
+    script = [fail(FORBIDDEN(), takes=1.5), ok(takes=0.25)]
+    rule = always(Verdict.retry(kind=Kind.client, reason="http_403", after=3))
+    retrying = policy(on=rule, labels={"team": "x"}, clock=clock, hints=redouble.Hints(spread=0))
+    with logger() as (target, kept), instrument(target), redouble.bind(run_id="r-17", shard=3, dry=True):
+        retrying.call(Operation(script, clock))
+    every = {"policy": "work", "labels": {"team": "x"}, "run_id": "r-17", "shard": 3, "dry": True}
+    bad = {"reason": "http_403", "kind": "client", "http_status": 403, "error": "Forbidden"}
+    assert kept.fields() == [
+        every | bad | {"attempt": 1, "delay": None, "decision": None, "elapsed": 1.5},
+        every | bad | {"attempt": 1, "delay": 3, "decision": "retry", "elapsed": 1.5},
+        every
+        | {"attempt": 2, "delay": None, "reason": None, "kind": None, "http_status": None}
+        | {"decision": "accept", "error": None, "elapsed": 4.75},
+    ]
+
+
+def test_the_fields_of_what_is_given_up() -> None:
+    with logger(logging.INFO) as (target, kept), instrument(target), pytest.raises(Boom):
+        policy(attempts=1).call(Operation([fail()], Virtual()))
+    assert kept.fields() == [
+        {"policy": "work", "attempt": 1, "delay": None, "reason": "attempts", "kind": "unknown"}
+        | {"http_status": None, "decision": "stop", "error": "ScriptedError", "elapsed": 0, "labels": {}}
+    ]
+
+
+def test_what_a_breaker_says() -> None:
+    with logger() as (target, kept), instrument(target):
+        Story(failures=1, cooldown=10, name="pay").tell("bad good good +10 good isolate close")
+    assert kept.said() == [
+        "INFO pay: circuit opened for 10 s, 0 calls rejected",
+        *[f"DEBUG pay: rejected by circuit_breaker: CircuitOpen: {OPEN}"] * 2,
+        "INFO pay: circuit half open, 2 calls rejected",
+        "INFO pay: circuit closed, 2 calls rejected",
+        "INFO pay: circuit isolated, 0 calls rejected",
+        "INFO pay: circuit closed, 0 calls rejected",
+    ]
+
+
+def test_what_a_breaker_says_by_itself_is_not_said_twice(caplog: pytest.LogCaptureFixture) -> None:
+    """Where both go to the same logger: that it is open, once, and that it is closed again."""
+    with caplog.at_level(logging.INFO, "redouble"), instrument():
+        Story(failures=1, cooldown=10, name="pay").tell("bad good good +10 good isolate close")
+    assert [record.getMessage() for record in caplog.records] == [
+        "pay: circuit opened for 10 s, 0 calls rejected",
+        f"{OPEN}; further rejections are counted, and not logged",
+        "pay: circuit half open, 2 calls rejected",
+        "pay is closed again, after 2 rejected calls",
+        "pay: circuit isolated, 0 calls rejected",
+        "pay: circuit closed, 0 calls rejected",
+    ]
+
+
+def test_what_a_bulkhead_and_a_limit_say() -> None:
+    gate = Bulkhead(1, 0, name="mail")
+
+    async def slow() -> None:
+        await redouble.SYSTEM.asleep(99)
+
+    async def main() -> None:
+        with pytest.raises(errors.AttemptTimeout):
+            await Timeout(5).call(slow)
+
+    with logger() as (target, kept), instrument(target):
+        with gate, pytest.raises(errors.BulkheadFull):
+            gate.call(int)
+        with virtual_time():
+            in_colour("asyncio", lambda: None, main)
+    rejected, cut = kept.said()
+    assert rejected.startswith("DEBUG mail: rejected by bulkhead: BulkheadFull: ")
+    assert ": cut by a limit: AttemptTimeout: " in cut
+    assert cut.startswith("DEBUG ")
+    assert kept.fields()[0]["reason"] == "bulkhead"
+    assert kept.fields()[1]["decision"] is None
+
+
+def test_a_logger_by_name_and_by_itself() -> None:
+    with logger() as (target, kept):
+        for given in (target, target.name):
+            with instrument(given):
+                policy().call(int)
+        policy().call(int)
+    assert kept.said() == ["DEBUG work: attempt 1 succeeded in 0 s"] * 2
+
+
+def test_the_logger_is_called_redouble_unless_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "redouble"), instrument():
+        policy().call(int)
+    assert [record.name for record in caplog.records] == ["redouble"]
+
+
+@pytest.mark.parametrize("wrong", [None, 3, logging.Logger, logging.DEBUG])
+def test_what_is_no_logger(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"logger=.*: write a logger, or the name of one"):
+        instrument(wrong)
+
+
+def test_the_handle_ends_it() -> None:
+    with logger() as (target, kept):
+        first, second = instrument(target), instrument(target)
+        first.remove()
+        first.remove()
+        second()
+        policy().call(int)
+    assert kept.records == []

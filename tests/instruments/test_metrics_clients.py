@@ -1,0 +1,78 @@
+"""Requests of real HTTP clients are counted once each, by what the server answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from counting import NAME, counts
+
+from clients import CLIENTS, client
+from redouble import Retry
+from redouble._watch import watch
+from redouble.instruments import memory
+from servers import Server
+
+POLICY = Retry(backoff=[0, 0], attempts=3, name=NAME)
+WELL: dict[str, float] = {"calls true": 1, "attempts none ok": 1}
+
+
+def lost(reason: str, **told: float) -> dict[str, float]:
+    return {"calls false": 1, f"given_up {reason}": 1} | {key.replace("_", " "): n for key, n in told.items()}
+
+
+ROWS: list[tuple[str, dict[str, float]]] = [
+    ("200", WELL),
+    ("404", WELL),
+    ("503,200", WELL | {"attempts server failed": 1, "retries http_5xx": 1}),
+    ("429,200", WELL | {"attempts throttled failed": 1, "retries rate_limit": 1}),
+    ("rst,200", WELL | {"attempts network failed": 1, "retries network": 1}),
+    (
+        "503",
+        lost("attempts", attempts_server_failed=3, errors_503=1) | {"retries http_5xx": 2},
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left_listening() -> Iterator[None]:
+    yield
+    assert not watch.entries
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_is_counted_once(server: Server, name: str, stream: bool) -> None:
+    seen: dict[str, dict[str, float]] = {}
+    with client(name, POLICY) as http:
+        for script, _ in ROWS:
+            with memory.instrument() as metrics:
+                http.get(server.url(script), stream=stream)
+            seen[script] = counts(metrics)
+    assert seen == dict(ROWS)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_nothing_of_an_address_is_a_label(server: Server, name: str) -> None:
+    with client(name, Retry(backoff=[0], attempts=2)) as http, memory.instrument() as metrics:
+        http.get(server.url("503,200") + "?token=hunter2")
+        http.get(server.url("rst") + "?token=hunter2")
+    told = str(metrics.series())
+    assert metrics.counter("calls") == 2
+    assert not [secret for secret in ("hunter", "127.0.0.1", "503,", "http:") if secret in told]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_body_that_breaks_makes_no_other_call_of_it(server: Server, name: str) -> None:
+    with client(name, POLICY) as http, memory.instrument() as metrics:
+        assert http.get(server.url("200~size=9~cut=3,200")).status == 200
+    told = counts(metrics)
+    assert metrics.counter("calls", ok="true") == 1 == metrics.counter("calls"), told
+    assert metrics.counter("attempts") == 2, told
+    assert metrics.counter("retries") == 1, told

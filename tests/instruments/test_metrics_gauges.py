@@ -1,0 +1,153 @@
+"""Gauges are read when somebody looks: budgets, breakers and bulkheads that have a name."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from breakers import Story
+from crowd import crowd
+from redouble import SYSTEM, Bulkhead, CircuitBreaker, Kind, RetryBudget, TokenBucket, errors
+from redouble.instruments import memory
+from redouble.instruments._measure import gauged
+from redouble.instruments._schema import METRICS, STATES
+from support import Virtual
+
+GAUGES = [metric for metric in METRICS if metric.kind == "gauge"]
+
+
+def shown(name: str) -> dict[str, float]:
+    """Return all gauges of a name, each with its state if it has one."""
+    return {
+        " ".join([metric.name, *rest]): value
+        for metric in GAUGES
+        for (whose, *rest), value in gauged(metric).items()
+        if whose == name
+    }
+
+
+def states(name: str) -> dict[str, float]:
+    with memory.instrument() as metrics:
+        return {state: metrics.gauge("breaker_state", name=name, state=state) for state in STATES}
+
+
+def test_a_token_bucket() -> None:
+    bucket = TokenBucket(10, {None: 3}, name="gauge bucket")
+    assert shown("gauge bucket") == {"budget_tokens": 10}
+    assert bucket.spend(Kind.unknown, 0.0) is not None
+    with memory.instrument() as metrics:
+        assert metrics.gauge("budget_tokens", name="gauge bucket") == 7
+        while bucket.spend(Kind.unknown, 0.0) is not None:
+            pass
+        assert metrics.gauge("budget_tokens", name="gauge bucket") == 1
+
+
+def test_an_empty_bucket() -> None:
+    empty = TokenBucket(0, name="gauge empty")
+    assert shown("gauge empty") == {"budget_tokens": empty.capacity} == {"budget_tokens": 0}
+
+
+def test_a_retry_budget() -> None:
+    budget = RetryBudget(per_second=1, name="gauge budget")
+    left = budget.snapshot()["available"]
+    assert left > 0
+    assert shown("gauge budget") == {"budget_tokens": left}
+    assert budget.spend(Kind.unknown, SYSTEM.now()) is not None
+    assert shown("gauge budget") == {"budget_tokens": left - 1}
+
+
+def test_a_budget_that_nobody_uses_is_shown_as_it_is_now() -> None:
+    """What was spent a while ago is there again, though nobody has called since."""
+    bucket = TokenBucket(10, {None: 10}, refill_per_second=1, name="gauge refilled")
+    budget = RetryBudget(per_second=1, name="gauge window")
+    left, before = budget.snapshot()["available"], SYSTEM.now() - 60
+    assert bucket.spend(Kind.unknown, before) is not None
+    assert budget.spend(Kind.unknown, before) is not None
+    assert (bucket.snapshot()["tokens"], budget.snapshot()["available"]) == (0, left - 1)
+    assert (shown("gauge refilled"), shown("gauge window")) == (
+        {"budget_tokens": 10},
+        {"budget_tokens": left},
+    )
+
+
+@pytest.mark.parametrize(
+    ("story", "state"),
+    [("good", "closed"), ("bad", "open"), ("bad +10 a>", "half_open"), ("isolate", "isolated")],
+)
+def test_the_states_of_a_breaker(story: str, state: str) -> None:
+    """One of them is 1, the others are 0: so that what was is not shown for ever."""
+    described = Story(failures=1, cooldown=10, name=f"gauge {state}")
+    described.tell(story)
+    assert described.breaker.state == state
+    assert states(f"gauge {state}") == dict.fromkeys(STATES, 0) | {state: 1}
+
+
+def test_breakers_of_one_name_are_added_up() -> None:
+    """One for each host, say."""
+    kept = [CircuitBreaker(name="gauge many") for _ in range(3)]
+    kept[0].isolate()
+    assert states("gauge many") == {"closed": 2, "half_open": 0, "open": 0, "isolated": 1}
+    with memory.instrument() as metrics:
+        assert metrics.gauge("breaker_state", name="gauge many") == 3
+
+
+def test_budgets_of_one_name_are_added_up() -> None:
+    kept = (TokenBucket(10, name="gauge both"), TokenBucket(5, name="gauge both"))
+    assert shown("gauge both") == {"budget_tokens": 15}
+    assert len(kept) == 2
+
+
+def test_a_bulkhead() -> None:
+    with crowd(Bulkhead(2, None, name="gauge crowd")) as guests:
+        assert shown("gauge crowd") == {"bulkhead_in_use": 0, "bulkhead_queued": 0}
+        for colour in ("sync", "asyncio", "trio"):
+            guests.come(colour)
+        assert shown("gauge crowd") == {"bulkhead_in_use": 2, "bulkhead_queued": 1}
+    assert shown("gauge crowd") == {"bulkhead_in_use": 0, "bulkhead_queued": 0}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: TokenBucket(99999), CircuitBreaker, lambda: Bulkhead(3), RetryBudget]
+)
+def test_what_has_no_name_is_not_shown(make: Callable[[], object]) -> None:
+    before = {metric.name: gauged(metric) for metric in GAUGES}
+    kept = make()
+    assert {metric.name: gauged(metric) for metric in GAUGES} == before
+    assert kept is not None
+
+
+def test_what_is_gone_is_not_shown() -> None:
+    bucket = TokenBucket(3, name="gauge gone")
+    assert shown("gauge gone")
+    del bucket
+    gc.collect()
+    assert shown("gauge gone") == {}
+
+
+def test_one_that_cannot_tell_hides_no_other() -> None:
+    class Broken(TokenBucket):
+        def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
+            raise ZeroDivisionError("a bug of the subclass")
+
+    kept = (Broken(3, name="gauge broken"), TokenBucket(4, name="gauge fine"))
+    assert (shown("gauge broken"), shown("gauge fine")) == ({}, {"budget_tokens": 4})
+    assert len(kept) == 2
+
+
+def test_what_gates_reject_is_counted_by_name_and_sort() -> None:
+    breaker = CircuitBreaker(name="pay", clock=Virtual())
+    breaker.isolate()
+    full, unnamed = Bulkhead(1, 0, name="mail"), Bulkhead(1, 0)
+    with memory.instrument() as metrics, full, unnamed:
+        for gate in (breaker, breaker, full, unnamed):
+            with pytest.raises(errors.Rejected):
+                gate.call(int)
+    assert metrics.series() == {
+        "rejected": {
+            (("name", "pay"), ("by", "circuit_breaker")): 2,
+            (("name", "mail"), ("by", "bulkhead")): 1,
+            (("name", "bulkhead"), ("by", "bulkhead")): 1,
+        }
+    }

@@ -1,0 +1,179 @@
+"""Metrics in memory: how they are asked for, which labels they have, and what they refuse."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from counting import counts, policy
+from switching import often
+
+from redouble._watch import watch
+from redouble.instruments import memory
+from redouble.instruments.memory import Summary
+from support import Boom, Operation, Virtual, fail, ok
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left_listening() -> Iterator[None]:
+    yield
+    assert not watch.entries
+
+
+def lose() -> None:
+    raise Boom
+
+
+def test_nothing_is_counted_before_and_after() -> None:
+    policy().call(int)
+    metrics = memory.instrument()
+    policy().call(int)
+    metrics.remove()
+    metrics.remove()
+    policy().call(int)
+    assert counts(metrics) == {"calls true": 1, "attempts none ok": 1}
+
+
+def test_a_handle_is_a_block_too_and_can_be_called() -> None:
+    metrics = memory.instrument()
+    with metrics as entered:
+        assert entered is metrics
+        policy().call(int)
+    assert metrics.counter("calls") == 1
+    with memory.instrument() as handle:
+        handle()
+        policy().call(int)
+    assert handle.series() == {}
+
+
+def test_two_count_each_for_itself() -> None:
+    with memory.instrument() as first:
+        policy().call(int)
+        with memory.instrument() as second:
+            policy().call(int)
+    assert (first.counter("calls"), second.counter("calls")) == (2, 1)
+
+
+def test_what_never_happened_is_zero() -> None:
+    with memory.instrument() as metrics:
+        found = (metrics.counter("calls"), metrics.gauge("budget_tokens", name="no such budget"))
+        assert [repr(number) for number in found] == ["0.0", "0.0"]
+        assert metrics.histogram("delay") == Summary(0, 0.0, 0.0, 0.0)
+        assert metrics.series() == {}
+
+
+def test_labels_that_are_not_given_are_added_up() -> None:
+    with memory.instrument() as metrics:
+        for name, team, times in [("a", "x", 1), ("b", "x", 2), ("b", "y", 4)]:
+            for takes in range(1, times + 1):
+                clock = Virtual()
+                work = Operation([fail(takes=takes), ok(takes=5 * times)], clock)
+                policy(name=name, labels={"team": team}, clock=clock).call(work)
+    asked = [{}, {"name": "a"}, {"name": "b"}, {"team": "x"}, {"name": "b", "team": "x"}, {"team": "z"}]
+    assert [metrics.counter("calls", **labels) for labels in asked] == [7, 1, 6, 3, 2, 0]
+    assert [metrics.counter("attempts", result="failed", **labels) for labels in asked] == [7, 1, 6, 3, 2, 0]
+    assert [metrics.counter("attempts", **labels) for labels in asked] == [14, 2, 12, 6, 4, 0]
+    assert metrics.histogram("call_duration", name="a") == Summary(1, 7, 7, 7)
+    assert metrics.histogram("call_duration", team="x") == Summary(3, 32, 7, 13)
+    assert metrics.histogram("call_duration", name="b") == Summary(6, 119, 12, 25)
+    assert metrics.histogram("call_duration") == Summary(7, 126, 7, 25)
+    assert metrics.histogram("attempt_duration", team="z") == Summary(0, 0, 0, 0)
+
+
+def test_labels_of_the_policy_are_added_and_never_override_ours() -> None:
+    mine = {"team": "x", "name": "mine", "ok": "mine", "kind": "mine", "result": "mine", "reason": "mine"}
+    with memory.instrument() as metrics, pytest.raises(Boom):
+        policy(labels=mine, attempts=1).call(lose)
+    rest = {key: value for key, value in mine.items() if key not in ("name", "ok")}
+    assert {metric: [dict(labels) for labels in series] for metric, series in metrics.series().items()} == {
+        "calls": [{"name": "work", "ok": "false"} | rest],
+        "attempts": [
+            {
+                "name": "work",
+                "kind": "unknown",
+                "result": "failed",
+                "team": "x",
+                "ok": "mine",
+                "reason": "mine",
+            }
+        ],
+        "errors": [mine | {"name": "work", "code": "ScriptedError"}],
+        "given_up": [mine | {"name": "work", "reason": "attempts"}],
+        "call_duration": [mine | {"name": "work"}],
+        "attempt_duration": [mine | {"name": "work"}],
+    }
+
+
+def test_labels_that_are_left_out_are_added_up() -> None:
+    """Policies that differ in nothing but a label that is ours are told as one."""
+    with memory.instrument() as metrics:
+        for number, takes in [("1", 3), ("2", 5)]:
+            clock = Virtual()
+            policy(labels={"ok": number, "name": number}, clock=clock).call(
+                Operation([ok(takes=takes)], clock)
+            )
+    assert metrics.series()["calls"] == {(("name", "work"), ("ok", "true")): 2}
+    assert set(metrics.series()["call_duration"].values()) == {Summary(1, 3, 3, 3), Summary(1, 5, 5, 5)}
+    assert metrics.histogram("call_duration", name="work") == Summary(2, 8, 3, 5)
+
+
+def test_a_label_may_be_called_anything() -> None:
+    with memory.instrument() as metrics:
+        policy(labels={"metric": "x"}).call(int)
+    assert metrics.counter("calls", metric="x") == 1
+    assert metrics.counter("calls", metric="y") == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("counter", "calls, attempts, retries, errors, given_up, rejected, timeouts"),
+        ("histogram", "call_duration, attempt_duration, delay, time_to_first_item"),
+        ("gauge", "budget_tokens, breaker_state, bulkhead_in_use, bulkhead_queued"),
+    ],
+)
+def test_what_is_no_metric(kind: str, known: str) -> None:
+    with memory.instrument() as metrics:
+        for wrong in ("call", "delay" if kind != "histogram" else "calls", ""):
+            with pytest.raises(ValueError, match=f"^{wrong!r} is no {kind}: write one of {known}$"):
+                getattr(metrics, kind)(wrong)
+
+
+def test_the_value_of_a_label_is_a_text() -> None:
+    with (
+        memory.instrument() as metrics,
+        pytest.raises(TypeError, match=r"^calls: labels=\{'ok': True\}: write texts, such as ok='true'$"),
+    ):
+        metrics.counter("calls", ok=True)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_many_threads_count_exactly() -> None:
+    """Each call, each attempt and each moment is there, whoever looks meanwhile."""
+    threads, calls, start = 8, 60, threading.Event()
+    clock = Virtual()
+
+    def work() -> None:
+        start.wait()
+        for number in range(calls):
+            script = [fail(), ok()] if number % 3 == 0 else [ok()]
+            policy(backoff=[0], clock=clock).call(Operation(script, clock))
+            if number % 20 == 0:
+                metrics.series()
+
+    with often(), memory.instrument() as metrics:
+        crowd = [threading.Thread(target=work) for _ in range(threads)]
+        for thread in crowd:
+            thread.start()
+        start.set()
+        for thread in crowd:
+            thread.join()
+    failed = threads * calls // 3
+    assert counts(metrics) == {
+        "calls true": threads * calls,
+        "attempts none ok": threads * calls,
+        "attempts unknown failed": failed,
+        "retries unknown": failed,
+    }
+    many = [metrics.histogram(metric).many for metric in ("call_duration", "attempt_duration", "delay")]
+    assert many == [threads * calls, threads * calls + failed, failed]

@@ -1,0 +1,66 @@
+"""The schema, which dashboards rely on: every name, every label and every unit, written out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from redouble import instruments
+from redouble.instruments import METRICS, Metric, _schema, opentelemetry, prometheus
+from redouble.instruments._measure import READERS
+
+# Added to, if need be; what is here stays as it is.
+STABLE = [
+    ("calls", "counter", ("name", "ok"), "call"),
+    ("attempts", "counter", ("name", "kind", "result"), "attempt"),
+    ("retries", "counter", ("name", "reason"), "retry"),
+    ("errors", "counter", ("name", "code"), "error"),
+    ("given_up", "counter", ("name", "reason"), "call"),
+    ("rejected", "counter", ("name", "by"), "call"),
+    ("timeouts", "counter", ("name",), "call"),
+    ("call_duration", "histogram", ("name",), "s"),
+    ("attempt_duration", "histogram", ("name",), "s"),
+    ("delay", "histogram", ("name",), "s"),
+    ("time_to_first_item", "histogram", ("name",), "s"),
+    ("budget_tokens", "gauge", ("name",), "retry"),
+    ("breaker_state", "gauge", ("name", "state"), "breaker"),
+    ("bulkhead_in_use", "gauge", ("name",), "call"),
+    ("bulkhead_queued", "gauge", ("name",), "call"),
+]
+FEW_VALUES = {"name", "ok", "kind", "result", "reason", "code", "by", "state"}
+
+
+def test_what_there_is() -> None:
+    assert [metric[:4] for metric in METRICS] == STABLE
+    assert instruments.METRICS is METRICS
+
+
+def test_every_metric_is_told_apart() -> None:
+    for export in (prometheus.exported, opentelemetry.exported):
+        assert len({export(metric) for metric in METRICS}) == len(METRICS)
+    declared = [thing for thing in vars(_schema).values() if isinstance(thing, Metric)]
+    assert declared == list(METRICS)
+
+
+def test_every_gauge_has_something_to_read() -> None:
+    assert set(READERS) == {metric for metric in METRICS if metric.kind == "gauge"}
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_no_label_has_a_value_for_each_call(metric: Metric) -> None:
+    """No attempt number, no argument, no address and no key: each value costs a series."""
+    assert metric.labels[0] == "name"
+    assert set(metric.labels) <= FEW_VALUES
+    assert len(set(metric.labels)) == len(metric.labels)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_it_says_what_it_is(metric: Metric) -> None:
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", metric.name)
+    assert re.fullmatch(r"[A-Z][^\n]+\.|[A-Z][^\n]+\.\.\.", metric.help)
+
+
+def test_buckets_grow_from_a_cache_to_a_patient_client() -> None:
+    assert list(_schema.BUCKETS) == sorted(set(_schema.BUCKETS))
+    assert (_schema.BUCKETS[0], _schema.BUCKETS[-1]) == (0.001, 300)

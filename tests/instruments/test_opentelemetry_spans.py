@@ -1,0 +1,209 @@
+"""OpenTelemetry's spans: an event for each retry and each end that is none, with what is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from counting import policy
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import redouble
+from clients import CLIENTS, client
+from redouble import Bulkhead, Kind, Retry, Timeout, Verdict, errors
+from redouble._watch import watch
+from redouble.instruments.opentelemetry import instrument
+from redouble.testing import virtual_time
+from servers import Server, refused_port
+from support import Boom, Operation, Virtual, always, fail, in_colour, ok
+
+RESENT = "http.request.resend_count"
+
+
+class Spans:
+    """A real SDK of this test's own."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+
+    @contextmanager
+    def span(self) -> Generator[None]:
+        with self.provider.get_tracer("test").start_as_current_span("work", record_exception=False):
+            yield
+
+    def last(self) -> ReadableSpan:
+        return self._exporter.get_finished_spans()[-1]
+
+    def told(self) -> list[tuple[str, dict[str, Any]]]:
+        return [(event.name, dict(event.attributes or {})) for event in self.last().events]
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    made = Spans()
+    yield made
+    made.provider.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left_listening() -> Iterator[None]:
+    yield
+    assert not watch.entries
+
+
+def test_retries_and_giving_up(colour: str, spans: Spans) -> None:
+    clock = Virtual()
+    rule = always(Verdict.retry(kind=Kind.server, reason="http_5xx"))
+    retrying = policy(on=rule, attempts=2, clock=clock)
+    operation = Operation([fail()], clock)
+
+    async def later() -> object:
+        with spans.span(), redouble.bind(run_id="r-17", shard=3):
+            return await retrying.run(coloured)
+
+    async def coloured() -> object:
+        return operation()
+
+    def blocking() -> object:
+        with spans.span(), redouble.bind(run_id="r-17", shard=3):
+            return retrying.run(operation)
+
+    with instrument():
+        in_colour(colour, blocking, later)
+    every = {"run_id": "r-17", "shard": 3, "redouble.name": "work", "redouble.kind": "server"}
+    every["error.type"] = "ScriptedError"
+    assert spans.told() == [
+        (
+            "redouble.retry",
+            every | {"redouble.attempt": 1, "redouble.reason": "http_5xx", "redouble.delay": 1.0},
+        ),
+        ("redouble.give_up", every | {"redouble.attempt": 2, "redouble.reason": "attempts"}),
+    ]
+    assert dict(spans.last().attributes or {}) == {}
+
+
+def test_success_is_not_told(spans: Spans) -> None:
+    with instrument(), spans.span():
+        policy().call(int)
+    assert spans.told() == []
+
+
+def test_what_is_rejected_and_what_is_cut(spans: Spans) -> None:
+    gate = Bulkhead(1, 0, name="mail")
+
+    async def slow() -> None:
+        await redouble.SYSTEM.asleep(99)
+
+    async def main() -> None:
+        with spans.span(), redouble.bind(tenant="acme"):
+            with gate, pytest.raises(errors.BulkheadFull):
+                gate.call(int)
+            with pytest.raises(errors.AttemptTimeout):
+                await Timeout(5)(slow)()
+
+    with instrument(), virtual_time():
+        in_colour("asyncio", lambda: None, main)
+    (rejected, of_gate), (cut, of_limit) = spans.told()
+    assert (rejected, cut) == ("redouble.rejected", "redouble.timeout")
+    assert of_gate == {
+        "tenant": "acme",
+        "redouble.name": "mail",
+        "redouble.attempt": 0,
+        "redouble.by": "bulkhead",
+        "error.type": "BulkheadFull",
+    }
+    assert of_limit.pop("redouble.name").endswith("slow")
+    assert of_limit == {"tenant": "acme", "redouble.attempt": 0, "error.type": "AttemptTimeout"}
+
+
+def test_what_is_bound_never_takes_a_place(spans: Spans) -> None:
+    with instrument(), spans.span(), redouble.bind(**{"redouble.name": "mine", "error.type": "mine"}):
+        policy(attempts=1).run(Operation([fail()], Virtual()))
+    ((_, said),) = spans.told()
+    assert (said["redouble.name"], said["error.type"]) == ("work", "ScriptedError")
+
+
+def test_no_argument_and_no_text_of_an_error_is_told(spans: Spans) -> None:
+    def login(password: str) -> str:
+        raise Boom("hunter3")
+
+    with instrument(), spans.span():
+        policy(attempts=2).run(login, "hunter2")
+        policy(attempts=2, until=always(False)).run(str, "hunter4")
+    assert len(spans.told()) == 4
+    assert "hunter" not in str(spans.told())
+
+
+class Broken(trace.NonRecordingSpan):
+    """A span with a mistake in it."""
+
+    def __init__(self, recording: bool) -> None:
+        super().__init__(trace.INVALID_SPAN_CONTEXT)
+        self.recording, self.asked = recording, 0
+
+    def is_recording(self) -> bool:
+        return self.recording
+
+    def add_event(self, *args: Any, **kwargs: Any) -> None:
+        self.asked += 1
+        raise ZeroDivisionError("a bug in the SDK")
+
+
+@pytest.mark.parametrize("recording", [True, False])
+def test_a_span_that_fails_breaks_no_call(recording: bool) -> None:
+    """One that records nothing is not even asked."""
+    broken = Broken(recording)
+    with instrument(), trace.use_span(broken, record_exception=False):
+        assert policy().call(Operation([fail(), ok(3)], Virtual())) == 3
+    assert broken.asked == recording
+
+
+# ------------------------------------------------------------------------- HTTP requests
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_request_that_is_sent_again_is_counted(server: Server, spans: Spans, name: str) -> None:
+    """As often as it is, whether there was an answer or none; not one that is sent once."""
+    every: list[tuple[str, int | None]] = [("200", None), ("503,429,200", 2), ("503,rst,503,200", 3)]
+    every += [("rst,200", 1), ("404", None), ("503*4", 3)]
+    with instrument(), client(name, Retry(backoff=[0] * 3, attempts=4)) as http:
+        for script, resent in every:
+            with spans.span():
+                http.get(server.url(script))
+            assert (spans.last().attributes or {}).get(RESENT) == resent, script
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_is_told_of_requests(server: Server, spans: Spans, name: str) -> None:
+    with instrument(), client(name, Retry(backoff=[0], attempts=2, name="api")) as http:
+        with spans.span():
+            assert http.get(server.url("503")).status == 503
+        of_status = spans.told()
+        with spans.span():
+            assert http.get(f"http://127.0.0.1:{refused_port()}/?token=hunter2").error is not None
+        of_network = spans.told()
+    told = [
+        (what, said["redouble.name"], said["redouble.kind"], said.get("http.response.status_code"))
+        for what, said in (*of_status, *of_network)
+    ]
+    assert told == [
+        ("redouble.retry", "api", "server", 503),
+        ("redouble.give_up", "api", "server", 503),
+        ("redouble.retry", "api", "network", None),
+        ("redouble.give_up", "api", "network", None),
+    ]
+    assert [said["redouble.reason"] for _, said in of_status] == ["http_5xx", "attempts"]
+    assert "hunter" not in str(of_network)

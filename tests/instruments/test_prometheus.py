@@ -1,0 +1,248 @@
+"""Prometheus: names and labels as written out here, in a registry that is left as it was found."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from counting import policy
+from happening import everything
+from prometheus_client import REGISTRY, CollectorRegistry, Gauge, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from switching import often
+
+from redouble import TokenBucket
+from redouble._watch import watch
+from redouble.instruments import METRICS, prometheus
+from redouble.instruments.prometheus import instrument
+from support import Virtual
+
+# What dashboards are made of: each sample, what it is, and its labels.
+CONTRACT: dict[str, tuple[str, set[str]]] = {
+    "redouble_calls_total": ("counter", {"name", "ok"}),
+    "redouble_attempts_total": ("counter", {"name", "kind", "result"}),
+    "redouble_retries_total": ("counter", {"name", "reason"}),
+    "redouble_errors_total": ("counter", {"name", "code"}),
+    "redouble_given_up_total": ("counter", {"name", "reason"}),
+    "redouble_rejected_total": ("counter", {"name", "by"}),
+    "redouble_timeouts_total": ("counter", {"name"}),
+    "redouble_call_duration_seconds_bucket": ("histogram", {"name", "le"}),
+    "redouble_call_duration_seconds_count": ("histogram", {"name"}),
+    "redouble_call_duration_seconds_sum": ("histogram", {"name"}),
+    "redouble_attempt_duration_seconds_bucket": ("histogram", {"name", "le"}),
+    "redouble_attempt_duration_seconds_count": ("histogram", {"name"}),
+    "redouble_attempt_duration_seconds_sum": ("histogram", {"name"}),
+    "redouble_delay_seconds_bucket": ("histogram", {"name", "le"}),
+    "redouble_delay_seconds_count": ("histogram", {"name"}),
+    "redouble_delay_seconds_sum": ("histogram", {"name"}),
+    "redouble_time_to_first_item_seconds_bucket": ("histogram", {"name", "le"}),
+    "redouble_time_to_first_item_seconds_count": ("histogram", {"name"}),
+    "redouble_time_to_first_item_seconds_sum": ("histogram", {"name"}),
+    "redouble_budget_tokens": ("gauge", {"name"}),
+    "redouble_breaker_state": ("gauge", {"name", "state"}),
+    "redouble_bulkhead_in_use": ("gauge", {"name"}),
+    "redouble_bulkhead_queued": ("gauge", {"name"}),
+}
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left_listening() -> Iterator[None]:
+    yield
+    assert not watch.entries
+
+
+@pytest.fixture
+def registry() -> Iterator[CollectorRegistry]:
+    made = CollectorRegistry(auto_describe=True)  # as the default one
+    yield made
+    assert list(made.collect()) == []
+
+
+def exposed(registry: CollectorRegistry) -> dict[str, tuple[str, set[str]]]:
+    """Return every sample that is exposed: of which kind it is, and its labels."""
+    found: dict[str, tuple[str, set[str]]] = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            if not sample.name.endswith("_created"):
+                assert found.setdefault(sample.name, (family.type, set(sample.labels)))[0] == family.type
+                assert found[sample.name][1] == set(sample.labels)
+    return found
+
+
+def value(registry: CollectorRegistry, sample: str, **labels: str) -> float | None:
+    return registry.get_sample_value(f"redouble_{sample}", labels)
+
+
+def test_every_name_and_every_label(registry: CollectorRegistry) -> None:
+    with instrument(registry), everything():
+        assert exposed(registry) == CONTRACT
+
+
+def test_every_help_is_there(registry: CollectorRegistry) -> None:
+    with instrument(registry), everything():
+        families = list(text_string_to_metric_families(generate_latest(registry).decode()))
+    helps = {family.name: family.documentation for family in families if "_created" not in family.name}
+    assert helps == {prometheus.exported(metric): metric.help for metric in METRICS}
+
+
+def test_the_numbers(registry: CollectorRegistry) -> None:
+    with instrument(registry), everything("p "):
+        assert value(registry, "calls_total", name="p fetch", ok="true") == 1
+        assert value(registry, "calls_total", name="p save", ok="false") == 1
+        assert value(registry, "attempts_total", name="p fetch", kind="unknown", result="failed") == 1
+        assert value(registry, "attempts_total", name="p fetch", kind="none", result="ok") == 1
+        assert value(registry, "retries_total", name="p fetch", reason="unknown") == 1
+        assert value(registry, "errors_total", name="p save", code="ScriptedError") == 1
+        assert value(registry, "given_up_total", name="p save", reason="attempts") == 1
+        assert value(registry, "rejected_total", name="p mail", by="bulkhead") == 1
+        assert value(registry, "call_duration_seconds_sum", name="p fetch") == 4
+        assert value(registry, "call_duration_seconds_bucket", name="p fetch", le="5.0") == 1
+        assert value(registry, "call_duration_seconds_bucket", name="p fetch", le="2.5") == 0
+        assert value(registry, "attempt_duration_seconds_count", name="p fetch") == 2
+        assert value(registry, "delay_seconds_sum", name="p fetch") == 1
+        assert value(registry, "time_to_first_item_seconds_sum", name="p read") == 3
+        assert value(registry, "time_to_first_item_seconds_sum", name="p fetch") is None
+        assert value(registry, "budget_tokens", name="p bucket") == 10
+        assert value(registry, "breaker_state", name="p pay", state="closed") == 1
+        assert value(registry, "breaker_state", name="p pay", state="open") == 0
+        assert value(registry, "bulkhead_in_use", name="p mail") == 1
+        assert value(registry, "bulkhead_queued", name="p mail") == 0
+
+
+def test_labels_of_policies_that_are_asked_for(registry: CollectorRegistry) -> None:
+    """They are in all that is about policies; one that has no such label has an empty one."""
+    with instrument(registry, labels=["team", "tier"]), everything():
+        assert value(registry, "calls_total", name="fetch", ok="true", team="x", tier="1") == 1
+        assert value(registry, "calls_total", name="save", ok="false", team="", tier="") == 1
+        gauges = {name for name, (kind, _) in CONTRACT.items() if kind == "gauge"}
+        for name, (_, labels) in exposed(registry).items():
+            assert labels == CONTRACT[name][1] | (set() if name in gauges else {"team", "tier"})
+
+
+def test_buckets_of_your_own(registry: CollectorRegistry) -> None:
+    with instrument(registry, buckets=(1, 10)), everything():
+        found = [
+            value(registry, "call_duration_seconds_bucket", name="fetch", le=le) for le in ("1.0", "10.0")
+        ]
+    assert found == [0, 1]
+
+
+def test_the_default_is_what_the_client_exposes() -> None:
+    with instrument():
+        policy(name="by default").call(int)
+        assert value(REGISTRY, "calls_total", name="by default", ok="true") == 1
+    assert "redouble" not in generate_latest(REGISTRY).decode()
+
+
+def test_twice_in_one_registry_is_refused(registry: CollectorRegistry) -> None:
+    says = "^this registry has metrics of redouble already: instrument.. once, and remove.. it before another"
+    with instrument(registry):
+        before = [family.name for family in registry.collect()]
+        with pytest.raises(ValueError, match=says):
+            instrument(registry)
+        policy().call(int)
+        assert value(registry, "calls_total", name="work", ok="true") == 1
+        assert [family.name for family in registry.collect()] == before
+
+
+@pytest.mark.parametrize("taken", ["redouble_calls", "redouble_delay_seconds", "redouble_budget_tokens"])
+def test_a_name_that_is_taken_leaves_nothing_half_registered(taken: str) -> None:
+    registry = CollectorRegistry(auto_describe=True)
+    theirs = Gauge(taken, "of somebody else", registry=registry)
+    with pytest.raises(ValueError, match="this registry has metrics of redouble already"):
+        instrument(registry)
+    assert [family.name for family in registry.collect()] == [taken]
+    registry.unregister(theirs)
+    instrument(registry).remove()
+
+
+def test_removed_and_again(registry: CollectorRegistry) -> None:
+    """It begins anew; removing it twice does nothing."""
+    for _ in range(2):
+        handle = instrument(registry)
+        policy().call(int)
+        assert value(registry, "calls_total", name="work", ok="true") == 1
+        handle.remove()
+        handle()
+        policy().call(int)
+        assert exposed(registry) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "says"),
+    [
+        ({"labels": "team"}, TypeError, r"^labels='team': write a list of names, such as \['team'\]$"),
+        ({"labels": 3}, TypeError, "^labels=3: write a list of names"),
+        ({"labels": [3]}, TypeError, "^labels: 3 is no name: write a text, such as 'team'$"),
+        ({"labels": ["name"]}, ValueError, "^labels: 'name' is there already: call yours something else"),
+        ({"labels": ["le"]}, ValueError, "^labels: 'le' is there already"),
+        ({"labels": ["state"]}, ValueError, "^labels: 'state' is there already"),
+        ({"labels": ["team", "team"]}, ValueError, "^labels: 'team' is there already"),
+        ({"labels": ["__team"]}, ValueError, "^labels: '__team' cannot be a label: write letters"),
+        ({"labels": [""]}, ValueError, "^labels: '' cannot be a label"),
+        ({"labels": ["a-b"]}, ValueError, "^labels: 'a-b' cannot be a label"),
+        ({"buckets": (2, 1)}, ValueError, r"^buckets=\(2, 1\): write seconds in rising order"),
+        ({"buckets": [1, 1]}, ValueError, "rising order"),
+        ({"buckets": [float("nan")]}, ValueError, "rising order"),
+        ({"buckets": []}, ValueError, "rising order"),
+        ({"buckets": ["1"]}, TypeError, "rising order"),
+        ({"buckets": [True]}, TypeError, "rising order"),
+        ({"buckets": 3}, TypeError, "^buckets=3: write seconds in rising order"),
+        ({"registry": None}, TypeError, "^registry=None: write a prometheus_client.CollectorRegistry$"),
+        ({"registry": CollectorRegistry}, TypeError, "^registry=<class .*>: write a prometheus_client"),
+    ],
+)
+def test_what_is_wrong_leaves_nothing_behind(
+    registry: CollectorRegistry, options: dict[str, Any], kind: type[Exception], says: str
+) -> None:
+    given: dict[str, Any] = {"registry": registry, **options}
+    with pytest.raises(kind, match=says):
+        instrument(**given)
+
+
+def test_many_threads_count_exactly(registry: CollectorRegistry) -> None:
+    def work(number: int) -> None:
+        for _ in range(30):
+            policy(name=f"thread {number % 2}").call(int)
+
+    with instrument(registry), often():
+        crowd = [threading.Thread(target=work, args=[number]) for number in range(8)]
+        for thread in crowd:
+            thread.start()
+        for thread in crowd:
+            thread.join()
+        for name in ("thread 0", "thread 1"):
+            assert value(registry, "calls_total", name=name, ok="true") == 120
+            assert value(registry, "call_duration_seconds_count", name=name) == 120
+
+
+# ---------------------------------------------------------------- gauges for many processes
+
+
+@pytest.mark.parametrize("variable", ["PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"])
+def test_where_others_expose_them_gauges_are_set_by_calls(
+    registry: CollectorRegistry, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a second at most; what is gone is shown as 0."""
+    clock = Virtual(100)
+    monkeypatch.setattr(prometheus, "SYSTEM", clock)
+    monkeypatch.setenv(variable, "")
+    seen: list[float | None] = []
+
+    def look(*moments: float) -> None:
+        for moment in moments:
+            clock.time = moment
+            policy().call(int)
+            seen.append(value(registry, "budget_tokens", name="many"))
+
+    with instrument(registry):
+        assert value(registry, "budget_tokens", name="many") is None
+        bucket = TokenBucket(10, {None: 1}, name="many")
+        look(100)
+        bucket.spend()
+        look(100.9, 101)
+        del bucket
+        look(101.5, 102)
+    assert seen == [10, 10, 9, 9, 0]

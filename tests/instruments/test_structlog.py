@@ -1,0 +1,240 @@
+"""structlog: the same as the standard library's logging, with fields instead of words."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import structlog
+from counting import events_made, policy
+from logged import BARE, logger
+from structlog.testing import LogCapture, capture_logs
+from structlog.typing import EventDict
+
+from breakers import Story
+from redouble import Bulkhead, bind, errors
+from redouble._ambient import ambient
+from redouble._watch import watch
+from redouble.instruments.structlog import instrument
+from support import Boom, Operation, Virtual, fail, in_colour, ok
+
+EMPTY = {"delay": None, "reason": None, "kind": None, "http_status": None, "decision": None, "error": None}
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left_listening() -> Iterator[None]:
+    yield
+    assert not watch.entries
+
+
+def nothing() -> None: ...
+
+
+def capturing(level: int) -> tuple[Any, list[EventDict]]:
+    """Return a logger of structlog's that goes no deeper than a level, and what it logs."""
+    capture = LogCapture()
+    wrapper = structlog.make_filtering_bound_logger(level)
+    return structlog.wrap_logger(
+        structlog.PrintLogger(), processors=[capture], wrapper_class=wrapper
+    ), capture.entries
+
+
+def backed(target: logging.Logger) -> Any:
+    """Return one that hands its fields on to the standard library."""
+    return structlog.wrap_logger(
+        target,
+        processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
+def call(colour: str = "sync", **options: Any) -> None:
+    """Make a call that fails, and then either succeeds or has no attempt left."""
+    clock = Virtual()
+    operation = Operation([fail("lost", takes=1.5), ok(takes=0.25)], clock)
+    retrying = policy(clock=clock, **options)
+
+    async def later() -> object:
+        return operation()
+
+    def blocking() -> object:
+        with bind(run_id="r-17", shard=3):
+            return retrying.call(operation)
+
+    async def waiting() -> object:
+        with bind(run_id="r-17", shard=3):
+            return await retrying.call(later)
+
+    with suppress(Boom):
+        in_colour(colour, blocking, waiting)
+
+
+def test_the_fields_of_each_line(colour: str) -> None:
+    with capture_logs() as lines, instrument():
+        call(colour, labels={"team": "x"})
+    every = EMPTY | {"policy": "work", "labels": {"team": "x"}, "run_id": "r-17", "shard": 3}
+    bad = {"attempt": 1, "reason": "unknown", "kind": "unknown", "error": "ScriptedError", "elapsed": 1.5}
+    failed, retry, succeeded = lines
+    assert failed == every | bad | {
+        "event": "redouble.failure",
+        "log_level": "debug",
+        "summary": "work: attempt 1 failed in 1.5 s: ScriptedError: lost",
+    }
+    assert retry == every | bad | {
+        "event": "redouble.retry",
+        "log_level": "info",
+        "delay": 1,
+        "decision": "retry",
+        "summary": "work: attempt 1 failed (unknown), next in 1 s",
+    }
+    assert succeeded == every | {
+        "event": "redouble.success",
+        "log_level": "debug",
+        "attempt": 2,
+        "decision": "accept",
+        "elapsed": 2.75,
+        "summary": "work: attempt 2 succeeded in 0.25 s",
+    }
+
+
+def test_what_is_given_up_is_a_warning() -> None:
+    with capture_logs() as lines, instrument():
+        call(attempts=1)
+        call(on=KeyError)
+    told = [(line["log_level"], line["event"], line["reason"]) for line in lines]
+    assert told == [
+        ("debug", "redouble.failure", "unknown"),
+        ("warning", "redouble.give_up", "attempts"),
+        ("debug", "redouble.failure", "unknown"),
+        ("debug", "redouble.give_up", "stopped"),
+    ]
+
+
+def test_gates_and_breakers() -> None:
+    gate = Bulkhead(1, 0, name="mail")
+    with capture_logs() as lines, instrument():
+        Story(failures=1, cooldown=10, name="pay").tell("bad +10 good")
+        with gate, pytest.raises(errors.BulkheadFull):
+            gate.call(int)
+    assert [(line["event"], line["policy"], line["log_level"]) for line in lines] == [
+        ("redouble.circuit_opened", "pay", "info"),
+        ("redouble.circuit_half_open", "pay", "info"),
+        ("redouble.circuit_closed", "pay", "info"),
+        ("redouble.rejected", "mail", "debug"),
+    ]
+    assert lines[-1]["reason"] == "bulkhead"
+
+
+@pytest.mark.parametrize(("level", "heard"), [(10, 3), (20, 1), (30, 0)])
+def test_a_logger_that_filters(level: int, heard: int) -> None:
+    target, lines = capturing(level)
+    with instrument(target):
+        call()
+    assert len(lines) == heard
+
+
+@pytest.mark.parametrize(("level", "heard"), [(10, 3), (20, 1), (30, 0)])
+def test_one_that_the_standard_library_filters(level: int, heard: int) -> None:
+    with logger(level) as (target, kept), instrument(backed(target)):
+        call()
+    assert len(kept.records) == heard
+    assert all(vars(record)["policy"] == "work" for record in kept.records)
+
+
+@pytest.mark.parametrize("kind", ["structlog's own", "the standard library's"])
+def test_calls_that_succeed_make_no_event_unless_debug_is_on(kind: str) -> None:
+    with logger() as (target, _):
+        for level, expected in [(logging.INFO, []), (logging.DEBUG, ["success"])]:
+            target.setLevel(level)
+            made = capturing(level)[0] if kind == "structlog's own" else backed(target)
+            with instrument(made), events_made() as events:
+                policy()(nothing)()
+            assert events == expected
+
+
+class Plain:
+    """A logger that has nothing but what is needed."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def log(self, level: int, event: str, **fields: object) -> None:
+        self.lines.append(event)
+
+
+class Older(Plain):
+    """One that tells whether it listens, by the name that the standard library has for it."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802
+        return level > logging.DEBUG
+
+
+class Unsure(Plain):
+    """One that cannot tell."""
+
+    def is_enabled_for(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("target", "heard"), [(Plain(), ["redouble.success"]), (Older(), []), (Unsure(), ["redouble.success"])]
+)
+def test_a_logger_that_cannot_tell_its_level_is_told_all(target: Plain, heard: list[str]) -> None:
+    with instrument(target):
+        policy()(nothing)()
+    assert target.lines == heard
+
+
+OURS = ("policy", "attempt", *EMPTY, "elapsed", "labels")
+THEIRS = ("event", "level", "timestamp", "logger", "exc_info", "stack_info", "self", "method_name", "summary")
+
+
+@pytest.mark.parametrize("word", [*OURS, *THEIRS, *sorted(BARE - {"exc_info", "stack_info"})])
+def test_what_is_bound_never_takes_a_place(word: str) -> None:
+    with bind(**{word: "mine"}), logger() as (target, kept):
+        with capture_logs() as lines, instrument():
+            policy(name="fetch").call(int)
+        with instrument(backed(target)):
+            policy(name="fetch").call(int)
+    (line,), (record,) = lines, kept.records
+    assert line[f"bound_{word}"] == vars(record)[f"bound_{word}"] == "mine"
+    assert (line["event"], line["policy"], line["attempt"]) == ("redouble.success", "fetch", 1)
+    assert (record.getMessage(), record.name) == ("redouble.success", target.name)
+
+
+def test_one_line_and_no_secret() -> None:
+    def work(password: str) -> None:
+        raise Boom("no\nWARNING https://ann:hunter3@example.org")
+
+    with capture_logs() as lines, instrument(), bind(tenant="a\nb"):
+        policy(name="x\ny", attempts=1).run(work, "hunter2")
+    assert len(lines) == 2
+    assert "hunter" not in str(lines)
+    assert "\n" not in "".join(str(value) for line in lines for value in line.values())
+    assert {(line["tenant"], line["policy"]) for line in lines} == {("a\\nb", "x\\ny")}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (3, r"logger=3 cannot be a logger: it has no method log\(\)"),
+        (logging.getLogger("redouble"), r"is one of logging's: use redouble\.instruments\.logging"),
+        (logging.Logger, r"logger=Logger is a class: write Logger\(\.\.\.\)"),
+    ],
+)
+def test_what_is_no_logger(wrong: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        instrument(wrong)
+
+
+def test_the_handle_ends_it() -> None:
+    target, lines = capturing(logging.DEBUG)
+    handle = instrument(target)
+    handle.remove()
+    handle()
+    call()
+    assert lines == []
+    assert not ambient.active
