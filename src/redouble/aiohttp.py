@@ -18,10 +18,10 @@ from weakref import WeakKeyDictionary
 from redouble._ambient import ambient
 from redouble._backend import cut_after
 from redouble._layer import Layer
-from redouble.http._client import NOW, Terms
+from redouble._missing import missing
+from redouble.http._client import NOW, Going
 from redouble.http._exchange import Exchange, spelled_status
 from redouble.http._idempotency import Keys, as_idempotency
-from redouble.http._missing import missing
 from redouble.http._story import Told
 
 try:
@@ -56,7 +56,7 @@ class Middleware:
     """What `middleware` makes."""
 
     def __init__(self, policy: Layer | None = None, idempotency: Keys = None) -> None:
-        self._terms = Terms("aiohttp", policy, idempotency, self._attempt, aio=True)
+        self._going = Going("aiohttp", policy, idempotency, self._attempt, aio=True)
         # aiohttp reconnects by itself, without a word, after an error of a connection that was used before,
         # and asks its middlewares again, who have given up already. By task: that is who asks.
         self._waiting = False
@@ -69,7 +69,7 @@ class Middleware:
         """Send a request, as often as the policy says."""
         if self._waiting:
             self._refuse_to_begin_again(request)
-        terms, body = self._terms, request.body
+        terms, body = self._going.terms, request.body
         if not terms.quick or ambient.active or (body and not isinstance(body, aiohttp.BytesPayload)):
             if self._keys.auto:
                 self._give_key(request)
@@ -95,7 +95,7 @@ class Middleware:
 
     def _answered(self, request: Any, handler: Any, response: Any, started: float) -> aiohttp.ClientResponse:
         """Leave the story on an answer about which there was nothing to decide."""
-        terms, host, now = self._terms, request.url.raw_authority, NOW()
+        terms, host, now = self._going.terms, request.url.raw_authority, NOW()
         if terms.credited:
             (terms.credits.get(host) or terms.credit_for(host, host))(now)
         if response.content.is_eof() and response.content.exception() is None:
@@ -135,7 +135,7 @@ class Middleware:
 
     def _give_key(self, request: aiohttp.ClientRequest) -> None:
         task: Any = asyncio.current_task()
-        if request.method in self._terms.plan.methods or self._keys.header in request.headers:
+        if request.method in self._going.terms.plan.methods or self._keys.header in request.headers:
             return
         call, key = self._given.get(task, (None, ""))
         if call is not _call_of(request):

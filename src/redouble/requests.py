@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 from redouble._ambient import ambient
 from redouble._layer import Layer
+from redouble._missing import missing
 from redouble.http._body import content_of
-from redouble.http._client import NOW, Terms, waiting
+from redouble.http._client import NOW, Going, waiting
 from redouble.http._exchange import Exchange, spelled_status
 from redouble.http._idempotency import Keys
-from redouble.http._missing import missing
 from redouble.http._story import Told
 
 try:
@@ -66,7 +66,7 @@ class Adapter(BaseAdapter):
             limit_pools(wrapped.poolmanager)
         self._said: dict[str, Any] = {"policy": policy, "wrapped": wrapped, "idempotency": idempotency}
         self._wrapped = wrapped
-        self._terms = Terms("requests", policy, idempotency, self._attempt, aio=False)
+        self._going = Going("requests", policy, idempotency, self._attempt, aio=False)
 
     def send(
         self,
@@ -78,7 +78,7 @@ class Adapter(BaseAdapter):
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
         """Send a request, as often as the policy says."""
-        terms = self._terms
+        terms = self._going.terms
         host = urlsplit(request.url or "").netloc.rpartition("@")[2]
         how = (stream, timeout, verify, cert, proxies)
         if not terms.quick or ambient.active or not isinstance(request.body, bytes | str | None):
@@ -106,7 +106,7 @@ class Adapter(BaseAdapter):
 
     def close(self) -> None:
         """Close the adapter that is wrapped."""
-        self._terms.close()
+        self._going.terms.close()
         self._wrapped.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -116,7 +116,7 @@ class Adapter(BaseAdapter):
         self, request: Any, host: str, how: Any, response: Any, started: float
     ) -> requests.Response:
         """Leave the story on an answer about which there was nothing to decide."""
-        terms, now = self._terms, NOW()
+        terms, now = self._going.terms, NOW()
         if terms.credited:
             (terms.credits.get(host) or terms.credit_for(host, host))(now)
         if not how[0]:

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from redouble import Layer, Retry, Timeout, deadline, errors
+from redouble import Layer, Retry, Timeout, deadline, errors, observe
 from redouble._backend import backend, under_trio
 from redouble.testing import virtual_time
 
@@ -233,8 +233,8 @@ def test_stream_commit_points_a_limit_after_commit(colour: str, layer: Layer) ->
 
 @EVERY_LOOP
 def test_hw_to_01_a_limit_around_everything(colour: str) -> None:
-    """HW-TO-01: a TimeoutError of ours, which says how long; one of the operation's own stays as it is."""
-    own = TimeoutError("read")
+    """HW-TO-01: a TimeoutError of ours, which says how long, and is told; the callee's own stays as it is."""
+    own, told = TimeoutError("read"), list[Exception | None]()
 
     async def slow() -> None:
         await backend().sleep(LONG)
@@ -250,5 +250,7 @@ def test_hw_to_01_a_limit_around_everything(colour: str) -> None:
         with pytest.raises(TimeoutError) as raised:
             await Timeout(0.05)(failing)()
         assert raised.value is own
+        assert told == [ours.value]
 
-    timed(colour, main)
+    with observe(lambda event: told.append(event.error), only=["timeout"]):
+        timed(colour, main)

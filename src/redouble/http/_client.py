@@ -18,9 +18,9 @@ from redouble.http._body import AGAIN, Content
 from redouble.http._exchange import Exchange
 from redouble.http._idempotency import Keys, as_idempotency
 from redouble.http._options import NOTHING, said
-from redouble.http._plan import Credit, Plan, Send, checked
+from redouble.http._plan import Credit, Plan, Send, checked, is_named
 
-__all__ = ["NOW", "SMALL", "UNTIL", "Shrunk", "Terms", "late_types", "room", "waiting"]
+__all__ = ["NOW", "SMALL", "UNTIL", "Going", "Lasting", "Shrunk", "Terms", "late_types", "room", "waiting"]
 
 NOW = reader(SYSTEM, aio=False)  # whatever runs the tasks: what is quick has no clock of its own
 SMALL = 65_536  # bytes of a failure that are read, so that its connection is free while we wait
@@ -38,17 +38,26 @@ class Key:
         self.text, self.spent = text, False
 
 
+class Lasting:
+    """What a client keeps, whatever becomes of its policy: keys it has given, and whether it is closed."""
+
+    def __init__(self) -> None:
+        self.given: WeakKeyDictionary[Any, Key] = WeakKeyDictionary()
+        self.closed = False
+
+
 class Terms:
     """What one client goes by."""
 
-    def __init__(self, name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool) -> None:
+    def __init__(
+        self, name: str, policy: Layer | None, idempotency: Keys, send: Send, lasting: Lasting, *, aio: bool
+    ) -> None:
         self._keys = as_idempotency(idempotency)
         self.plan = checked(policy, name, send, aio=aio)
         self.quick = self.plan.quick and not self._keys.auto
         self.credited = self.plan.budget is not None
         self.credits = Kept[Credit](HOSTS)  # by whatever the client knows a host by
-        self._given: WeakKeyDictionary[Any, Key] = WeakKeyDictionary()
-        self._closed = False
+        self._lasting = lasting
         self._others = Kept[Plan](MOST)
         self._now = reader(SYSTEM, aio=aio)
 
@@ -70,19 +79,19 @@ class Terms:
 
     def _give_key(self, request: Any) -> Key | None:
         """Give a request a key, unless its caller has; one that we made is for one call."""
-        header, given = self._keys.header, self._given.get(request)
+        header, given = self._keys.header, self._lasting.given.get(request)
         if header not in request.headers or (given and given.spent and request.headers[header] == given.text):
-            given = self._given[request] = Key(self._keys.key())
+            given = self._lasting.given[request] = Key(self._keys.key())
             request.headers[header] = given.text
         return given
 
     def close(self) -> None:
         """Begin nothing from now on."""
-        self._closed = True
+        self._lasting.closed = True
 
     def is_closed(self) -> bool:
         """Say whether anything may begin."""
-        return self._closed
+        return self._lasting.closed
 
     def resumed(self, request: Any, host: Hashable, started: float) -> Exchange:
         """Begin an exchange of which one attempt was made already, at that time by `NOW`."""
@@ -97,6 +106,37 @@ class Terms:
     def credit_for(self, key: Hashable, host: str) -> Credit:
         """Return what is told the time of a success, and remember it by this key."""
         return self.credits.have(key, lambda: self.plan.credit_for(host))
+
+
+class Going:
+    """The terms that a client goes by: of its policy, or of the one that now has the name it was given."""
+
+    def __init__(self, name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool) -> None:
+        lasting = Lasting()
+
+        def made(policy: Layer | None) -> Terms | None:
+            return Terms(name, policy, idempotency, send, lasting, aio=aio)
+
+        named = self._policy = cast("Any", policy)
+        if is_named(policy):
+            self._held = named._follow(made, None, f"redouble.{name}")
+        else:
+            self._held = Held(made(policy))
+
+    @property
+    def terms(self) -> Terms:
+        """What it goes by now."""
+        terms: Terms | None = self._held.made
+        if terms is None:
+            raise self._policy._unloaded()
+        return terms
+
+
+class Held:
+    """Terms that never change."""
+
+    def __init__(self, made: Terms | None) -> None:
+        self.made = made
 
 
 @contextmanager

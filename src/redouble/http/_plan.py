@@ -25,7 +25,7 @@ from redouble._time import SYSTEM
 from redouble._timeout import Timeout
 from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule
 
-__all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "checked"]
+__all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "checked", "is_named"]
 
 Send: TypeAlias = Callable[[Any], Any]
 Credit: TypeAlias = Callable[[float], object]
@@ -151,12 +151,21 @@ def checked(policy: object, name: str, send: Send, *, aio: bool) -> Plan:
     if isinstance(policy, type) or not isinstance(policy, Layer):
         fix = f"write {spelled(policy)}()" if callable(policy) else "write a redouble.Retry or a pipeline"
         raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for the default")
+    if isinstance(policy, Pipeline) and any(map(is_named, policy.layers)):
+        raise TypeError(
+            f"policy={policy!r}: a client follows one name, so name the whole pipeline in the configuration"
+        )
     if any(layer._races() for layer in _flat(policy)):
         raise TypeError(
             f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
             "instead, as in Hedge(0.1)(client.get)"
         )
     return Plan(_flat(policy), name, send, aio=aio)
+
+
+def is_named(policy: object) -> bool:
+    """Say whether `redouble.policies` has made it; who never uses a configuration need not import it."""
+    return hasattr(type(policy), "_unloaded")
 
 
 @cache

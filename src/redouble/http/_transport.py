@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from redouble._layer import Layer
 from redouble.http._answer import KEY
 from redouble.http._body import AGAIN
-from redouble.http._client import NOW, Shrunk, Terms
+from redouble.http._client import NOW, Going, Shrunk, Terms
 from redouble.http._exchange import Exchange, spelled_status
 from redouble.http._family import Family
 from redouble.http._idempotency import Keys
@@ -31,7 +31,6 @@ class Common:
     """What both transports share: all that does not wait."""
 
     _family: ClassVar[Family]
-    _terms: Terms
     _attempt: Callable[[Exchange], Any]
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys, *, aio: bool) -> None:
@@ -48,7 +47,11 @@ class Common:
         if isinstance(wrapped, Common):
             raise ValueError("wrapped is a transport of ours, so attempts would multiply: leave it out")
         self._wrapped = wrapped
-        self._terms = Terms(self._family.name, policy, idempotency, self._attempt, aio=aio)
+        self._going = Going(self._family.name, policy, idempotency, self._attempt, aio=aio)
+
+    @property
+    def _terms(self) -> Terms:
+        return self._going.terms
 
     def _begin(self, request: Any) -> Exchange:
         """Look at a request before anything of it is sent."""

@@ -1,0 +1,33 @@
+"""Configuration: policies, budgets, gates and pipelines from mappings, TOML files and the environment.
+
+>>> from redouble import config
+>>> config.policy({"attempts": 5, "timeout": "10s"})
+Retry(attempts=5, timeout=10.0)
+
+A document cannot import code: what is retried is named there, by built-in names or by those given with
+`register`. Everything wrong in it is a `redouble.errors.ConfigError` with the path of what is wrong.
+"""
+
+from redouble.config._config import Config, to_mapping
+from redouble.config._document import from_mapping, policy
+from redouble.config._file import from_file
+from redouble.config._live import Reload, load, reload
+from redouble.config._named import Named
+from redouble.config._names import register
+from redouble.config._qubit import from_qubit
+from redouble.config._schema import schema
+
+__all__ = [
+    "Config",
+    "Named",
+    "Reload",
+    "from_file",
+    "from_mapping",
+    "from_qubit",
+    "load",
+    "policy",
+    "register",
+    "reload",
+    "schema",
+    "to_mapping",
+]

@@ -1,0 +1,193 @@
+"""Variables that override a document: ``REDOUBLE_PAYMENTS_ATTEMPTS=5``, ``REDOUBLE_GATES_DB_LIMIT=20``.
+
+A variable says, in capitals, whose option it is and which one; its text becomes what the document would say
+there, and is read as that is. So this file knows of names and keys, and nothing of what options mean. It
+never looks at the environment by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias, cast
+
+from redouble.config._gates import GATES
+from redouble.config._policies import BUDGETS, DEFAULTS, RETRY
+from redouble.config._values import Value
+from redouble.config._wrong import Place, mapping, nearest, shown
+from redouble.errors import ConfigError
+
+__all__ = ["overridden"]
+
+PREFIX = "REDOUBLE_"
+
+Sections: TypeAlias = Mapping[str, Mapping[str, object]]
+Owner: TypeAlias = tuple[str, ...]  # the keys of a table
+
+
+class Target(NamedTuple):
+    """What a variable sets."""
+
+    keys: tuple[str, ...]
+    kind: Value
+
+
+def overridden(sections: Sections, environ: Mapping[str, str]) -> tuple[Sections, Mapping[str, str]]:
+    """Return the sections as variables have them, and which variable has set what, by its path."""
+    ours = _ours(environ)
+    if not ours:
+        return sections, {}
+    changed: dict[str, dict[str, object]] = {section: dict(tables) for section, tables in sections.items()}
+    named = _named(sections)
+    variables: dict[str, str] = {}
+    for variable in sorted(ours, key=_order):
+        found = _meant(variable, named, changed)
+        if found is not None:
+            owner, target = found
+            _set(changed, owner, target, environ[variable], variable, variables)
+    return changed, variables
+
+
+def _ours(environ: object) -> list[str]:
+    """Name the variables that may be ours, and see that they are texts."""
+    wanted = "write a mapping of texts to texts, such as os.environ, or None"
+    if not isinstance(environ, Mapping):
+        raise TypeError(f"environ={shown(environ)}: {wanted}")
+    variables = cast("Mapping[object, object]", environ)
+    ours: list[str] = []
+    for name in variables:
+        if not isinstance(name, str):
+            raise TypeError(f"environ has {shown(name)}: {wanted}")
+        if name.startswith(PREFIX):
+            if not isinstance(variables[name], str):
+                raise TypeError(f"environ has {name}={shown(variables[name])}: {wanted}")
+            ours.append(name)
+    return ours
+
+
+def _order(variable: str) -> tuple[bool, bool, str]:
+    # Policies build on the defaults, and which keys there are depends on the type.
+    return (not variable.startswith(f"{PREFIX}DEFAULTS_"), not variable.endswith("_TYPE"), variable)
+
+
+def _capitals(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in name).upper()
+
+
+def _named(sections: Sections) -> dict[str, list[Owner]]:
+    """Tell which tables a variable may begin with."""
+    named: dict[str, list[Owner]] = {"DEFAULTS": [("defaults",)]}
+    for section, before in (("policies", ""), ("budgets", "BUDGETS_"), ("gates", "GATES_")):
+        for name in sections[section]:
+            named.setdefault(before + _capitals(name), []).append((section, name))
+    return named
+
+
+def _meant(
+    variable: str, named: Mapping[str, list[Owner]], sections: Sections
+) -> tuple[Owner, Target] | None:
+    """Find what a variable sets: the longest name that it begins with and that has such an option."""
+    words = variable.removeprefix(PREFIX).split("_")
+    if words[0] == "POLICIES" and "POLICIES" not in named:
+        short = "_".join(words[1:])
+        raise ConfigError(f"policies go by their names alone: write {PREFIX}{short}", path=variable)
+    unknown: ConfigError | None = None
+    known = False
+    for count in range(len(words) - 1, 0, -1):
+        name, rest = "_".join(words[:count]), "_".join(words[count:])
+        fits: list[tuple[Owner, Target]] = []
+        for owner in named.get(name, ()):
+            known = True
+            table = _at(sections, owner)
+            kinds = _kinds(owner, table)
+            target = _target(kinds, None, rest, table)
+            if target is not None:
+                fits.append((owner, target))
+            elif unknown is None and rest and len(kinds) > 1:
+                hint = nearest(rest, map(_capitals, kinds))
+                unknown = ConfigError(f"{'.'.join(owner)} has no option {rest}; {hint}", path=variable)
+        if len(fits) > 1:
+            both = " and ".join(".".join(owner) for owner, _ in fits)
+            raise ConfigError(f"this could be about {both}: rename one of them", path=variable)
+        if fits:
+            return fits[0]
+    if unknown is not None:
+        raise unknown
+    if not known:
+        _refuse_misspelled(variable, words, named)
+    return None  # it is not ours, or about a table of no known type, and who reads that says so
+
+
+def _refuse_misspelled(variable: str, words: list[str], named: Mapping[str, object]) -> None:
+    """Refuse a variable that ends like one of ours and names nothing that there is."""
+    kinds = {"GATES": GATES.every(), "BUDGETS": BUDGETS.every()}.get(words[0], RETRY.kinds())
+    for count in range(len(words)):
+        name, rest = "_".join(words[:count]), "_".join(words[count:])
+        if _target(kinds, None, rest, None) is not None:
+            if not name:
+                said = f"say whose option it is: {PREFIX}DEFAULTS_{rest} is for all policies"
+            else:
+                said = f"nothing is called {name} here; {nearest(name, named)}"
+            raise ConfigError(said, path=variable)
+
+
+def _kinds(owner: Owner, table: object) -> Mapping[str, Value]:
+    match owner[0]:
+        case "defaults":
+            return DEFAULTS.kinds()
+        case "policies":
+            return RETRY.kinds()
+        case section:
+            return (GATES if section == "gates" else BUDGETS).keys(table)
+
+
+def _target(kinds: Mapping[str, Value], other: Value | None, rest: str, there: object) -> Target | None:
+    """Find the key that the rest of a variable spells, among these."""
+    table = mapping(there) or {}
+    for key, kind in kinds.items():
+        word = _capitals(key)
+        if rest == word:
+            return Target((key,), kind)
+        if rest.startswith(word + "_"):
+            inner = _target(kind.keys(), kind.other(), rest[len(word) + 1 :], table.get(key))
+            if inner is not None:
+                return Target((key, *inner.keys), inner.kind)
+    if other is None or not rest:
+        return None
+    alike = (key for key in table if _capitals(key) == rest)
+    return Target((next(alike, rest.lower()),), other)
+
+
+def _at(sections: Sections, owner: Owner) -> object:
+    return sections[owner[0]] if len(owner) == 1 else sections[owner[0]].get(owner[1])
+
+
+def _set(
+    sections: dict[str, dict[str, object]],
+    owner: Owner,
+    target: Target,
+    text: str,
+    variable: str,
+    variables: dict[str, str],
+) -> None:
+    table = mapping(_at(sections, owner))
+    if table is None:
+        return  # who reads it says so
+    node = dict(table)
+    if owner == ("defaults",):
+        sections["defaults"] = node
+    else:
+        sections[owner[0]][owner[1]] = node
+    usual = sections["defaults"] if owner[0] == "policies" else {}
+    path = owner
+    for key in target.keys[:-1]:
+        path = (*path, key)
+        there: object = node.get(key, usual.get(key))
+        if there is None:
+            variables.setdefault(Place(path).path, variable)
+        table = mapping({} if there is None else there)
+        if table is None:
+            raise ConfigError(f"{Place(path).path} is {shown(there)}, which has no keys", path=variable)
+        node[key] = inner = dict(table)
+        node, usual = inner, {}
+    node[target.keys[-1]] = target.kind.text(text)
+    variables[Place((*owner, *target.keys)).path] = variable

@@ -1,0 +1,222 @@
+"""Named: a policy, or a pipeline, by its name, as the configuration has it now.
+
+Whoever goes by it has a cell, which a reload fills anew: a call costs one attribute more, and one that is
+under way goes on as it began. Where configurations come from, and when, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
+from weakref import ref
+
+from redouble._block import AsyncAttempts, Attempt
+from redouble._callable import spelled
+from redouble._function import StreamFunction
+from redouble._layer import Layer, Pipeline
+from redouble._report import Outcome
+from redouble._retry import Enterable, Openable, Retry
+from redouble._shape import Template, shaped
+from redouble._shared import Shared
+from redouble._standin import StandIn
+from redouble.config._config import Config
+from redouble.config._turns import Turns
+from redouble.config._wrong import Place, amend
+from redouble.errors import ConfigError
+
+if TYPE_CHECKING:
+    from redouble._enter import Entrance
+    from redouble._resume import Stream
+
+__all__ = ["Cell", "Named"]
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+NAMED = Template(
+    "named policy",
+    "{async_}def named({parameters}):\n    return {await_}redouble_cell.made({arguments})\n",
+)
+STREAM = Template(
+    "named stream",
+    "def named({parameters}):\n    return (yield from redouble_cell.made({arguments}))\n",
+)
+ASYNC_STREAM = Template(
+    "named async stream",
+    "def named({parameters}):\n    return redouble_cell.made({arguments})\n",
+)
+
+
+class Cell(Generic[T]):
+    """What was ``made`` of a layer for somebody, such as a function wrapped by it."""
+
+    __slots__ = ("__weakref__", "layer", "made", "make", "whose")
+
+    def __init__(self, make: Callable[[Layer], T], made: T, whose: str) -> None:
+        self.make, self.made, self.whose = make, made, whose
+        self.layer: Layer | None = None  # that it was made of
+
+
+class Named(StandIn, Shared):
+    """The policy or pipeline that has this name in the configuration: made by `redouble.policies`.
+
+    It can be used before a configuration is loaded: to decorate, and in pipelines. Decorated functions follow
+    a reload; calls that are under way go on as they began. The options of a policy are attributes, as of now.
+    """
+
+    def __init__(self, name: str, home: Turns[Any], current: Retry | Pipeline | None) -> None:
+        self._name, self._home, self._current = name, home, current
+        self._cells: dict[int, ref[Cell[Any]]] = {}
+
+    @property
+    def current(self) -> Retry | Pipeline:
+        """The policy or pipeline as the configuration has it now."""
+        if self._current is None:
+            raise self._unloaded()
+        return self._current
+
+    def _unloaded(self) -> ConfigError:
+        return ConfigError(
+            f"no configuration is loaded yet: call redouble.config.load(...) first, and then use {self!r}"
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_"):
+            raise AttributeError(f"{name} comes from the configuration: change it there, and reload")
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:  # of the type of the option
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.current, name)
+
+    def _found_in(self, config: Config) -> Retry | Pipeline:
+        """Find what has this name in another configuration, where it has to be."""
+        try:
+            return config.named(self._name)
+        except ConfigError as error:
+            amend(error, path=Place(("policies", self._name)).path, end=f" (code uses {self!r})")
+            raise
+
+    # ---------------------------------------------------------------- cells
+
+    def _follow(self, make: Callable[[Layer], T], absent: T, whose: str) -> Cell[T]:
+        """Return a cell with what is made of the current layer, now and after each reload.
+
+        It is held weakly. ``absent`` is in it as long as there is no configuration; ``whose`` says in errors
+        for whom it is made.
+        """
+        cell = Cell(make, absent, whose)
+        with self._home._lock:
+            if self._current is not None:
+                cell.made, cell.layer = make(self._current), self._current
+            cells, key = self._cells, id(cell)
+            cells[key] = ref(cell, lambda _: cells.pop(key, None))
+            self._home._joined()
+        return cell
+
+    def _followers(self) -> list[Cell[Any]]:
+        """Return the cells that somebody still has."""
+        return [cell for reference in list(self._cells.values()) if (cell := reference()) is not None]
+
+    def _made(self, cell: Cell[T], layer: Retry | Pipeline) -> T:
+        """Make what is to be in a cell; the same as before if the layer is."""
+        if cell.layer is layer:
+            return cell.made
+        try:
+            return cell.make(layer)
+        except Exception as error:
+            section = "policies" if isinstance(layer, Retry) else "pipelines"
+            path = Place((section, self._name)).path
+            raise ConfigError(f"{cell.whose} goes by it, and cannot: {error}", path=path) from error
+
+    def _cell(self, around: str, fn: Callable[..., Any]) -> Cell[Callable[..., Any]]:
+        def absent(*_: object, **__: object) -> NoReturn:
+            raise self._unloaded()
+
+        return self._follow(methodcaller(around, fn), absent, spelled(fn))
+
+    # ---------------------------------------------------------------- as a layer
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` wrapped by what has this name."""
+        return shaped(fn, NAMED, is_async=False, cell=self._cell("around", fn), layer=self)
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` wrapped by what has this name, for a coroutine function."""
+        return shaped(fn, NAMED, is_async=True, cell=self._cell("around_async", fn), layer=self)
+
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        """Return ``fn`` wrapped by what has this name, for a generator function."""
+        return shaped(fn, STREAM, is_async=False, cell=self._cell("around_stream", fn), layer=self)
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        """Return ``fn`` wrapped by what has this name, for an async generator function."""
+        cell = self._cell("around_async_stream", fn)
+        return StreamFunction(fn, shaped(fn, ASYNC_STREAM, is_async=False, cell=cell, layer=self))
+
+    def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call ``fn`` through what has this name and return what it returns: await it if ``fn`` is async."""
+        return self.current.call(fn, *args, **kwargs)
+
+    def _told(self) -> str:
+        return f"{self._name}: {super()._told() or 'not loaded yet'}"
+
+    def _stands_for(self) -> tuple[Layer, ...]:
+        current = self._current
+        if current is None:
+            return ()
+        return current.layers if isinstance(current, Pipeline) else (current,)
+
+    # ---------------------------------------------------------------- as a policy
+
+    async def acall(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a blocking ``fn`` with retries from async code, as `Retry.acall` does."""
+        return await self._policy("acall").acall(fn, *args, **kwargs)
+
+    @overload
+    def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
+        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Outcome[T]]: ...
+    @overload
+    def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]: ...
+    def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call ``fn`` with retries and return an `Outcome`: nothing of yours is raised."""
+        policy: Any = self._policy("run")  # which overload it is, the caller knows
+        return policy.run(fn, *args, **kwargs)
+
+    def stream(
+        self,
+        open: Callable[[], Openable[T]],  # noqa: A002
+        /,
+        *,
+        resume: Callable[[T], Openable[T]] | None = None,
+    ) -> Stream[T]:
+        """Iterate over what ``open()`` opens, as `Retry.stream` does."""
+        return self._policy("stream").stream(open, resume=resume)
+
+    def enter(self, make: Callable[P, Enterable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Entrance[T]:
+        """Make a context manager and enter it with retries, as `Retry.enter` does."""
+        return self._policy("enter").enter(make, *args, **kwargs)
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self._policy("a `for` loop"))
+
+    def __aiter__(self) -> AsyncAttempts:
+        return aiter(self._policy("an `async for` loop"))
+
+    def _policy(self, what: str) -> Retry:
+        current = self.current
+        if not isinstance(current, Retry):
+            raise TypeError(
+                f"{self!r} is a pipeline, and {what} is for a single policy: decorate a function, or write "
+                ".call(fn, ...)"
+            )
+        return current
+
+    def __repr__(self) -> str:
+        return f"redouble.policies({self._name!r})"

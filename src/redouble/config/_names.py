@@ -1,0 +1,141 @@
+"""Names for what is retried: a document says them, and never imports anything.
+
+There are the built-in exceptions, `transient`, a few errors of our own, and what a program has registered.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import cast
+
+from redouble import errors
+from redouble._shared import Guard
+from redouble._transient import transient
+from redouble._verdict import On, as_rules
+from redouble.config._values import Value
+from redouble.config._wrong import Place, nearest, shown
+from redouble.errors import ConfigError
+
+__all__ = ["BUILT_IN", "Names", "register"]
+
+OURS = ("AttemptTimeout", "BulkheadFull", "CircuitOpen", "RateLimited", "Rejected")
+BUILT_IN: Mapping[str, object] = MappingProxyType(
+    {
+        **{
+            name: kind
+            for name, kind in vars(builtins).items()
+            if isinstance(kind, type) and issubclass(kind, Exception) and not name.startswith("_")
+        },
+        **{name: getattr(errors, name) for name in OURS},
+        "transient": transient,
+    }
+)
+NEVER = {  # what nobody may catch, whatever a document says
+    "CancelledError",
+    "Cancelled",
+    *(
+        name
+        for name, kind in vars(builtins).items()
+        if isinstance(kind, type) and issubclass(kind, BaseException) and name not in BUILT_IN
+    ),
+}
+
+_lock = Guard()
+_registered: Mapping[str, object] = MappingProxyType({})
+
+
+def register(name: str, on: On) -> None:
+    """Give an exception type, a tuple of types, or a rule a name, for ``on`` in documents.
+
+    >>> from redouble.config import register
+    >>> class Busy(Exception): ...
+    >>> register("billing.Busy", Busy)
+    """
+    global _registered  # noqa: PLW0603  replaced whole, so that readers need no lock
+    if not isinstance(cast("object", name), str) or not all(map(str.isidentifier, name.split("."))):
+        raise ConfigError(f"register({shown(name)}, ...): write a name such as 'Busy' or 'billing.Busy'")
+    if name in BUILT_IN or name in NEVER:
+        raise ConfigError(f"register({name!r}, ...): that name has a meaning already; choose another one")
+    as_rules(on)
+    rule: object = on
+    given: object = tuple(cast("list[object]", rule)) if isinstance(rule, list) else rule
+    with _lock:
+        known = _registered.get(name, given)
+        if not _same(known, given):
+            raise ConfigError(
+                f"register({name!r}, {shown(on)}): it stands for {shown(known)} already; choose another name"
+            )
+        _registered = MappingProxyType({**_registered, name: given})
+
+
+@dataclass(frozen=True)
+class Names(Value):
+    """What is retried, or what counts: one name, or a list of them."""
+
+    def read(self, value: object, place: Place) -> object:
+        if isinstance(value, str):
+            return _found(value, place)
+        names = place.items(value, "a name, or a list of names, such as ['transient', 'ConnectionError']")
+        if not names:
+            raise place.wrong("the list is empty, so nothing would count: write a name, such as 'transient'")
+        return [_found(name, place) for name in names]
+
+    def text(self, text: str) -> object:
+        names = [name.strip() for name in text.split(",")]
+        return names[0] if len(names) == 1 else names
+
+    def write(self, value: object, place: Place) -> object:
+        if (name := _name_of(value)) is not None:
+            return name
+        return list(_names(value, place))
+
+    def schema(self) -> dict[str, object]:
+        return {"$ref": "#/$defs/on"}
+
+
+def _found(name: object, place: Place) -> object:
+    if not isinstance(name, str):
+        raise place.wrong(f"{shown(name)}: write a name in quotes, such as 'transient'")
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    if name in _registered:
+        return _registered[name]
+    if name.rpartition(".")[2] in NEVER:
+        raise place.wrong(
+            f"{name!r} is never retried: cancellation, Ctrl-C and exits belong to your caller; "
+            "write Exception or something narrower"
+        )
+    hint = nearest(name, [*BUILT_IN, *_registered])
+    advice = hint if hint.startswith("did") else "write a built-in exception or 'transient',"
+    raise place.wrong(
+        f"{shown(name)} is not known; {advice} or name your own with redouble.config.register()"
+    )
+
+
+def _name_of(value: object) -> str | None:
+    if value is transient:
+        return "transient"
+    if isinstance(value, type) and BUILT_IN.get(value.__name__) is value:
+        return value.__name__
+    for name, known in _registered.items():
+        if _same(known, value):
+            return name
+    return None
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other or (type(one) is type(other) is tuple and one == other)
+
+
+def _names(value: object, place: Place) -> Iterator[str]:
+    if (name := _name_of(value)) is not None:
+        yield name
+    elif type(value) in (list, tuple) and value:
+        for item in cast("tuple[object, ...]", value):
+            yield from _names(item, place)
+    else:
+        called = getattr(value, "__qualname__", None) or shown(value)
+        raise place.wrong(f"{called} has no name in documents: give it one with redouble.config.register()")

@@ -1,0 +1,200 @@
+"""Policies by the key names of qubit-retry, for those who have such settings already.
+
+Durations are whole milliseconds there, every error is retried, and what is not said is inherited. What a
+strategy is called decides which keys it needs; without a name the first keys that are there decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from redouble._backoff import Backoff, _make
+from redouble._check import instance
+from redouble._retry import Retry
+from redouble._verdict import On
+from redouble._worker import Worker
+from redouble.config._numbers import Number, Whole
+from redouble.config._values import Flag, Text, Value
+from redouble.config._wrong import Place, nearest, shown
+from redouble.errors import AttemptTimeout, ConfigError
+
+__all__ = ["from_qubit"]
+
+MOST = 2**64 - 1  # what a Rust u64 holds
+MILLIS = Whole(0, "write milliseconds, as a whole number, 0 or more", MOST)
+POSITIVE = Whole(1, "write milliseconds, as a whole number, 1 or more", MOST)
+
+KEYS: dict[str, Value] = {
+    "max_attempts": Whole(1),
+    "max_operation_elapsed_millis": MILLIS,
+    "max_operation_elapsed_unlimited": Flag(),
+    "max_total_elapsed_millis": MILLIS,
+    "max_total_elapsed_unlimited": Flag(),
+    "attempt_timeout_millis": POSITIVE,
+    "attempt_timeout_policy": Text(),
+    "worker_cancel_grace_millis": MILLIS,
+    "delay": Text(),
+    "delay_strategy": Text(),
+    "fixed_delay_millis": POSITIVE,
+    "random_min_delay_millis": POSITIVE,
+    "random_max_delay_millis": POSITIVE,
+    "exponential_initial_delay_millis": POSITIVE,
+    "exponential_max_delay_millis": POSITIVE,
+    "exponential_multiplier": Number(low=1),
+    "jitter_factor": Number(high=1),
+}
+
+# The keys of each strategy, and what they are if the strategy is not named and one of them is not there.
+STRATEGIES: dict[str, dict[str, float]] = {
+    "fixed": {"fixed_delay_millis": 1000},
+    "random": {"random_min_delay_millis": 1000, "random_max_delay_millis": 10_000},
+    "exponential": {
+        "exponential_initial_delay_millis": 1000,
+        "exponential_max_delay_millis": 60_000,
+        "exponential_multiplier": 2.0,
+    },
+}
+SPELLED = {"none": "none", **{name: name for name in STRATEGIES}, "exponential_backoff": "exponential"}
+
+USUAL = Retry(on=Exception, attempts=5, backoff=Backoff.exponential(1).maximum(60), give_up_after=None)
+
+
+@dataclass(frozen=True)
+class StopOnTimeout:
+    """A rule: an attempt that took too long ends the call."""
+
+    def __call__(self, error: Exception, /) -> bool | None:
+        """Judge an error."""
+        return False if isinstance(error, AttemptTimeout) else None
+
+
+ABORT = StopOnTimeout()
+
+
+class Settings:
+    """What was said, by key; every value is of the right kind."""
+
+    def __init__(self, values: Mapping[str, object], prefix: str) -> None:
+        self._prefix = prefix
+        self.said: dict[str, Any] = {}
+        for name, value in Place().table(values).items():
+            key = name.removeprefix(prefix)
+            if not name.startswith(prefix):
+                continue
+            if key not in KEYS:
+                raise self.wrong(key, f"there is no such key (for {shown(value)}); {nearest(key, KEYS)}")
+            self.said[key] = KEYS[key].read(value, self._at(key))
+
+    def wrong(self, key: str, message: str) -> ConfigError:
+        """Make the error that says so."""
+        return self._at(key).wrong(message)
+
+    def word(self, key: str, words: Mapping[str, str], what: str) -> str:
+        """Return which of the words was said, in small letters or not."""
+        word: str = self.said[key].strip().lower()
+        if word not in words:
+            raise self.wrong(key, f"unsupported {what} {shown(self.said[key])}; {nearest(word, words)}")
+        return words[word]
+
+    def _at(self, key: str) -> Place:
+        return Place(tuple(f"{self._prefix}{key}".split(".")))
+
+
+def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, prefix: str = "") -> Retry:
+    """Make a policy from the keys of qubit-retry: ``max_attempts``, ``attempt_timeout_millis``, ...
+
+    defaults: what is inherited, instead of what qubit-retry has if nothing is said: 5 attempts, and delays
+        of 1 s that double up to 60 s.
+    prefix: read only the keys that begin with it, such as ``"retry."``.
+    """
+    instance(defaults, "defaults", Retry | None, "a Retry, or None")
+    instance(prefix, "prefix", str, "a text, such as 'retry.'")
+    usual = USUAL if defaults is None else defaults
+    settings = Settings(values, prefix)
+    said, changed = settings.said, dict[str, Any]()
+    if "max_attempts" in said:
+        changed["attempts"] = said["max_attempts"]
+    for key, option in (("max_operation_elapsed", "work_timeout"), ("max_total_elapsed", "timeout")):
+        if said.get(f"{key}_unlimited"):
+            changed[option] = None
+        elif f"{key}_millis" in said:
+            changed[option] = said[f"{key}_millis"] / 1000
+    if "attempt_timeout_millis" in said:
+        changed["attempt_timeout"] = said["attempt_timeout_millis"] / 1000
+    if "attempt_timeout_policy" in said:
+        changed["on"] = _on(settings, usual)
+    if "worker_cancel_grace_millis" in said:
+        grace = said["worker_cancel_grace_millis"] / 1000
+        changed["worker"] = replace(usual.worker or Worker(), grace=grace)
+    if (backoff := _backoff(settings, usual)) is not None:
+        changed["backoff"] = backoff
+    return replace(usual, **changed)
+
+
+def _on(settings: Settings, usual: Retry) -> On:
+    key = "attempt_timeout_policy"
+    wanted = settings.word(key, {"retry": "retry", "abort": "abort"}, "timeout policy")
+    if "attempt_timeout_millis" not in settings.said and usual.attempt_timeout is None:
+        raise settings.wrong(
+            key, f"{wanted!r} is about a limit that there is not: set attempt_timeout_millis"
+        )
+    on: object = usual.on
+    before = cast("tuple[object, ...]", on) if isinstance(on, tuple) else (on,)
+    rules: list[Any] = [rule for rule in before if rule != ABORT]
+    return [ABORT, *rules] if wanted == "abort" else rules
+
+
+def _backoff(settings: Settings, usual: Retry) -> Backoff | None:
+    """Return the delays, if anything is said of them."""
+    base, factor = _base(settings), settings.said.get("jitter_factor")
+    if base is None and factor is None:
+        return None
+    inherited: object = usual.backoff
+    before = inherited if isinstance(inherited, Backoff) else None
+    if base is None:
+        if isinstance(inherited, Mapping):
+            raise settings.wrong("jitter_factor", "the inherited backoff goes by kind: name a delay too")
+        base = Backoff.of(cast("Iterable[float]", inherited)) if before is None else _without_jitter(before)
+    elif factor is None and before is not None:
+        factor = _jitter_of(before)
+    return base.jitter(factor) if factor else base
+
+
+def _base(settings: Settings) -> Backoff | None:
+    said = settings.said
+    key = next((key for key in ("delay", "delay_strategy") if key in said), None)
+    if key is None:
+        name = next((name for name, keys in STRATEGIES.items() if keys.keys() & said.keys()), None)
+        return None if name is None else _made(settings, name, {**STRATEGIES[name], **said})
+    name = settings.word(key, SPELLED, "delay strategy")
+    for needed in STRATEGIES.get(name, ()):
+        if needed not in said:
+            raise settings.wrong(needed, f"missing: {key} = {name!r} needs it")
+    return _made(settings, name, said)
+
+
+def _made(settings: Settings, name: str, millis: Mapping[str, Any]) -> Backoff:
+    if name == "none":
+        return Backoff.constant(0)
+    if name == "fixed":
+        return Backoff.constant(millis["fixed_delay_millis"] / 1000)
+    low, high, *_ = STRATEGIES[name]
+    if millis[low] > millis[high]:
+        raise settings.wrong(high, f"{millis[high]} is below {low}, which is {millis[low]}")
+    first, last = millis[low] / 1000, millis[high] / 1000
+    if name == "random":
+        return Backoff.random(first, last)
+    return Backoff.exponential(first, millis["exponential_multiplier"]).maximum(last)
+
+
+def _jitter_of(backoff: Backoff) -> float:
+    stage, (factor, _) = backoff._stages[-1] if backoff._stages else ("", (0.0, 0.0))
+    return factor if stage == "jitter" else 0.0
+
+
+def _without_jitter(backoff: Backoff) -> Backoff:
+    name, args = backoff._series
+    stages = backoff._stages[:-1] if _jitter_of(backoff) else backoff._stages
+    return _make(name, *args, source=backoff._source, stages=stages)

@@ -1,0 +1,89 @@
+"""The JSON Schema of a document, for editors: made of the same tables that documents are read by."""
+
+from __future__ import annotations
+
+from redouble.config._delays import KINDS, OPTIONAL, SERIES, SHORT, STAGES, WORDS
+from redouble.config._gates import GATES, LAYERS, PIPELINE
+from redouble.config._names import BUILT_IN
+from redouble.config._numbers import Duration
+from redouble.config._policies import BUDGETS, DEFAULTS, RETRY
+
+__all__ = ["schema"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> dict[str, object]:
+    """Return the JSON Schema (2020-12) of a whole document, for editors and checkers."""
+    return {
+        "$schema": DIALECT,
+        "title": "Redouble",
+        "description": "Policies, budgets, gates and pipelines.",
+        "type": "object",
+        "properties": {
+            "defaults": {**DEFAULTS.schema(), "description": "Options under every policy."},
+            "budgets": _section("Allowances for retries, shared by name.", {"$ref": "#/$defs/budget"}),
+            "gates": _section("What lets calls in, or not.", {"$ref": "#/$defs/gate"}),
+            "policies": _section("Retry policies.", RETRY.schema()),
+            "pipelines": _section("Layers in order.", PIPELINE.schema()),
+        },
+        "additionalProperties": False,
+        "$defs": {
+            "budget": BUDGETS.schema(),
+            "gate": GATES.schema(),
+            "layer": LAYERS.schema(),
+            "on": _names(),
+            "delays": _delays(),
+            "backoff": {"anyOf": [{"$ref": "#/$defs/delays"}, _by_kind()]},
+        },
+    }
+
+
+def _section(about: str, table: dict[str, object]) -> dict[str, object]:
+    names = {"minLength": 1, "not": {"const": "unlimited"}}
+    return {"description": about, "type": "object", "propertyNames": names, "additionalProperties": table}
+
+
+def _names() -> dict[str, object]:
+    # Any other one may have been registered, so these are only proposed.
+    name = {"anyOf": [{"enum": sorted(BUILT_IN)}, {"type": "string"}]}
+    return {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
+
+
+def _by_kind() -> dict[str, object]:
+    parts = {key: {"$ref": "#/$defs/delays"} for key in KINDS}
+    return {
+        "description": "Another backoff for each kind of failure.",
+        "type": "object",
+        "properties": parts,
+        "minProperties": 1,
+        "additionalProperties": False,
+    }
+
+
+def _delays() -> dict[str, object]:
+    lists = {"description": "The delays themselves.", "type": "array", "items": Duration().schema()}
+    return {"anyOf": [lists, *(_series(name) for name in SERIES)]}
+
+
+def _series(name: str) -> dict[str, object]:
+    known: dict[str, object] = {"type": {"const": name}}
+    known |= {key: kind.schema() for key, kind in {**SERIES[name], **SHORT}.items()}
+    stages = [
+        {
+            "type": "object",
+            "properties": {key: kind.schema()},
+            "required": [key],
+            "additionalProperties": False,
+        }
+        for key, kind in STAGES.items()
+    ]
+    chain = {"type": "array", "items": {"anyOf": [{"enum": list(WORDS)}, *stages]}}
+    chain["description"] = "Any chain of stages, in order, instead of minimum, maximum, jitter and take."
+    return {
+        "type": "object",
+        "properties": {**known, "then": chain},
+        "required": ["type", *(key for key in SERIES[name] if key not in OPTIONAL)],
+        "dependentSchemas": {"then": {"properties": dict.fromkeys(SHORT, False)}},
+        "additionalProperties": False,
+    }

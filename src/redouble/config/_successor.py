@@ -1,0 +1,166 @@
+"""What a configuration takes over from the one before it: all that has not changed, and whatever has a state.
+
+A budget or a gate stays if its name and its sort do. A policy or a pipeline stays if all that is said of it
+does. Nothing is put in force here, and what is in force is only looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from redouble._layer import Layer, Pipeline
+from redouble._retry import Retry
+from redouble.config._config import Config
+from redouble.config._document import Parts
+from redouble.config._table import Recipe, Reference, Several
+from redouble.config._wrong import Place
+
+__all__ = ["InForce", "successor"]
+
+Key: TypeAlias = tuple[str, str]  # a section, and a name in it
+L = TypeVar("L", bound=Layer)
+
+NOTHING = Parts({}, {}, {}, {}, {})
+
+
+class InForce(NamedTuple):
+    """A configuration, and what it was made from.
+
+    shared: its budgets and gates.
+    tuned: those of them that are to go by other values, each with the one that has these.
+    changed: what is not as it was before, by path.
+    """
+
+    config: Config
+    parts: Parts
+    shared: Mapping[Key, object]
+    tuned: tuple[tuple[Any, Any], ...]
+    changed: tuple[str, ...]
+
+
+def successor(before: InForce | None, parts: Parts) -> InForce:
+    """Build the configuration that follows on another one, or the first one."""
+    was = NOTHING if before is None else before.parts
+    shared: Mapping[Key, object] = {} if before is None else before.shared
+    kept: dict[Key, object] = {}
+    tuned: list[tuple[Any, Any]] = []
+    unchanged: set[Key] = set()
+    for key, fresh in parts.shared.items():
+        old, as_before = shared.get(key), was.said.get(key) == parts.said[key]
+        if type(old) is type(fresh) and (as_before or _can_be_tuned(old, fresh)):
+            kept[key] = old
+            if as_before:
+                unchanged.add(key)
+            else:
+                tuned.append((old, fresh))
+    built = parts.build(kept)
+    stay = set(kept)
+    recipes, before_that = _recipes(parts), _recipes(was)
+    for key, recipe in recipes.items():
+        # With another budget it is another policy, and with another policy another pipeline.
+        if _same(recipe, before_that.get(key)) and stay.issuperset(_references(recipe)):
+            stay.add(key)
+            unchanged.add(key)
+    inline = Inline([*parts.shared.values(), *kept.values()])
+    config = built if before is None else _with_old(built, before.config, stay, inline)
+    tuned += inline.tuned
+    paths = {*parts.shared, *recipes} - unchanged | {*was.shared, *before_that} - {*parts.shared, *recipes}
+    changed = tuple(sorted(Place(key).path for key in paths))
+    return InForce(config, parts, {**parts.shared, **kept}, tuple(tuned), changed)
+
+
+def _can_be_tuned(old: object, fresh: object) -> bool:
+    fixed: tuple[str, ...] = getattr(old, "_fixed", ())
+    return hasattr(old, "_retune") and all(getattr(old, name) == getattr(fresh, name) for name in fixed)
+
+
+def _recipes(parts: Parts) -> dict[Key, Recipe]:
+    """Return those of policies, and then those of pipelines, which may refer to policies."""
+    recipes = {("policies", name): recipe for name, (recipe, _) in parts._policies.items()}
+    return recipes | {("pipelines", name): recipe for name, recipe in parts._pipelines.items()}
+
+
+def _same(one: object, other: object) -> bool:
+    """Say whether two documents say the same, wherever it stands in them."""
+    if isinstance(one, Recipe) and isinstance(other, Recipe):
+        mine, theirs = one.values, other.values
+        return (
+            one.table is other.table
+            and mine.keys() == theirs.keys()
+            and all(_same(value, theirs[key]) for key, value in mine.items())
+        )
+    if isinstance(one, Several) and isinstance(other, Several):
+        return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
+    return type(one) is type(other) and one == other
+
+
+def _references(thing: object) -> Iterator[Key]:
+    """Tell what it refers to by name."""
+    if isinstance(thing, Reference):
+        yield thing.section, thing.name
+    elif isinstance(thing, Recipe | Several):
+        for part in thing.parts if isinstance(thing, Several) else thing.values.values():
+            yield from _references(part)
+
+
+def _with_old(built: Config, old: Config, stay: set[Key], inline: Inline) -> Config:
+    """Return a configuration with the very policies and pipelines of the old one, where they stay."""
+    policies = _chosen("policies", built.policies, old.policies, stay)
+    for name, policy in policies.items():
+        if name in old.policies and ("policies", name) not in stay:
+            policies[name] = inline.budget_kept(policy, old.policies[name])
+    swapped = {id(built.policies[name]): policy for name, policy in policies.items()}
+    pipelines = {
+        name: Pipeline(*(swapped.get(id(layer), layer) for layer in pipeline.layers))
+        for name, pipeline in built.pipelines.items()
+    }
+    for name, pipeline in pipelines.items():
+        if name in old.pipelines and ("pipelines", name) not in stay:
+            pipelines[name] = inline.gates_kept(pipeline, old.pipelines[name])
+    return replace(
+        built,
+        policies=MappingProxyType(policies),
+        pipelines=MappingProxyType(_chosen("pipelines", pipelines, old.pipelines, stay)),
+    )
+
+
+class Inline:
+    """Budgets and gates that are written where they are used: in a policy or a pipeline, which has changed.
+
+    One that has a state stays if there is one of the same sort and name in the same place of the new one.
+    """
+
+    def __init__(self, shared: list[object]) -> None:
+        self._shared = {id(thing) for thing in shared}
+        self.tuned: list[tuple[Any, Any]] = []
+
+    def budget_kept(self, new: Retry, old: Retry) -> Retry:
+        """Return a policy with the budget of the old one, if that is its own."""
+        if not self._follows(new.budget, old.budget):
+            return new
+        self.tuned.append((old.budget, new.budget))
+        return replace(new, budget=old.budget)
+
+    def gates_kept(self, new: Pipeline, old: Pipeline) -> Pipeline:
+        """Return a pipeline with those gates of the old one that are its own."""
+        left, layers = list(old.layers), list[Layer]()
+        for layer in new.layers:
+            gate = next((before for before in left if self._follows(layer, before)), None)
+            if gate is not None:
+                left = [before for before in left if before is not gate]
+                self.tuned.append((gate, layer))
+            layers.append(layer if gate is None else gate)
+        return Pipeline(*layers)
+
+    def _follows(self, fresh: object, old: object) -> bool:
+        if type(fresh) is not type(old) or {id(fresh), id(old)} & self._shared:
+            return False
+        named = getattr(fresh, "name", None) == getattr(old, "name", None)
+        return named and fresh is not old and _can_be_tuned(old, fresh)
+
+
+def _chosen(section: str, new: Mapping[str, L], old: Mapping[str, L], stay: set[Key]) -> dict[str, L]:
+    return {name: old[name] if (section, name) in stay else one for name, one in new.items()}

@@ -1,0 +1,166 @@
+"""Tables: the options of a thing, each with its kind, and the constructor that takes them.
+
+Reading, writing, variables and the schema all go by these, so that an option is written down once. A thing
+may refer to others by name: then it is read first, as a `Later`, and made when those are there. Which things
+there are is said in `_policies` and `_gates`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from redouble.config._values import Value
+from redouble.config._wrong import Place, shown
+
+__all__ = ["Found", "Later", "Option", "Recipe", "Reference", "Several", "Table", "defaults"]
+
+Found: TypeAlias = Mapping[tuple[str, str], object]
+Seen: TypeAlias = Callable[[Any], object]
+
+NOTHING: Found = MappingProxyType({})
+
+
+class Later:
+    """Something that is made when all it refers to is there."""
+
+    def made(self, found: Found) -> object:
+        """Make it, or find it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Reference(Later):
+    """A thing that has a name of its own in the document."""
+
+    section: str
+    name: str
+
+    def made(self, found: Found) -> object:
+        return found[self.section, self.name]
+
+
+@dataclass(frozen=True)
+class Several(Later):
+    """Many of them, in order."""
+
+    parts: tuple[Later, ...]
+
+    def made(self, found: Found) -> object:
+        return tuple(part.made(found) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Recipe(Later):
+    """A thing that was read; each time it is made, it is another one."""
+
+    table: Table
+    values: Mapping[str, object]
+    place: Place
+
+    def made(self, found: Found) -> object:
+        return self.table.build(self.values, self.place, found)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its kind, what it means, and where the thing keeps it, if not under its own name."""
+
+    kind: Value
+    about: str
+    at: Seen | str = ""
+    needed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A thing with options. ``in_code``: those that no document can say, and where the thing keeps them."""
+
+    make: Callable[..., object]
+    about: str
+    options: Mapping[str, Option]
+    in_code: Mapping[str, Seen | str] = field(default_factory=dict[str, Seen | str])
+
+    def read(self, value: object, place: Place, but: Collection[str] = ()) -> dict[str, object]:
+        """Read what a table says about options; keys in ``but`` are somebody else's."""
+        table, found = place.table(value), dict[str, object]()
+        for key, item in table.items():
+            option = self.options.get(key)
+            if option is not None:
+                found[key] = option.kind.read(item, place.under(key))
+            elif key in self.in_code:
+                raise place.under(key).wrong(f"{shown(item)}: this can only be set in code")
+            elif key not in but:
+                raise place.unknown(key, item, (*self.options, *but))
+        for key, option in self.options.items():
+            if option.needed and key not in found:
+                raise place.under(key).wrong(f"missing: {option.about[0].lower()}{option.about[1:]}")
+        return found
+
+    def build(
+        self,
+        values: Mapping[str, object],
+        place: Place,
+        found: Found = NOTHING,
+        own: Collection[str] | None = None,
+    ) -> Any:
+        """Make it. What the constructor says is wrong is told of the document; ``own``: of these keys."""
+        said = {
+            key: value.made(found) if isinstance(value, Later) else value for key, value in values.items()
+        }
+        try:
+            return self.make(**said)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise place.told(error, said if own is None else own) from error
+
+    def write(self, thing: object, place: Place) -> dict[str, object]:
+        """Write what differs from the defaults."""
+        usual, found = defaults(self.make), dict[str, object]()
+        for key, at in self.in_code.items():
+            value = _seen(thing, key, at)
+            if value is not usual[key] and value != usual[key]:
+                raise place.under(key).wrong(f"{shown(value)} cannot be written down: set {key} in code")
+        for key, option in self.options.items():
+            value = _seen(thing, key, option.at)
+            if key not in usual or (value is not usual[key] and value != usual[key]):
+                found[key] = option.kind.write(value, place.under(key))
+        return found
+
+    def kinds(self) -> dict[str, Value]:
+        """Tell the kind of every option."""
+        return {key: option.kind for key, option in self.options.items()}
+
+    def without(self, key: str) -> Table:
+        """Return the same, without one option."""
+        rest = {name: option for name, option in self.options.items() if name != key}
+        return Table(self.make, self.about, rest, self.in_code)
+
+    def schema(self, tag: str | None = None, *, tagged: bool = True) -> dict[str, object]:
+        """Describe it; ``tag``: the type it has to name, or may name if it is not ``tagged``."""
+        known: dict[str, object] = {} if tag is None else {"type": {"const": tag}}
+        for key, option in self.options.items():
+            known[key] = {"description": option.about, **option.kind.schema()}
+        needed = ["type"] if tag is not None and tagged else []
+        needed += [key for key, option in self.options.items() if option.needed]
+        described: dict[str, object] = {"description": self.about, "type": "object", "properties": known}
+        return {**described, "required": needed, "additionalProperties": False}
+
+
+def _seen(thing: object, key: str, at: Seen | str) -> object:
+    return at(thing) if callable(at) else attrgetter(at or key)(thing)
+
+
+@cache
+def defaults(make: Callable[..., object]) -> Mapping[str, object]:
+    """Tell what a constructor takes for what is not said."""
+    if is_dataclass(make):
+        made = ((f.name, f.default, f.default_factory) for f in fields(make))
+        usual = ((name, value if factory is MISSING else factory()) for name, value, factory in made)
+        return {name: value for name, value in usual if value is not MISSING}
+    usual = ((name, one.default) for name, one in inspect.signature(make).parameters.items())
+    return {name: value for name, value in usual if value is not inspect.Parameter.empty}

@@ -1,0 +1,72 @@
+"""One at a time, in whatever thread; and who comes in the middle leaves a note, which is heeded after that.
+
+A signal handler may come in the middle of anything, and has to be let go on: what it has interrupted may have
+the very lock that another thread wants, which is at it. So nobody waits for long. What is done in a turn is
+not known here.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Generic, TypeVar
+
+from redouble._shared import Locked
+
+__all__ = ["Turns"]
+
+T = TypeVar("T")
+
+FOR_EVER = -1.0
+
+
+class Turns(Locked, Generic[T]):
+    """Takes turns. A note says what to do; None is the same once more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._here: set[int] = set()  # threads that are at it, or wait for their turn
+        self._busy = False
+        self._notes: deque[T | None] = deque(maxlen=1)
+
+    @contextmanager
+    def _turn(self, patience: float = FOR_EVER) -> Generator[bool]:
+        """Wait for our turn, and say whether it has come: not if this very thread is in the middle of one."""
+        me, lock, mine = get_ident(), self._lock, False
+        if me in self._here:
+            yield False
+            return
+        try:
+            self._here.add(me)
+            mine = lock.acquire(timeout=patience)
+            self._busy = mine or self._busy
+            yield mine
+        finally:
+            self._here.discard(me)
+            if mine or self._is_mine():  # interrupted just when it was
+                self._busy = False
+                lock.release()
+
+    def _joined(self) -> None:
+        """Do it once more if somebody has come in the middle, under the lock, and would be left out."""
+        if self._busy:
+            self._leave_note(None)
+
+    def _leave_note(self, note: T | None) -> None:
+        # One is enough: the last that says something.
+        if note is not None or not self._notes:
+            self._notes.append(note)
+
+    def _heed_notes(self, do: Callable[[T | None], object]) -> None:
+        """Do what a note says, unless there is somebody who will."""
+        while self._notes and not self._busy and get_ident() not in self._here:
+            with suppress(IndexError):  # somebody else has
+                do(self._notes.pop())
+
+    def _forked(self) -> None:
+        super()._forked()
+        self._here.clear()  # none of those threads is here
+        self._busy = False
+        self._notes.clear()

@@ -1,0 +1,160 @@
+"""Documents for the tests of configuration: any that a parser can give, and those that the tables describe.
+
+What is drawn here goes by the tables of the loader itself, so that a new option is drawn as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from jsonschema import Draft202012Validator
+
+from redouble import Kind
+from redouble.config import schema
+from redouble.config._delays import OPTIONAL, OTHERS, SERIES, SHORT, STAGES, WORDS, Delays, Jitter
+from redouble.config._gates import GATES, LAYERS, Layers
+from redouble.config._names import Names
+from redouble.config._numbers import Duration, Number, Whole
+from redouble.config._policies import BUDGETS, DEFAULTS, RETRY, Budget, Costs
+from redouble.config._table import Table
+from redouble.config._tagged import Nested, Tagged
+from redouble.config._values import Choice, Flag, Labels, Listed, Text, Unlimited, Value
+
+# ------------------------------------------------------------------ whatever a parser gives
+
+OURS = """
+    x a.b unlimited full 5s 0s 1e400s gates.a policies.a a transient type layers on attempts backoff then
+    throttled bulkhead retry others exponential initial limit costs labels hints worker budget name seconds
+    defaults policies gates budgets pipelines timeout maximum jitter take hedge delays of rate_limit rate
+    throttle adaptive_rate adaptive_concurrency circuit_breaker token_bucket
+"""
+WORD = st.sampled_from(["", "\u00e9\n", *OURS.split()])
+LEAF = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 10),
+    st.just(10**400),
+    st.floats(),
+    WORD,
+    st.text(max_size=3),
+)
+ANYTHING: SearchStrategy[Any] = st.recursive(
+    LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORD, inner, max_size=4), max_leaves=12
+)
+
+# ------------------------------------------------------------------- what the tables describe
+
+SPANS = st.sampled_from(["250ms", "30s", " 1.5 h ", "2m", 0.25, 3, 60, "1d", "10us"])
+
+
+def of(kind: Value) -> SearchStrategy[Any]:
+    """Draw what a document may say for a kind of value."""
+    match kind:
+        case Unlimited(of=inner):
+            return st.just("unlimited") | of(inner)
+        case Duration():
+            return SPANS | st.just("0s")
+        case Whole(low=low):
+            return st.integers(low, low + 50)
+        case Number(low=low, high=high):
+            return st.floats(max(low, 0.001), min(high, 1.0)) if high == 1 else st.integers(1, 9)
+        case Choice(words=words):
+            return st.sampled_from(words)
+        case Listed(of=Number()):
+            return st.lists(of(kind.of), min_size=1, max_size=3, unique=True).map(sorted)  # shares that rise
+        case Listed(of=inner):
+            return st.lists(of(inner), min_size=1, max_size=3)
+        case Labels():
+            return st.dictionaries(st.sampled_from(["team", "a b", ""]), st.text(max_size=3), max_size=2)
+        case Names():
+            names = st.sampled_from(["transient", "OSError", "ConnectionError", "Rejected", "ValueError"])
+            return names | st.lists(names, min_size=1, max_size=3)
+        case Costs():
+            return st.dictionaries(st.sampled_from([*Kind, OTHERS]), st.integers(0, 9), max_size=3)
+        case Nested(table=table):
+            return table_of(table)
+        case Budget():
+            return st.just("one") | tagged_of(BUDGETS)
+        case Layers():
+            return st.lists(st.sampled_from(["gates.one", "policies.one"]) | tagged_of(LAYERS), max_size=3)
+        case Delays():
+            return backoffs(by_kind=kind.by_kind)
+        case Jitter():
+            return st.sampled_from(["full", "equal", 0.25, 1, 0])
+        case Flag():
+            return st.booleans()
+        case _:
+            assert isinstance(kind, Text), kind
+            return st.text(max_size=3)
+
+
+def backoffs(*, by_kind: bool = True) -> SearchStrategy[Any]:
+    """Draw a backoff."""
+    stages = [st.sampled_from(WORDS), *(st.fixed_dictionaries({key: of(one)}) for key, one in STAGES.items())]
+    short = {key: of(kind) for key, kind in SHORT.items()}
+    series = [
+        st.fixed_dictionaries(
+            {"type": st.just(name), **{key: of(kind) for key, kind in keys.items() if key not in OPTIONAL}},
+            optional={**{key: of(kind) for key, kind in keys.items() if key in OPTIONAL}, **more},
+        )
+        for name, keys in SERIES.items()
+        for more in (short, {"then": st.lists(st.one_of(stages), max_size=4)})
+    ]
+    one = st.one_of(st.lists(SPANS, max_size=3), *series)
+    if not by_kind:
+        return one
+    kinds = st.dictionaries(st.sampled_from(list(Kind)).map(str), one, max_size=2)
+    return one | st.tuples(kinds, one).map(lambda drawn: {**drawn[0], OTHERS: drawn[1]})
+
+
+def table_of(table: Table, **more: Any) -> SearchStrategy[Any]:
+    """Draw a table."""
+    kinds = {key: of(option.kind) for key, option in table.options.items()}
+    needed = {key: kinds.pop(key) for key, option in table.options.items() if option.needed}
+    return st.fixed_dictionaries({**more, **needed}, optional=kinds)
+
+
+def tagged_of(tables: Tagged) -> SearchStrategy[Any]:
+    """Draw a table with a type."""
+    return st.one_of([table_of(table, type=st.just(tag)) for tag, table in tables.tables.items()])
+
+
+def documents() -> SearchStrategy[dict[str, Any]]:
+    """Draw a whole document: what it refers to is there."""
+    names = st.sampled_from(["two", "a-b", "x y"])
+    one = {"type": "bulkhead", "limit": 1}
+    return st.fixed_dictionaries(
+        {
+            "budgets": st.dictionaries(names, tagged_of(BUDGETS), max_size=2).map(lambda d: {**d, "one": {}}),
+            "gates": st.dictionaries(names, tagged_of(GATES), max_size=2).map(lambda d: {**d, "one": one}),
+            "policies": st.dictionaries(names, table_of(RETRY), max_size=2).map(lambda d: {**d, "one": {}}),
+        },
+        optional={
+            "defaults": table_of(DEFAULTS),
+            "pipelines": st.dictionaries(
+                st.just("pipe"), st.fixed_dictionaries({"layers": of(Layers())}), max_size=1
+            ),
+        },
+    )
+
+
+# -------------------------------------------------------------------------- judging them
+
+VALIDATOR: Any = Draft202012Validator(schema())
+
+
+def is_valid(document: object) -> bool:
+    """Judge a document by the schema."""
+    return bool(VALIDATOR.is_valid(document))
+
+
+def is_table(value: object) -> TypeGuard[dict[str, Any]]:
+    """Say whether it is a table."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Say whether it is a list."""
+    return isinstance(value, list)

@@ -1,0 +1,177 @@
+"""Mistakes in documents: each is told with its path, the value, and what was probably meant."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from redouble import Retry
+from redouble.config import from_mapping, policy
+from redouble.config._wrong import Place, amend, nearest, shown
+from redouble.errors import ConfigError
+
+MISTAKES: list[Any] = [
+    ({"policie": {}}, "policie", "did you mean 'policies'"),
+    ({"attempts": 5}, "attempts", r"this is an option: write it under \[defaults\], or"),
+    ({"policies": 5}, "policies", "5 is no table"),
+    ({"policies": {"a": 5}}, "policies.a", "5 is no table"),
+    ({"policies": {"a.b": 5}}, 'policies."a.b"', "5 is no table"),
+    ({"policies": {"a": {"atempts": 5}}}, "policies.a.atempts", r"\(for 5\); did you mean 'attempts'"),
+    (
+        {"policies": {"a": {"qqq": 5}}},
+        "policies.a.qqq",
+        "write one of attempt_timeout, attempts,",
+    ),
+    ({"policies": {"a": {"attempts": 0}}}, "policies.a.attempts", "1 for no retries.*or 'unlimited'$"),
+    ({"policies": {"a": {"attempt_timeout": "0s"}}}, "policies.a.attempt_timeout", "no attempt could"),
+    ({"policies": {"": {}}}, 'policies.""', "no name"),
+    ({"budgets": {"unlimited": {}}}, "budgets.unlimited", "no name"),
+    ({"defaults": {"name": "a"}}, "defaults.name", "no such key"),
+    ({"defaults": {"timeout": 0}}, "defaults.timeout", "'0s'"),
+    ({"policies": {"a": {"budget": "b"}}}, "policies.a.budget", r"there are no \[budgets\] here$"),
+    (
+        {"budgets": {"shared": {}}, "policies": {"a": {"budget": "shard"}}},
+        "policies.a.budget",
+        "'shard' is not in .*; did you mean 'shared'",
+    ),
+    ({"policies": {"a": {"budget": {"type": "tokens"}}}}, "policies.a.budget.type", "token_bucket"),
+    ({"policies": {"a": {"budget": 5}}}, "policies.a.budget", "5 is no table"),
+    ({"policies": {"a": {"hints": {"longst": 5}}}}, "policies.a.hints.longst", "'longest'"),
+    ({"policies": {"a": {"worker": {"kind": "fiber"}}}}, "policies.a.worker.kind", "process, thread"),
+    ({"gates": {"a": {"limit": 5}}}, "gates.a.type", "missing: write one of bulkhead"),
+    ({"gates": {"a": {"type": "bulkhead"}}}, "gates.a.limit", "missing: how many calls may be inside"),
+    ({"gates": {"a": {"type": "circuit_breaker", "reopening": [1.5]}}}, "gates.a.reopening.0", "from 0 to 1"),
+    ({"gates": {"a": {"type": "bulkhed"}}}, "gates.a.type", "did you mean 'bulkhead'"),
+    ({"budgets": {"a": {"credit": "x"}}}, "budgets.a.credit", "write one of request, success"),
+    (
+        {"budgets": {"a": {"type": "token_bucket", "costs": {"throtled": 5}}}},
+        "budgets.a.costs.throtled",
+        "'throttled'",
+    ),
+    (
+        {"budgets": {"a": {"type": "token_bucket", "when_empty": "wait"}}},
+        "budgets.a.when_empty",
+        "would wait for ever",
+    ),
+    ({"policies": {"a": {}}, "pipelines": {"a": {"layers": []}}}, "pipelines.a", "rename one"),
+    ({"pipelines": {"a": {}}}, "pipelines.a.layers", "missing"),
+    ({"pipelines": {"a": {"layers": "gates.x"}}}, "pipelines.a.layers", "write a list such as"),
+    ({"pipelines": {"a": {"layers": ["gates.x"]}}}, "pipelines.a.layers.0", "no .gates. here"),
+    ({"pipelines": {"a": {"layers": ["pipelines.b"]}}}, "pipelines.a.layers.0", "holds no other one"),
+    (
+        {"policies": {"b": {}}, "pipelines": {"a": {"layers": ["policies.b", "policies.b"]}}},
+        "pipelines.a.layers.1",
+        "policies.b is in it twice",
+    ),
+    ({"pipelines": {"a": {"layers": ["x"]}}}, "pipelines.a.layers.0", "write 'gates.' or 'policies.'"),
+    ({"pipelines": {"a": {"layers": [{}]}}}, "pipelines.a.layers.0.type", "missing"),
+    (
+        {"pipelines": {"a": {"layers": [{"type": "retry", "atempts": 5}]}}},
+        "pipelines.a.layers.0.atempts",
+        "'attempts'",
+    ),
+    (
+        {"pipelines": {"a": {"layers": [{"type": "hedge", "until": 5}]}}},
+        "pipelines.a.layers.0.until",
+        "code",
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "path", "told"), MISTAKES)
+def test_what_is_wrong_is_told_with_its_path(document: Any, path: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as refused:
+        from_mapping(document)
+    assert refused.value.path == path
+    assert str(refused.value).startswith(f"{path}: ")
+    assert pickle.loads(pickle.dumps(refused.value)).path == path
+
+
+def test_what_is_wrong_with_both_is_told_of_the_policy() -> None:
+    """An option of the defaults that does not fit is not blamed on a key that the policy does not have."""
+    defaults = {"attempts": "unlimited", "give_up_after": "unlimited"}
+    with pytest.raises(ConfigError, match="would retry for ever") as told:
+        from_mapping({"defaults": defaults, "policies": {"a": {"wrap": True}}})
+    assert told.value.path == "policies.a"
+    with pytest.raises(ConfigError, match="attempts='unlimited' would retry for ever") as told:
+        policy({"attempts": None, "give_up_after": None})
+    assert told.value.path == "attempts"
+
+
+@pytest.mark.parametrize("document", [5, None, [], "policies", {5: {}}, {("a",): 5}])
+def test_what_is_no_document(document: Any) -> None:
+    with pytest.raises(ConfigError, match=r"is no table.*: write a document, such as tomllib"):
+        from_mapping(document)
+
+
+@pytest.mark.parametrize("table", [5, None, [], "attempts"])
+def test_what_is_no_policy(table: Any) -> None:
+    with pytest.raises(ConfigError, match="is no table"):
+        policy(table)
+
+
+def test_a_policy_alone_has_no_names_to_refer_to() -> None:
+    with pytest.raises(ConfigError, match=r"^budget: 'shared' is not in \[budgets\]"):
+        policy({"budget": "shared"})
+    assert policy({"budget": {"ratio": 0.5}}).budget is not None
+    assert policy({}) == Retry()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (5, "5"),
+        ("a", "'a'"),
+        (10**5000, "a huge integer"),
+        (-(10**70), repr(-(10**70))),
+        ([1, [2, [3, [4]]]], "[1, [2, [...]]]"),
+        (None, "None"),
+    ],
+    ids=["number", "text", "huge", "large", "deep", "none"],
+)
+def test_values_are_shown_briefly(value: Any, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_a_huge_integer_inside_is_no_danger() -> None:
+    assert len(shown([10**5000])) < 80
+
+
+@pytest.mark.parametrize("value", ["x" * 999, ["x" * 70] * 9, {"x" * 70: "y" * 70}, b"x" * 999])
+def test_what_is_shown_is_cut(value: object) -> None:
+    assert len(shown(value)) <= 80
+    assert "..." in shown(value)
+
+
+def test_the_nearest_or_all() -> None:
+    assert nearest("atempts", ["attempts", "timeout"]) == "did you mean 'attempts'?"
+    assert nearest("x", ["b", "a"]) == "write one of a, b"
+    assert nearest("x", []) == "there is none"
+    assert nearest("x", (f"n{i:03}" for i in range(100))).endswith(", n029...")
+    assert nearest("attempts" * 1000, ["attempts"]) == "write one of attempts"
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ((), ""),
+        (("a", "b-c", "d_1"), "a.b-c.d_1"),
+        (("a b", "", "é\n"), '"a b".""."é\\n"'),
+        (("x" * 99,), "x" * 99),
+    ],
+)
+def test_paths(keys: tuple[str, ...], path: str) -> None:
+    assert Place(keys).path == path
+
+
+def test_an_error_is_amended_and_stays_the_same() -> None:
+    error = ConfigError("is wrong", path="a.b")
+    amend(error, end=" (in x.toml)")
+    assert (str(error), error.path) == ("a.b: is wrong (in x.toml)", "a.b")
+    amend(error, path="REDOUBLE_A_B")
+    assert (str(error), error.path) == ("REDOUBLE_A_B: is wrong (in x.toml)", "REDOUBLE_A_B")
+    bare = ConfigError("is wrong")
+    amend(bare, end=" here")
+    assert (str(bare), bare.path) == ("is wrong here", "")

@@ -1,0 +1,117 @@
+"""The page about configuration, and the schema beside the reference: what they show is what is read."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import validate
+
+from redouble.config import _live, _names, from_file, from_mapping, schema
+from redouble.config._delays import OPTIONAL, SERIES, SHORT
+from redouble.config._document import SECTIONS
+from redouble.config._gates import GATES
+from redouble.config._live import Live
+from redouble.config._policies import BUDGETS
+from redouble.config._qubit import KEYS
+from test_docs import run, snippets
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "how-to" / "configure.md").read_text("utf-8")
+SCHEMA: dict[str, Any] = json.loads((DOCS / "reference" / "redouble.schema.json").read_text("utf-8"))
+FILES = [snippet.text for snippet in snippets(PAGE) if snippet.language == "toml"]
+VARIABLES = re.findall(r"^\| `(REDOUBLE_\w+)=([^`]+)` \| (.*) \|$", PAGE, re.MULTILINE)
+CODE = re.compile("`([^`]+)`")
+
+
+class Busy(Exception):
+    """What the page registers."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without a configuration and without names, and leave none behind."""
+    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_names, "_registered", {})
+
+
+def rows(heading: str) -> dict[str, str]:
+    """Return the cells of a table, by the first of each row."""
+    section = PAGE.partition(heading)[2].partition("\n\n")[0]
+    return {
+        CODE.findall(first)[0]: rest
+        for first, rest in re.findall(r"^\| ([^|]+) \| (.*) ?\|$", section, re.MULTILINE)
+        if CODE.match(first)
+    }
+
+
+def test_the_first_file_and_the_code_below_it_work_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "redouble.toml").write_text(FILES[0], "utf-8")
+    monkeypatch.chdir(tmp_path)
+    code = next(snippet for snippet in snippets(PAGE) if snippet.not_run == "it reads the file above")
+    run(code, "docs/how-to/configure.md", {"__name__": __name__})
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_every_file_shown_can_be_read(text: str, tmp_path: Path) -> None:
+    _names.register("shop.Busy", Busy)
+    (tmp_path / "any.toml").write_text(text, "utf-8")
+    inside = re.sub(r"^\[", "[tool.redouble.", text, flags=re.MULTILINE)
+    (tmp_path / "pyproject.toml").write_text(inside, "utf-8")
+    read = from_file(tmp_path / "any.toml").to_mapping()
+    assert read
+    assert from_file(tmp_path / "pyproject.toml").to_mapping() == read
+    validate(tomllib.loads(text), SCHEMA)
+
+
+@pytest.mark.parametrize(("variable", "text", "sets"), VARIABLES)
+def test_every_variable_shown_sets_something(variable: str, text: str, sets: str) -> None:
+    _names.register("shop.Busy", Busy)
+    document = tomllib.loads(FILES[0])
+    before, after = from_mapping(document), from_mapping(document, environ={variable: text})
+    assert before.to_mapping() != after.to_mapping(), sets
+
+
+def test_every_section_and_every_sort_of_thing_is_named() -> None:
+    told = rows("| section | what |\n|---|---|\n")
+    assert [section.strip("[]").partition(".")[0] for section in told] == [
+        "defaults",
+        "policies",
+        "budgets",
+        "gates",
+        "pipelines",
+    ]
+    assert {section.strip("[]").partition(".")[0] for section in told} == set(SECTIONS)
+    assert set(CODE.findall(told["[gates.NAME]"])) == {"type", *GATES.tables}
+    assert set(CODE.findall(told["[budgets.NAME]"])) == {"type", *BUDGETS.tables}
+
+
+def test_every_backoff_is_described() -> None:
+    told = rows("| `type` | needs | may have |\n|---|---|---|\n")
+    assert set(told) == set(SERIES)
+    for name, rest in told.items():
+        needed, more = rest.split("|")
+        assert CODE.findall(needed) == [key for key in SERIES[name] if key not in OPTIONAL]
+        assert CODE.findall(more) == [key for key in SERIES[name] if key in OPTIONAL]
+    assert re.search("All of them may have " + ".*?".join(f"`{key}`" for key in SHORT), PAGE, re.DOTALL)
+
+
+def test_keys_of_qubit_are_those_that_are_read() -> None:
+    told = PAGE.partition("## The keys of qubit-retry")[2].partition("\n## ")[0]
+    for key in re.findall(r"^\| `(\w+)`", told, re.MULTILINE):
+        assert key in KEYS
+
+
+def test_the_schema_beside_the_reference_is_that_of_the_loader() -> None:
+    now: Any = schema()
+    proposed = now["$defs"]["on"]["anyOf"][0]["anyOf"][0]["enum"]
+    known = SCHEMA["$defs"]["on"]["anyOf"][0]["anyOf"][0]["enum"]
+    assert set(known) <= set(proposed)  # a later Python has more
+    text = json.dumps(now).replace(json.dumps(proposed), json.dumps(known))
+    assert json.loads(text) == SCHEMA

@@ -1,0 +1,110 @@
+"""Files: which one is read, and what is said of one that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redouble.config import from_file
+from redouble.config._file import document
+from redouble.errors import ConfigError
+
+OWN = "[policies.payments]\nattempts = 5\n"
+SHARED = "[project]\nname = 'x'\n[tool.redouble.policies.payments]\nattempts = 6\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_file_by_its_name(here: Path) -> None:
+    (here / "other.toml").write_text(OWN)
+    for path in ("other.toml", here / "other.toml"):
+        assert from_file(path).policies["payments"].attempts == 5
+    assert document("other.toml") == ({"policies": {"payments": {"attempts": 5}}}, "other.toml")
+
+
+def test_a_project_file_has_a_table_for_us(here: Path) -> None:
+    (here / "sub").mkdir()
+    (here / "sub" / "pyproject.toml").write_text(SHARED)
+    assert from_file("sub/pyproject.toml").policies["payments"].attempts == 6
+    (here / "sub" / "pyproject.toml").write_text("[tool.other]\n")
+    with pytest.raises(ConfigError, match=r"it has no \[tool\.redouble\]") as told:
+        from_file("sub/pyproject.toml")
+    assert told.value.path == "sub/pyproject.toml"
+
+
+def test_what_is_looked_for(here: Path) -> None:
+    with pytest.raises(ConfigError, match=r"found neither redouble\.toml nor a pyproject\.toml with \[tool"):
+        from_file()
+    (here / "pyproject.toml").write_text("[project]\n")
+    with pytest.raises(ConfigError, match="found neither"):
+        from_file()
+    (here / "pyproject.toml").write_text(SHARED)
+    assert from_file().policies["payments"].attempts == 6
+    assert document()[1] == "pyproject.toml"
+    (here / "redouble.toml").write_text(OWN)
+    assert from_file().policies["payments"].attempts == 5
+    assert document()[1] == "redouble.toml"
+
+
+def test_variables_override_it(here: Path) -> None:
+    (here / "redouble.toml").write_text(OWN)
+    assert from_file(environ={"REDOUBLE_PAYMENTS_ATTEMPTS": "7"}).policies["payments"].attempts == 7
+    with pytest.raises(
+        ConfigError, match=r"^REDOUBLE_PAYMENTS_ATTEMPTS: 'x': write .*\(in redouble\.toml\)$"
+    ):
+        from_file(environ={"REDOUBLE_PAYMENTS_ATTEMPTS": "x"})
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[policies.a]\natempts = 5", r"^policies\.a\.atempts: .*did you mean 'attempts'\? \(in x\.toml\)$"),
+        ("[policies.a]\nattempt_timeout = '0s'", r"^policies\.a\.attempt_timeout: .* \(in x\.toml\)$"),
+        ("[policies.a]\ntimeout = 2020-01-01", r"is no duration.* \(in x\.toml\)$"),
+        ("[policies.a]\nattempts = inf", r"write a whole number.* \(in x\.toml\)$"),
+        ("attempts =", r"^x\.toml: is no TOML: "),
+        ("a = " + "[" * 10_000, r"^x\.toml: is no TOML: "),
+        ("a = " + "1" * 5000, r"^x\.toml: is no TOML: "),
+        (b"a = '\xff'", r"^x\.toml: is no TOML: "),
+        (b"\x00", r"^x\.toml: is no TOML: "),
+    ],
+)
+def test_mistakes_name_the_file(here: Path, content: Any, told: str) -> None:
+    (here / "x.toml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ConfigError, match=told):
+        from_file("x.toml")
+
+
+def test_a_mark_at_the_beginning_is_passed_over(here: Path) -> None:
+    (here / "redouble.toml").write_bytes(b"\xef\xbb\xbf" + OWN.encode())
+    assert from_file().policies["payments"].attempts == 5
+
+
+@pytest.mark.parametrize("path", [5, b"x.toml", {"policies": {}}])
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(TypeError, match=r"^path=.*: write the path of a TOML file"):
+        from_file(path)
+
+
+def test_a_file_that_cannot_be_read(here: Path) -> None:
+    (here / "directory.toml").mkdir()
+    for path in ("missing.toml", "directory.toml"):
+        with pytest.raises(ConfigError, match=rf"^{path}: cannot be read: ") as told:
+            from_file(path)
+        assert told.value.path == path
+        assert isinstance(told.value.__cause__, OSError)
+
+
+@pytest.mark.parametrize("content", ["tool = 5", "tool.redouble = 5", "[[tool.redouble]]"])
+def test_a_project_file_with_something_else_there(here: Path, content: str) -> None:
+    (here / "pyproject.toml").write_text(content)
+    for path in (None, "pyproject.toml"):
+        with pytest.raises(ConfigError, match=r"^tool.* is no table.*\(in pyproject\.toml\)$"):
+            from_file(path)

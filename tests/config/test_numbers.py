@@ -1,0 +1,151 @@
+"""Durations and numbers in documents: every spelling, and none that could be taken for another."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from math import inf, nan
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redouble.config._numbers import Duration, Number, Whole, number_of, plain
+from redouble.config._values import Flag, Labels, Listed, Text, Unlimited, Value
+from redouble.config._wrong import Place
+from redouble.errors import ConfigError
+
+HERE = Place(("policies", "a", "timeout"))
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("250ms", 0.25),
+        ("30s", 30.0),
+        ("2m", 120.0),
+        ("1.5h", 5400.0),
+        ("1d", 86400.0),
+        ("10us", 0.00001),
+        ("1.1ms", 0.0011),
+        ("0s", 0.0),
+        ("  2 m\t", 120.0),
+        ("007s", 7.0),
+        (30, 30.0),
+        (0.1, 0.1),
+        (0, 0.0),
+        (timedelta(minutes=1), 60.0),
+    ],
+)
+def test_durations(said: Any, seconds: float) -> None:
+    assert Duration().read(said, HERE) == seconds
+    assert isinstance(Duration().read(said, HERE), float)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("", "s", "5", "5 parsecs", "1m30s", "-5s", "1e3s", "5S", "5 s s", ".5s", "5.s", "٣s", "+1s"),
+        *(True, False, None, -1, -0.5, nan, inf, 10**400, [], {}, date(2020, 1, 1), b"5s", "1_000s"),
+        *("9" * 400 + "d", timedelta(-1), object(), pytest.param(10**5000, id="huge")),
+    ],
+)
+def test_what_is_no_duration(said: Any) -> None:
+    with pytest.raises(ConfigError, match=r"is no duration: write seconds as a number.*'250ms'") as told:
+        Duration().read(said, HERE)
+    assert told.value.path == "policies.a.timeout"
+    assert len(str(told.value)) < 300
+
+
+@pytest.mark.parametrize("said", [0, 0.0, -0.0, timedelta(0)])
+def test_a_bare_zero_is_seldom_meant_as_a_limit(said: Any) -> None:
+    with pytest.raises(ConfigError, match=r"write 'unlimited' for no limit, or '0s' if"):
+        Duration(zero=False).read(said, HERE)
+    assert Duration(zero=False).read("0s", HERE) == 0
+    assert Duration(zero=False).write(0.0, HERE) == "0s"
+    assert Duration().write(0.0, HERE) == 0
+
+
+@settings(max_examples=50)
+@given(st.floats(0, 1e300))
+def test_a_duration_comes_back(seconds: float) -> None:
+    for kind in (Duration(), Duration(zero=False)):
+        assert kind.read(kind.write(seconds, HERE), HERE) == seconds
+
+
+KINDS: list[Any] = [
+    (Whole(), [0, 1, 10**30], [-1, 1.0, "1", True, None, nan]),
+    (Whole(1), [1, 5], [0, -1, 5.0, False]),
+    (Whole(1, high=9), [1, 9], [0, 10, 10**5000]),
+    (Number(), [0, 0.5, 1, 1e300], [-1, nan, inf, -inf, True, "1", None, 10**400]),
+    (Number(1, 2), [1, 1.5, 2], [0.999, 2.001, 10**5000]),
+    (Flag(), [True, False], [0, 1, "true", None]),
+    (Text(), ["", "x"], [5, None, ["x"], b"x"]),
+    (Unlimited(Whole()), [0, None, "unlimited"], ["none", "", -1, "Unlimited"]),
+    (Listed(Whole()), [[1], [1, 2], (3,)], [[], "1", 1, [True], ["1"], None]),
+    (Listed(Whole(), least=0), [[], [1]], [{}, None]),
+    (Labels(), [{}, {"a": "b"}], [{"a": 1}, [], "a", {1: "a"}]),
+]
+
+
+@pytest.mark.parametrize(("kind", "good", "bad"), KINDS)
+def test_kinds(kind: Value, good: list[Any], bad: list[Any]) -> None:
+    for value in good:
+        read = kind.read(value, HERE)
+        assert kind.read(kind.write(read, HERE), HERE) == read
+    for value in bad:
+        with pytest.raises(ConfigError, match=r"^policies\.a\.timeout"):
+            kind.read(value, HERE)
+
+
+def test_what_may_be_unlimited_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"a whole number, 1 or more, or 'unlimited'$"):
+        Unlimited(Whole(1)).read(0, HERE)
+    with pytest.raises(ConfigError, match=r"timeout\.0: -1: write a whole number, 0 or more$"):
+        Unlimited(Listed(Whole())).read([-1], HERE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        (Duration(), "5s", "5s"),
+        (Duration(), " 5 ", 5),
+        (Duration(), "0.5", 0.5),
+        (Duration(), "nan", "nan"),
+        (Whole(), " 7 ", 7),
+        (Whole(), "-7", -7),
+        (Whole(), "7.0", "7.0"),
+        (Whole(), "٣", "٣"),
+        (Whole(), "1" * 5000, "1" * 5000),
+        (Number(), "0.5", 0.5),
+        (Number(), "inf", "inf"),
+        (Number(), "x ", "x"),
+        (Flag(), " TRUE ", True),
+        (Flag(), "false", False),
+        (Flag(), "1", "1"),
+        (Text(), " a b ", "a b"),
+        (Unlimited(Whole()), " unlimited", "unlimited"),
+        (Unlimited(Whole()), "3", 3),
+        (Listed(Number()), "0.1, 0.5", [0.1, 0.5]),
+    ],
+)
+def test_texts_of_variables(kind: Value, text: str, said: object) -> None:
+    assert kind.text(text) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "written"), [(30.0, 30), (0.25, 0.25), (1e300, 1e300), (2.0**53, 2**53), (5, 5), (-0.0, 0)]
+)
+def test_numbers_are_written_plainly(number: float, written: float) -> None:
+    assert repr(plain(number)) == repr(written)
+
+
+def test_a_text_that_is_no_number_stays_a_text() -> None:
+    assert (number_of("x"), number_of("1e999"), number_of(" 2 ")) == ("x", "1e999", 2)
+
+
+@pytest.mark.parametrize("method", ["read", "schema"])
+def test_a_kind_has_to_say_how_it_is_read(method: str) -> None:
+    with pytest.raises(NotImplementedError):
+        getattr(Value(), method)(*([5, HERE] if method == "read" else []))
+    assert (Value().keys(), Value().other(), Labels().other()) == ({}, None, Text())

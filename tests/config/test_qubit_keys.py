@@ -1,0 +1,174 @@
+"""The keys of qubit-retry: strategies by name, what is inherited, prefixes, and keys that there are not."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from redouble import Backoff, Kind, Retry, Worker
+from redouble.config import from_qubit, to_mapping
+from redouble.config._qubit import ABORT
+from redouble.errors import AttemptTimeout, ConfigError
+
+EXPONENTIAL = {
+    "exponential_initial_delay_millis": 200,
+    "exponential_max_delay_millis": 5000,
+    "exponential_multiplier": 3,
+}
+EXPONENTIAL_WITHOUT_FACTOR = {
+    key: value for key, value in EXPONENTIAL.items() if key != "exponential_multiplier"
+}
+RANDOM = {"random_min_delay_millis": 5, "random_max_delay_millis": 8}
+
+
+@pytest.mark.parametrize(
+    ("values", "backoff"),
+    [
+        ({"delay": "none"}, Backoff.constant(0)),
+        ({"delay": "none", "fixed_delay_millis": 5}, Backoff.constant(0)),
+        ({"delay": " Fixed ", "fixed_delay_millis": 5}, Backoff.constant(0.005)),
+        ({"delay": "random", **RANDOM}, Backoff.random(0.005, 0.008)),
+        ({"delay": "exponential", **EXPONENTIAL}, Backoff.exponential(0.2, 3).maximum(5)),
+        ({"delay": "EXPONENTIAL_BACKOFF", **EXPONENTIAL}, Backoff.exponential(0.2, 3).maximum(5)),
+        ({"delay_strategy": "random", **RANDOM, **EXPONENTIAL}, Backoff.random(0.005, 0.008)),
+        ({"delay": "none", "delay_strategy": "random", **RANDOM}, Backoff.constant(0)),
+        ({"random_min_delay_millis": 5}, Backoff.random(0.005, 10)),
+        ({"delay": "random", **RANDOM, "random_min_delay_millis": 8}, Backoff.random(0.008, 0.008)),
+        ({"fixed_delay_millis": 2**64 - 1}, Backoff.constant((2**64 - 1) / 1000)),
+        ({"delay": "random", **RANDOM, "jitter_factor": 0.2}, Backoff.random(0.005, 0.008).jitter(0.2)),
+        ({"delay": "random", **RANDOM, "jitter_factor": 0}, Backoff.random(0.005, 0.008)),
+        ({"jitter_factor": 0.2}, Backoff.exponential(1).maximum(60).jitter(0.2)),
+        ({}, Backoff.exponential(1).maximum(60)),
+    ],
+)
+def test_delays(values: dict[str, Any], backoff: Backoff) -> None:
+    assert from_qubit(values).backoff == backoff
+
+
+@pytest.mark.parametrize(
+    ("inherited", "values", "backoff"),
+    [
+        (Backoff.constant(1).jitter(0.5), {"fixed_delay_millis": 5}, Backoff.constant(0.005).jitter(0.5)),
+        (Backoff.constant(1).jitter(0.5), {"jitter_factor": 0.2}, Backoff.constant(1).jitter(0.2)),
+        (Backoff.constant(1).jitter(0.5), {"jitter_factor": 0}, Backoff.constant(1)),
+        (Backoff.constant(1), {"jitter_factor": 0.2}, Backoff.constant(1).jitter(0.2)),
+        (
+            Backoff.constant(1).full_jitter(),
+            {"jitter_factor": 0.2},
+            Backoff.constant(1).full_jitter().jitter(0.2),
+        ),
+        (Backoff.constant(1).full_jitter(), {"fixed_delay_millis": 5}, Backoff.constant(0.005)),
+        ([1, 2], {"jitter_factor": 0.2}, Backoff.of([1, 2]).jitter(0.2)),
+        ([1, 2], {"fixed_delay_millis": 5}, Backoff.constant(0.005)),
+        ({None: [1]}, {"fixed_delay_millis": 5}, Backoff.constant(0.005)),
+        (Backoff.constant(7), {"max_attempts": 2}, Backoff.constant(7)),
+    ],
+)
+def test_inherited_delays(inherited: Any, values: dict[str, Any], backoff: Backoff) -> None:
+    assert from_qubit(values, defaults=Retry(backoff=inherited)).backoff == backoff
+
+
+def test_jitter_cannot_be_laid_over_a_backoff_by_kind() -> None:
+    by_kind = Retry(backoff={Kind.throttled: [1], None: [2]})
+    with pytest.raises(ConfigError, match="goes by kind: name a delay too") as told:
+        from_qubit({"jitter_factor": 0.5}, defaults=by_kind)
+    assert told.value.path == "jitter_factor"
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "said"),
+    [
+        ({"delay": "fixed"}, "fixed_delay_millis", "missing: delay = 'fixed' needs it"),
+        ({"delay_strategy": "random"}, "random_min_delay_millis", "missing: delay_strategy = 'random'"),
+        (
+            {
+                "delay": "exponential",
+                "exponential_initial_delay_millis": 5,
+                "exponential_max_delay_millis": 5,
+            },
+            "exponential_multiplier",
+            "missing",
+        ),
+        ({"delay": "random", "random_min_delay_millis": 5}, "random_max_delay_millis", "missing"),
+        ({"random_min_delay_millis": 20000}, "random_max_delay_millis", "10000 is below random_min_delay"),
+        (
+            {**EXPONENTIAL, "exponential_max_delay_millis": 100},
+            "exponential_max_delay_millis",
+            "100 is below exponential_initial_delay_millis, which is 200",
+        ),
+        ({"fixed_delay_millis": 0}, "fixed_delay_millis", "0: write milliseconds"),
+        ({"exponential_multiplier": 0.5}, "exponential_multiplier", "write a number, 1 or more"),
+        ({"jitter_factor": 1.1}, "jitter_factor", "write a number, from 0 to 1"),
+        ({"max_attempts": 0}, "max_attempts", "0: write a whole number, 1 or more"),
+        ({"max_attempts": True}, "max_attempts", "True: write a whole number"),
+        ({"max_total_elapsed_millis": 1.5}, "max_total_elapsed_millis", "1.5: write milliseconds"),
+        ({"max_total_elapsed_millis": -1}, "max_total_elapsed_millis", "-1: write milliseconds"),
+        ({"max_total_elapsed_millis": 2**64}, "max_total_elapsed_millis", "write milliseconds"),
+        ({"max_attempt": 5}, "max_attempt", r"no such key \(for 5\); did you mean 'max_attempts'"),
+        ({"attempts": 5}, "attempts", "did you mean 'max_attempts'"),
+        ({"delay": "exponental"}, "delay", "did you mean 'exponential'"),
+    ],
+)
+def test_mistakes(values: dict[str, Any], path: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as told:
+        from_qubit(values)
+    assert told.value.path == path
+
+
+def test_only_what_begins_with_the_prefix_is_read() -> None:
+    values = {"retry.max_attempts": 7, "other.max_attempts": "x", "max_attempts": 2, "http.retry.x": 5}
+    assert from_qubit(values, prefix="retry.").attempts == 7
+    assert from_qubit({"retry_max_attempts": 7}, prefix="retry_").attempts == 7
+    with pytest.raises(ConfigError, match=r"^retry\.max_attempt: there is no such key"):
+        from_qubit({"retry.max_attempt": 7}, prefix="retry.")
+
+
+def test_limits() -> None:
+    said = {"max_total_elapsed_millis": 500, "max_operation_elapsed_unlimited": True}
+    made = from_qubit(said, defaults=Retry(work_timeout=5))
+    assert (made.timeout, made.work_timeout) == (0.5, None)
+    with pytest.raises(ConfigError, match="'abort' is about a limit that there is not: set attempt_timeout"):
+        from_qubit({"attempt_timeout_policy": "abort"})
+
+
+def test_what_is_not_said_is_inherited() -> None:
+    usual = Retry(on=OSError, attempts=9, worker=Worker("process"), name="a", labels={"b": "c"}, wrap=True)
+    assert from_qubit({}, defaults=usual) == usual
+    changed = from_qubit({"worker_cancel_grace_millis": 5, "max_attempts": 2}, defaults=usual)
+    assert changed.worker == Worker("process", grace=0.005)
+    assert (changed.attempts, changed.on, changed.name, changed.wrap) == (2, OSError, "a", True)
+
+
+def test_every_error_is_retried_and_timeouts_as_the_policy_says() -> None:
+    values: dict[str, Any] = {"attempt_timeout_millis": 5}
+    assert from_qubit(values).on is Exception
+    aborting = from_qubit({**values, "attempt_timeout_policy": "abort"})
+    assert aborting.on == (ABORT, Exception)
+    again = from_qubit({"attempt_timeout_policy": "abort"}, defaults=aborting)
+    assert again == aborting
+    retrying = from_qubit({"attempt_timeout_policy": "retry"}, defaults=aborting)
+    assert retrying.on == (Exception,)
+
+
+def test_the_rule_says_what_it_is() -> None:
+    assert (ABORT(AttemptTimeout("late")), ABORT(OSError("down"))) == (False, None)
+    assert repr(ABORT) == "StopOnTimeout()"
+    assert pickle.loads(pickle.dumps(ABORT)) == ABORT
+    with pytest.raises(ConfigError, match=r"StopOnTimeout\(\) has no name in documents"):
+        to_mapping(from_qubit({"attempt_timeout_millis": 5, "attempt_timeout_policy": "abort"}))
+
+
+@pytest.mark.parametrize("values", [5, None, [], {5: 5}])
+def test_what_is_no_mapping(values: Any) -> None:
+    with pytest.raises(ConfigError, match="is no table"):
+        from_qubit(values)
+
+
+def test_defaults_are_a_policy_and_a_prefix_is_a_text() -> None:
+    defaults: Any = {"attempts": 5}
+    with pytest.raises(TypeError, match=r"prefix=.* write a text"):
+        from_qubit({}, prefix=defaults)
+    with pytest.raises(TypeError, match=r"defaults=.*write a Retry, or None"):
+        from_qubit({}, defaults=defaults)

@@ -1,0 +1,138 @@
+"""The tables know every option of every thing, with its bounds; a new option cannot be forgotten."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from math import inf
+from typing import Any, cast
+
+import pytest
+
+from redouble import Hints, Retry, Timeout, Worker, errors
+from redouble.config import from_mapping, policy
+from redouble.config._gates import LAYERS
+from redouble.config._numbers import Duration, Number, Whole
+from redouble.config._policies import BUDGETS, DEFAULTS, HINTS, RETRY, WORKER
+from redouble.config._table import Later, Table, defaults
+from redouble.config._values import Choice, Unlimited
+from redouble.config._wrong import Place
+
+TABLES = {**BUDGETS.tables, **LAYERS.tables, "hints": HINTS, "worker": WORKER}
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"), [(RETRY, Retry), (HINTS, Hints), (WORKER, Worker), (LAYERS.tables["timeout"], Timeout)]
+)
+def test_every_field_is_in_the_table_or_only_for_code(table: Table, kind: Any) -> None:
+    options = {field.name for field in fields(kind) if field.init}
+    assert {*table.options, *table.in_code} == options
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_parameter_is_in_the_table_or_only_for_code(name: str) -> None:
+    table = TABLES[name]
+    assert {*table.options, *table.in_code} == set(inspect.signature(table.make).parameters)
+    needed = {key for key, option in table.options.items() if option.needed}
+    assert needed == set(table.options) - set(defaults(table.make))
+
+
+def test_only_for_code() -> None:
+    assert set(RETRY.in_code) == {
+        *("until", "clock", "random"),
+        *("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up"),
+    }
+    others = {name: set(table.in_code) for name, table in TABLES.items() if name != "retry"}
+    assert {name: keys for name, keys in others.items() if keys} == {
+        "adaptive_concurrency": {"random"},
+        "circuit_breaker": {"on_change", "clock", "random"},
+        "hedge": {"until", "different"},
+        "throttle": {"random"},
+    }
+    assert set(DEFAULTS.options) == set(RETRY.options) - {"name"}
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_the_defaults_are_found_where_the_thing_keeps_them(name: str) -> None:
+    """What was made without options has nothing to write."""
+    table = TABLES[name]
+    needed: dict[str, Any] = {"bulkhead": {"limit": 1}, "rate_limit": {"rate": 1}, "timeout": {"seconds": 1}}
+    assert table.write(table.make(**needed.get(name, {})), Place()) == needed.get(name, {})
+
+
+BOUNDS = [
+    (name, key, kind)
+    for name, table in TABLES.items()
+    for key, option in table.options.items()
+    for kind in [option.kind.of if isinstance(option.kind, Unlimited) else option.kind]
+    if isinstance(kind, Number | Whole | Choice | Duration)
+]
+
+
+@pytest.mark.parametrize(("name", "key", "kind"), BOUNDS)
+def test_the_bounds_are_those_of_the_constructor(name: str, key: str, kind: object) -> None:
+    """What is at a bound is accepted by the constructor too, if it stands alone; what is beyond is not."""
+    table = TABLES[name]
+    more: dict[str, Any] = {
+        "bulkhead": {"limit": 1},
+        "rate_limit": {"rate": 1},
+        "timeout": {"seconds": 1},
+        "hedge": {"hedges": 10**6} if key == "max_extra_load" else {},
+        "token_bucket": {"refill_per_second": 1},
+        "adaptive_concurrency": {"initial": 1, "least": 1, "most": 10**6},
+    }.get(name, {})
+    good: list[Any]
+    bad: list[Any]
+    match kind:
+        case Number(low=low, high=high):
+            high = 10**6 if high == inf else high  # of a hedge: as many as there may be hedges
+            good, bad = [low, high], [low - 1e-6 if low else -1, high * 2]
+            good = [value for value in good if value or (name, key) != ("circuit_breaker", "ratio")]
+        case Whole(low=low):
+            good, bad = [low], [low - 1]
+        case Choice(words=words):
+            good, bad = list(words), ["x"]
+        case _:
+            good, bad = [1.0], [-1.0]
+    for value in good:
+        table.make(**{**more, key: value})
+    for value in bad:
+        with pytest.raises((TypeError, ValueError)):
+            table.make(**{**more, key: value})
+
+
+def test_choices_of_a_policy_are_those_of_the_constructor() -> None:
+    for key, table in {"nested": RETRY, "mode": HINTS, "kind": WORKER, "start": WORKER}.items():
+        for word in cast("Choice", table.options[key].kind).words:
+            table.make(**{key: word})
+
+
+def test_later_is_a_promise() -> None:
+    with pytest.raises(NotImplementedError):
+        Later().made({})
+
+
+@pytest.mark.parametrize("key", sorted(RETRY.in_code))
+def test_what_is_only_for_code_is_refused_by_name(key: str) -> None:
+    with pytest.raises(errors.ConfigError, match="this can only be set in code") as told:
+        policy({key: 5})
+    assert told.value.path == key
+
+
+@pytest.mark.parametrize(
+    ("gate", "path"),
+    [
+        ({"type": "adaptive_concurrency", "initial": 5, "least": 9}, "gates.a"),
+        ({"type": "circuit_breaker", "reopening": [0.5, 0.1]}, "gates.a.reopening"),
+        ({"type": "circuit_breaker", "ratio": 0}, "gates.a.ratio"),
+        ({"type": "circuit_breaker", "window": "0s"}, "gates.a.window"),
+        ({"type": "throttle", "window": 0}, "gates.a.window"),
+        ({"type": "rate_limit", "rate": 1, "per": 0}, "gates.a.per"),
+        ({"type": "rate_limit", "rate": 1, "burst": 10**10}, "gates.a.burst"),
+    ],
+)
+def test_what_constructors_find_wrong_has_a_path(gate: dict[str, Any], path: str) -> None:
+    with pytest.raises(errors.ConfigError) as told:
+        from_mapping({"gates": {"a": gate}})
+    assert told.value.path == path
+    assert isinstance(told.value.__cause__, TypeError | ValueError | ArithmeticError)
