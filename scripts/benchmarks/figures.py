@@ -26,6 +26,7 @@ from benchmarks.timing import (
     race,
     zero_sleeps_free,
 )
+from benchmarks.watching import watching
 from benchmarks.work import Call, Competitor
 
 MODULES = {
@@ -68,6 +69,7 @@ def measure(effort: Effort) -> Iterator[Row]:
     yield from budgets(effort)
     yield from guards(effort)
     yield from gates(effort)
+    yield from watching(effort)
     yield from http(effort)
     loaded = tuple(f"loads {name}" for name in unwanted())
     yield Row("`import`", race_imports(effort.imports), 1.0, base="tenacity", problems=loaded)

@@ -47,9 +47,17 @@ class Entry(NamedTuple):
 @cache
 def public() -> dict[str, list[str]]:
     """Name the public modules, and what each of them offers."""
-    found = [name for _, name, _ in iter_modules([str(SOURCE)]) if not name.startswith("_")]
-    modules = [PACKAGE, *(f"{PACKAGE}.{name}" for name in sorted(found) if name != FOR_PYTEST)]
-    return {module: sorted(import_module(module).__all__) for module in modules}
+    return {module: sorted(import_module(module).__all__) for module in _modules(PACKAGE, SOURCE)}
+
+
+def _modules(package: str, folder: Path) -> Iterator[str]:
+    """Name a package, and the public modules in it."""
+    yield package
+    for _, name, is_package in sorted(iter_modules([str(folder)]), key=lambda found: found.name):
+        if name.startswith("_") or name == FOR_PYTEST:
+            continue
+        inner = f"{package}.{name}"
+        yield from _modules(inner, folder / name) if is_package else (inner,)
 
 
 def entry(module: str, name: str) -> Entry:

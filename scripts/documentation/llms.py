@@ -60,7 +60,7 @@ def publish(site: Path) -> None:
         copy = site / page
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(readable(page), "utf-8")
-    for picture in DOCS.rglob("*.svg"):
+    for picture in (*DOCS.rglob("*.svg"), *DOCS.rglob("*.json")):
         copy = site / picture.relative_to(DOCS)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(picture.read_bytes())

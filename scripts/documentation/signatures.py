@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -22,13 +23,20 @@ def of_function(fn: FunctionType, *, bound: bool = False) -> tuple[str, ...]:
 def _of_one(fn: Callable[..., object], bound: bool) -> str:
     signature = inspect.signature(fn)
     parameters = list(signature.parameters.values())[1 if bound else 0 :]
-    text = _spelled(signature.replace(parameters=parameters), {})
+    text = _spelled(signature.replace(parameters=parameters), _constants(fn, parameters))
     # The options of `Retry`, which stand there; spelled in full they would hide the rest.
     text = text.replace("*args: P.args, **options: P.kwargs", "**options")
     if hasattr(fn, "__wrapped__") and inspect.getfile(fn.__code__) == contextlib.__file__:
         # Written as a generator; what `contextmanager` makes of it is a context manager.
         text = GENERATOR.sub(r"-> Abstract\g<aio>ContextManager[\g<item>]", text)
     return text
+
+
+def _constants(fn: Callable[..., object], parameters: list[inspect.Parameter]) -> dict[str, str]:
+    """Spell defaults that are constants of the module by their names: of an object, or of a long tuple."""
+    names = {id(value): name for name, value in inspect.unwrap(fn).__globals__.items() if name.isupper()}
+    found = {p.name: p.default for p in parameters if type(p.default) is tuple or " at 0x" in repr(p.default)}
+    return {name: names[id(value)] for name, value in found.items() if id(value) in names}
 
 
 def of_class(cls: type[object]) -> tuple[str, list[str]]:
@@ -54,6 +62,8 @@ def code(value: object) -> str:
         return value.__qualname__
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
+    if value is os.environ:
+        return "os.environ"  # and not what is in it where this is run
     text = repr(value)
     if type(value) is type:
         return value.__name__
