@@ -22,7 +22,7 @@ PACKAGE = "redouble"
 FLOORS: dict[str, set[str]] = {
     "time and errors": {
         *("errors", "_asyncio", "_trio", "_timer", "_taskgroup", "_backend", "_time", "_deadline"),
-        *("_callable", "_check", "_log", "_ambient", "_ways", "_bell", "_bound", "_missing"),
+        *("_callable", "_check", "_log", "_ambient", "_ways", "_bell", "_bound", "_handle", "_missing"),
     },
     "parts": {
         *("_backoff", "_verdict", "_grant", "_events", "_report", "_options", "_hints", "_worker"),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 from weakref import ReferenceType, ref
+
+from redouble._handle import Handle
 
 __all__ = ["BOUND", "Binding", "Value", "bind", "inherit"]
 
@@ -20,7 +22,7 @@ NOTHING: Mapping[str, Value] = MappingProxyType({})
 BOUND: ContextVar[Mapping[str, Value]] = ContextVar("redouble_bound", default=NOTHING)
 
 
-class Binding:
+class Binding(Handle):
     """The handle of what was bound: call it, `remove()` it, or use it in a ``with`` to end it."""
 
     __slots__ = ("__weakref__",)
@@ -31,16 +33,6 @@ class Binding:
     def remove(self) -> None:
         """Bind it no longer; a second time does nothing. What was bound since then stays."""
         _become(tuple(bound for bound in _bindings.get() if bound.handle() is not self))
-
-    __call__ = remove
-
-    def __enter__(self) -> Binding:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.remove()
 
 
 class Bound(NamedTuple):

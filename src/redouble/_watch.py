@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from types import FunctionType, MethodType, TracebackType
+from types import FunctionType, MethodType
 from typing import NamedTuple
 
 from redouble._ambient import ambient
 from redouble._check import hook
 from redouble._events import WHATS, Event, Observer, What
+from redouble._handle import Handle
 from redouble._log import log
 from redouble._shared import Guard
 
@@ -90,7 +91,7 @@ _complained: set[tuple[str, str, str, int]] = set()
 _lock = Guard()
 
 
-class Observation:
+class Observation(Handle):
     """The handle of an observer: call it, `remove()` it, or use it in a ``with`` to end observing."""
 
     __slots__ = ("_ends",)
@@ -104,16 +105,6 @@ class Observation:
             ends, self._ends = self._ends, ()
         for end in ends:
             end()
-
-    __call__ = remove
-
-    def __enter__(self) -> Observation:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.remove()
 
 
 def observe(observer: Observer, /, *, only: Collection[What] = ()) -> Observation:

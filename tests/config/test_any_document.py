@@ -59,7 +59,8 @@ def flat(value: Any) -> list[Any]:
 @given(st.data())
 def test_no_value_of_an_option_breaks_the_loader(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(sorted(RETRY.options)))
-    read({"policies": {"a": {key: data.draw(ANYTHING)}}})
+    made = read({"policies": {"a": {key: data.draw(ANYTHING)}}})
+    assert made is None or [*made.policies] == ["a"]
 
 
 @settings(max_examples=50)
@@ -130,8 +131,12 @@ VARIABLES = st.lists(
 @given(documents() | st.just(dict[str, Any]()), st.dictionaries(VARIABLES, TEXTS, max_size=4))
 def test_no_variable_breaks_the_loader(document: dict[str, Any], environ: dict[str, str]) -> None:
     policies: Any = {"a": {}, "one": {}, "a-b": {"labels": {"x": "y"}}}
-    read({**document, "policies": policies}, environ)
-    read({"policies": {"a": {"backoff": [1], "labels": {"x": "y"}}}, "gates": {"one": 5}}, environ)
+    made = read({**document, "policies": policies}, environ)
+    assert made is None or made.policies.keys() == policies.keys()
+    assert (
+        read({"policies": {"a": {"backoff": [1], "labels": {"x": "y"}}}, "gates": {"one": 5}}, environ)
+        is None
+    )
 
 
 @settings(max_examples=50)

@@ -144,8 +144,5 @@ def test_a_text_that_is_no_number_stays_a_text() -> None:
     assert (number_of("x"), number_of("1e999"), number_of(" 2 ")) == ("x", "1e999", 2)
 
 
-@pytest.mark.parametrize("method", ["read", "schema"])
-def test_a_kind_has_to_say_how_it_is_read(method: str) -> None:
-    with pytest.raises(NotImplementedError):
-        getattr(Value(), method)(*([5, HERE] if method == "read" else []))
-    assert (Value().keys(), Value().other(), Labels().other()) == ({}, None, Text())
+def test_only_tables_have_keys() -> None:
+    assert (Text().keys(), Text().other(), Labels().other()) == ({}, None, Text())

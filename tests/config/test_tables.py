@@ -14,7 +14,7 @@ from redouble.config import from_mapping, policy
 from redouble.config._gates import LAYERS
 from redouble.config._numbers import Duration, Number, Whole
 from redouble.config._policies import BUDGETS, DEFAULTS, HINTS, RETRY, WORKER
-from redouble.config._table import Later, Table, defaults
+from redouble.config._table import Table, defaults
 from redouble.config._values import Choice, Unlimited
 from redouble.config._wrong import Place
 
@@ -104,12 +104,7 @@ def test_the_bounds_are_those_of_the_constructor(name: str, key: str, kind: obje
 def test_choices_of_a_policy_are_those_of_the_constructor() -> None:
     for key, table in {"nested": RETRY, "mode": HINTS, "kind": WORKER, "start": WORKER}.items():
         for word in cast("Choice", table.options[key].kind).words:
-            table.make(**{key: word})
-
-
-def test_later_is_a_promise() -> None:
-    with pytest.raises(NotImplementedError):
-        Later().made({})
+            assert getattr(table.make(**{key: word}), key) == word
 
 
 @pytest.mark.parametrize("key", sorted(RETRY.in_code))

@@ -8,6 +8,7 @@ there are is said in `_policies` and `_gates`.
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
@@ -26,12 +27,12 @@ Seen: TypeAlias = Callable[[Any], object]
 NOTHING: Found = MappingProxyType({})
 
 
-class Later:
+class Later(ABC):
     """Something that is made when all it refers to is there."""
 
+    @abstractmethod
     def made(self, found: Found) -> object:
         """Make it, or find it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

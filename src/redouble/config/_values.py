@@ -6,6 +6,7 @@ for is not known here. Numbers and durations are in `_numbers`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,12 +20,12 @@ __all__ = ["UNLIMITED", "Choice", "Flag", "Labels", "Listed", "Text", "Unlimited
 UNLIMITED: Final = "unlimited"
 
 
-class Value:
+class Value(ABC):
     """A kind of value."""
 
+    @abstractmethod
     def read(self, value: object, place: Place) -> object:
         """Turn what a document says into what a constructor wants."""
-        raise NotImplementedError
 
     def text(self, text: str) -> object:
         """Turn the text of a variable into what a document would say."""
@@ -34,9 +35,9 @@ class Value:
         """Turn what an object has into what a document says."""
         return value
 
+    @abstractmethod
     def schema(self) -> dict[str, object]:
         """Describe it in JSON Schema."""
-        raise NotImplementedError
 
     def keys(self) -> Mapping[str, Value]:
         """Name the keys inside it, if it may be a table."""

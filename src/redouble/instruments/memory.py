@@ -10,10 +10,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import NamedTuple, TypeAlias
 
 from redouble._check import instance
+from redouble._handle import Handle
 from redouble._shared import Locked
 from redouble._watch import observing
 from redouble.instruments._measure import COUNTED, gauged, measured
@@ -36,7 +36,7 @@ class Summary(NamedTuple):
     most: float
 
 
-class Metrics(Locked):
+class Metrics(Locked, Handle):
     """What was counted since `instrument` was called, also after it was removed."""
 
     def __init__(self) -> None:
@@ -81,16 +81,6 @@ class Metrics(Locked):
     def remove(self) -> None:
         """Count no further."""
         self._observation.remove()
-
-    __call__ = remove
-
-    def __enter__(self) -> Metrics:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.remove()
 
     def _record(
         self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
