@@ -5,24 +5,12 @@ Nothing is kept alive by it. What things are, and what they tell of themselves, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from redouble._shared import Guard
-from redouble._time import SYSTEM
 
-__all__ = [
-    "SECTIONS",
-    "Counts",
-    "Named",
-    "Section",
-    "counts_of",
-    "enlist",
-    "enlisted",
-    "snapshot_of",
-    "strike",
-]
+__all__ = ["SECTIONS", "Counts", "Section", "counts_of", "enlist", "enlisted", "strike"]
 
 Section: TypeAlias = Literal["policies", "budgets", "breakers", "bulkheads", "limits", "layers"]
 SECTIONS: tuple[Section, ...] = ("policies", "budgets", "breakers", "bulkheads", "limits", "layers")
@@ -67,13 +55,6 @@ def enlisted(section: Section) -> list[tuple[str, Named]]:
     """Return what there is, oldest first, by name."""
     alive = [thing for reference in _lists[section].valuerefs() if (thing := reference()) is not None]
     return [(cast("str", thing.name), thing) for thing in alive]
-
-
-def snapshot_of(thing: object, section: Section) -> Mapping[str, Any]:
-    """Take a snapshot; of a budget as it is now, and not as it was when somebody last used it."""
-    told: Any = thing
-    snapshot: Mapping[str, Any] = told.snapshot(SYSTEM.now()) if section == "budgets" else told.snapshot()
-    return snapshot
 
 
 def counts_of(name: str) -> Counts:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from redouble._register import SECTIONS, Section, counts_of, enlisted, snapshot_of
+from redouble._register import SECTIONS, Section, counts_of, enlisted
+from redouble._time import SYSTEM
 
-__all__ = ["stats"]
+__all__ = ["snapshot_of", "stats"]
 
 LIMITS = ("attempts", "give_up_after", "timeout", "attempt_timeout", "work_timeout")
 
@@ -60,3 +61,10 @@ def _snapshot(thing: object, section: Section) -> dict[str, Any]:
     except Exception:  # of a subclass: the others can tell all the same
         told = {"snapshot": "failed"}
     return {"type": type(thing).__name__, **told}
+
+
+def snapshot_of(thing: object, section: Section) -> Mapping[str, Any]:
+    """Take a snapshot; of a budget as it is now, and not as it was when somebody last used it."""
+    told: Any = thing
+    snapshot: Mapping[str, Any] = told.snapshot(SYSTEM.now()) if section == "budgets" else told.snapshot()
+    return snapshot
