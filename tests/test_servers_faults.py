@@ -98,6 +98,9 @@ def answered(
         ("sse~rst=1", b'10\r\ndata: {"n": 0}\n\n\r\n', "reset"),
         ("sse~stall=1~drip=0", b'10\r\ndata: {"n": 0}\n\n\r\n', "silence"),
         ("sse~events=1~cut=2", b'10\r\ndata: {"n": 0}\n\n\r\ne\r\ndata: [DONE]\n\n\r\n', "end"),
+        ("sse~end=0~close", b"0\r\n\r\n", "end"),
+        ("sse~end=1~close", b'10\r\ndata: {"n": 0}\n\n\r\n0\r\n\r\n', "end"),
+        ("sse~cut=1~piece=9", b'9\r\ndata: {"n\r\n7\r\n": 0}\n\n\r\n', "end"),
         ("sse~events=0~close", b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n", "end"),
     ],
 )

@@ -108,7 +108,7 @@ _LATER = {  # what many programs never need
     "stats": "redouble._stats",
 }
 
-_MODULES = ("config", "http", "instruments", "presets", "testing", "types")  # imported when asked for
+_MODULES = ("config", "http", "instruments", "llm", "presets", "testing", "types")  # imported when asked for
 
 
 def __getattr__(name: str) -> object:

@@ -21,7 +21,7 @@ __all__ = [
     "methods",
     "number",
     "seconds",
-    "takes_other_than_one",
+    "takes_other_than",
     "whole",
 ]
 
@@ -101,18 +101,18 @@ def hook(value: object, option: str) -> None:
             f"{option}={name} is {what} and would never run: "
             "observers are plain functions, also in async code"
         )
-    if (took := takes_other_than_one(value)) is not None:
+    if (took := takes_other_than(value, 1)) is not None:
         raise TypeError(f"{option}={name} takes {took}: write a function of one event")
 
 
-def takes_other_than_one(fn: Callable[..., object]) -> str | None:
-    """Say what a function takes, if that is not one argument."""
+def takes_other_than(fn: Callable[..., object], count: int) -> str | None:
+    """Say what a function takes, if that is not so many arguments."""
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
         return None  # some built-ins do not tell
     try:
-        signature.bind(None)
+        signature.bind(*[None] * count)
     except TypeError:
         return str(signature)
     return None

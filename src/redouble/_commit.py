@@ -3,17 +3,19 @@
 Rule 1: until its first item a stream is a call like any other; `_run` decides.
 Rule 2: with the first item the attempt is the one. Limits end there, the budget is credited there, and
         a later error passes through: trying again would hand out the same items twice.
+        Who limits more than that says so, and that a limit has ended it (`limit`), itself.
 """
 
 from __future__ import annotations
 
 from redouble._run import Run
 from redouble._state import State
+from redouble._verdict import CUT
 from redouble.errors import Reason
 
 __all__ = ["Committing"]
 
-COMMITTED = Reason.committed
+COMMITTED, TIMEOUT = Reason.committed, Reason.timeout
 INFINITY = float("inf")
 
 
@@ -60,4 +62,4 @@ class Committing(Run):
             self.policy.budget.failed(self.kind(error), self.budget_time())
         if self.tell is not None:
             self.tell(self, "failure", error, None)
-        return self.over(COMMITTED, error)
+        return self.over(TIMEOUT if self.verdict is CUT else COMMITTED, error)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from redouble._backend import cancelling
 from redouble._callable import colour, done, drop, spelled
-from redouble._check import takes_other_than_one
+from redouble._check import takes_other_than
 from redouble._failure import Failures
 from redouble._function import Bystander, StreamFunction
 from redouble._layer import Layer
@@ -221,7 +221,7 @@ def _check_function(fn: Any) -> None:
         raise TypeError(f"Fallback({fn.__name__}): write on={fn.__name__}, and what to return instead")
     if not callable(fn):
         raise TypeError(f"Fallback({fn!r}): write a function of the exception, or value={fn!r}")
-    if (took := takes_other_than_one(fn)) is not None:
+    if (took := takes_other_than(fn, 1)) is not None:
         raise TypeError(f"Fallback({spelled(fn)}) takes {took}: write a function of the exception")
 
 

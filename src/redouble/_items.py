@@ -20,7 +20,7 @@ from redouble._backend import Backend, backend
 from redouble._cleanup import at_once
 from redouble._source import END, AsyncSource, aclose_failed
 
-__all__ = ["AsyncItems", "Owner"]
+__all__ = ["AsyncItems", "Owner", "has_own_end"]
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
             self._owner.cut(None)  # in another thread, or after the event loop, whose own hooks see to it
         elif not source.may_wait():
             at_once(_close(source, self._owner))
-        elif not collecting() or not _has_own_end(source.items):
+        elif not collecting() or not has_own_end(source.items):
             self._here.finish(_close(source, self._owner))
         else:
             # What is collected with us is finalised too, in whatever order, and would be in the middle of
@@ -210,8 +210,9 @@ def _is_over(items: AsyncIterator[Any]) -> bool:
     return getattr(items, "ag_frame", items) is None  # what is no generator may be asked again
 
 
-def _has_own_end(items: object) -> bool:
-    return isinstance(items, AsyncItems | AsyncGeneratorType)
+def has_own_end(items: object) -> bool:
+    """Say whether a garbage collector that finds it finalises it too."""
+    return isinstance(items, AsyncItems | AsyncGeneratorType) or getattr(items, "has_own_end", False) is True
 
 
 # The thread in which the garbage collector is at work, if it is.

@@ -67,7 +67,7 @@ class Stream(Iterator[T], AsyncIterator[T]):
     def __init__(self, make: Callable[..., Opener[T]]) -> None:
         # Both are made now, so that threads may share it; nothing is opened before somebody reads.
         self._items = items(make(aio=False))
-        self._async_items = Remembering(make(aio=True))
+        self._async_items: AsyncItems[T] = Remembering(make(aio=True))
 
     def __iter__(self) -> Generator[T, None, None]:
         return self._items

@@ -26,9 +26,13 @@ class Source(Generic[T]):
 
     __slots__ = ("_open", "items", "value")
 
-    def __init__(self, stream: Iterable[T]) -> None:
-        self._open: list[Any] = [stream]
+    def __init__(self, *stream: Iterable[T]) -> None:
+        self._open: list[Any] = [*stream]
         self.value: object = None
+
+    def hold(self, stream: object) -> None:
+        """Take over something that was opened: it is what there is to iterate over, unless more follows."""
+        self._open.insert(0, stream)
 
     def first(self) -> T:
         """Begin to iterate, and take the first item."""
@@ -53,9 +57,13 @@ class AsyncSource(Generic[T]):
 
     __slots__ = ("_open", "items", "value")
 
-    def __init__(self, stream: AsyncIterable[T]) -> None:
-        self._open: list[Any] = [stream]
+    def __init__(self, *stream: AsyncIterable[T]) -> None:
+        self._open: list[Any] = [*stream]
         self.value: object = None
+
+    def hold(self, stream: object) -> None:
+        """Take over something that was opened: it is what there is to iterate over, unless more follows."""
+        self._open.insert(0, stream)
 
     async def afirst(self) -> T:
         """Begin to iterate, and take the first item."""

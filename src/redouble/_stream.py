@@ -117,7 +117,7 @@ class Opener(Generic[T]):
 
     def _begin(self, attempt: int) -> Committing:
         if not self._aio:
-            refuse_limits(self._policy, "a stream")
+            self._refuse()
         self._run = run = begin(Committing, self._policy, self._name, aio=self._aio, attempt=attempt)
         run.credited = bool(attempt)  # the items before were
         run.first_item = self._first
@@ -125,6 +125,10 @@ class Opener(Generic[T]):
             self._began = run.started
         run.earlier = run.started - self._began
         return run
+
+    def _refuse(self) -> None:
+        """Say no to what blocking code cannot do."""
+        refuse_limits(self._policy, "a stream")
 
 
 # ------------------------------------------------------------------- generator functions

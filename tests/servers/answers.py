@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 
-from servers import protocols
+from servers import protocols, responses
 from servers.ledger import Received
 from servers.script import Step
 
@@ -20,8 +20,9 @@ _PATTERN = b"0123456789abcdefghijklmnopqrstuvwxyz\n"
 _BAD_CHUNK = b"this is not the size of a chunk\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _PROTOCOLS = {
-    "openai": (protocols.openai, protocols.openai_events),
-    "anthropic": (protocols.anthropic, protocols.anthropic_events),
+    "openai": (protocols.openai, protocols.openai_events, protocols.openai_error),
+    "anthropic": (protocols.anthropic, protocols.anthropic_events, protocols.anthropic_error),
+    "responses": (responses.response, responses.events, responses.error),
 }
 
 
@@ -56,9 +57,11 @@ def compose(step: Step, received: Received, closing: bool) -> Answer:
     if not content.streamed:
         body = gzip.compress(content.parts[0], mtime=0) if step.gzip else content.parts[0]
         body = _long_enough(body, step, chunked)
-        parts, length = _cut(body, step, chunked), len(body)
-    elif step.fault is not None:
-        parts = parts[: step.fault.after]
+        length = len(body)
+        body = body if step.fault is None else body[: step.fault.after]
+        parts = _cut(body, step.piece or (1 if step.drip is not None else PIECE if chunked else length or 1))
+    elif step.piece is not None:
+        parts = _cut(b"".join(parts), step.piece)
     bodiless = step.status in {204, 304}
     framing = () if bodiless else _framing(chunked, length)
     head = _head(step, received, content.kind, (*framing, *((("Connection", "close"),) if closing else ())))
@@ -71,9 +74,9 @@ def compose(step: Step, received: Received, closing: bool) -> Answer:
 
 def _content(step: Step, received: Received) -> _Content:
     if step.kind == "sse":
-        return _Content(EVENTS, protocols.counted(step.events), streamed=True)
+        return _streamed(protocols.counted(step.events), step, protocols.openai_error)
     if step.kind in _PROTOCOLS:
-        plain, events = _PROTOCOLS[step.kind]
+        plain, events, error = _PROTOCOLS[step.kind]
         request = protocols.asked(received.body)
         text = (
             f"Hello from attempt {received.number}"
@@ -81,7 +84,7 @@ def _content(step: Step, received: Received) -> _Content:
             else step.body.decode(errors="replace")
         )
         if step.stream or request.get("stream") is True:
-            return _Content(EVENTS, events(text, received.number, request), streamed=True)
+            return _streamed(events(text, received.number, request), step, error)
         return _Content(JSON, [json.dumps(plain(text, received.number, request)).encode()])
     if step.size is not None:
         return _Content("application/octet-stream", [pattern(step.size)])
@@ -90,19 +93,30 @@ def _content(step: Step, received: Received) -> _Content:
     return _Content(JSON, [json.dumps({"ok": step.status < 400, "step": received.number}).encode()])
 
 
+def _streamed(events: list[bytes], step: Step, error: Callable[[str], bytes]) -> _Content:
+    """Leave out what does not come any more, and add what comes instead."""
+    if step.fault is not None:
+        events = events[: step.fault.after]
+        if step.fault.how == "error":
+            events = [*events, error(step.said or "overloaded_error")]
+    return _Content(EVENTS, events, streamed=True)
+
+
 def _long_enough(body: bytes, step: Step, chunked: bool) -> bytes:
-    """Lengthen a body that would have ended before its fault; the end of chunks is an end of its own."""
+    """Lengthen a body that would have ended before its fault; the end of chunks is an end of its own.
+
+    One that ends as if it were whole is as short as that.
+    """
     if step.fault is None:
         return body
+    if not step.fault.breaks:
+        return body[: step.fault.after]
     least = step.fault.after + (not chunked)
     return body + pattern(max(0, least - len(body)))
 
 
-def _cut(body: bytes, step: Step, chunked: bool) -> list[bytes]:
-    """Cut off what is not sent, and cut the rest in pieces."""
-    if step.fault is not None:
-        body = body[: step.fault.after]
-    piece = step.piece or (1 if step.drip is not None else PIECE if chunked else len(body) or 1)
+def _cut(body: bytes, piece: int) -> list[bytes]:
+    """Cut it in pieces of so many bytes."""
     return [body[start : start + piece] for start in range(0, len(body), piece)]
 
 
@@ -111,7 +125,7 @@ def _framing(chunked: bool, length: int | None) -> tuple[tuple[str, str], ...]:
 
 
 def _end(step: Step) -> bytes:
-    if step.fault is None:
+    if step.fault is None or not step.fault.breaks:
         return _LAST_CHUNK
     return _BAD_CHUNK if step.fault.how == "badchunk" else b""
 

@@ -37,7 +37,7 @@ def _answer(step: Step, received: Received, wire: Wire, last: bool) -> None:
             wire.wait(step.drip or 0)
             wire.send(piece)
         wire.send(answer.end)
-    if step.fault is not None:
+    if step.fault is not None and step.fault.breaks:
         _break(wire, step.fault.how)
     if last:
         wire.finish()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 CREATED = 1_700_000_000
 MODEL = "scripted"
+ASKED = 7  # tokens of any question; an answer has one for each of its words
 
 
 def sse(data: object, event: str | None = None) -> bytes:
@@ -41,23 +42,42 @@ def openai(text: str, number: int, request: Mapping[str, Any]) -> object:
                 "finish_reason": "stop",
             }
         ],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+        "usage": _openai_usage(text),
     }
 
 
 def openai_events(text: str, number: int, request: Mapping[str, Any]) -> list[bytes]:
-    """Complete a chat, a word at a time: role, words, finish, end."""
+    """Complete a chat, a word at a time: role, words, finish, usage if that was asked for, end."""
 
     def chunk(delta: Mapping[str, str], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return sse(_completion(number, request, "chat.completion.chunk") | {"choices": [choice]})
 
+    told: list[bytes] = []
+    if (request.get("stream_options") or dict[str, Any]()).get("include_usage") is True:
+        last: dict[str, object] = {"choices": [], "usage": _openai_usage(text)}
+        told = [sse(_completion(number, request, "chat.completion.chunk") | last)]
     return [
         chunk({"role": "assistant", "content": ""}),
         *(chunk({"content": word}) for word in words(text)),
         chunk({}, "stop"),
+        *told,
         sse("[DONE]"),
     ]
+
+
+def openai_error(said: str) -> bytes:
+    """Tell of an error, in the midst of a stream."""
+    return sse({"error": {"message": f"It said {said}", "type": said, "param": None, "code": None}})
+
+
+def _openai_usage(text: str) -> dict[str, int]:
+    asked, answered = ASKED, len(words(text))
+    return {
+        "prompt_tokens": asked,
+        "completion_tokens": answered,
+        "total_tokens": asked + answered,
+    }
 
 
 def anthropic(text: str, number: int, request: Mapping[str, Any]) -> object:
@@ -65,7 +85,7 @@ def anthropic(text: str, number: int, request: Mapping[str, Any]) -> object:
     return _message(number, request) | {
         "content": [{"type": "text", "text": text}],
         "stop_reason": "end_turn",
-        "usage": {"input_tokens": 1, "output_tokens": 1},
+        "usage": {"input_tokens": ASKED, "output_tokens": len(words(text))},
     }
 
 
@@ -86,10 +106,15 @@ def anthropic_events(text: str, number: int, request: Mapping[str, Any]) -> list
         event(
             "message_delta",
             delta={"stop_reason": "end_turn", "stop_sequence": None},
-            usage={"output_tokens": 1},
+            usage={"output_tokens": len(words(text))},
         ),
         event("message_stop"),
     ]
+
+
+def anthropic_error(said: str) -> bytes:
+    """Tell of an error, in the midst of a stream."""
+    return sse({"type": "error", "error": {"type": said, "message": f"It said {said}"}}, "error")
 
 
 def words(text: str) -> list[str]:
@@ -116,5 +141,5 @@ def _message(number: int, request: Mapping[str, Any]) -> dict[str, object]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": {"input_tokens": 1, "output_tokens": 1},
+        "usage": {"input_tokens": ASKED, "output_tokens": 1},
     }

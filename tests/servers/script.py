@@ -13,23 +13,23 @@ from math import isfinite
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-ANSWERS = ("sse", "openai", "anthropic")
+ANSWERS = ("sse", "openai", "anthropic", "responses")
 SILENT = ("rst", "close", "stall", "garbage")
 FAULTS = ("cut", "rst", "stall", "badchunk")  # after so many bytes, or events, of the body
+LIES = ("end", "error")  # the same of an answer that HTTP has nothing to say against
 HEAD_FAULTS = {"cuthead": "cut", "rsthead": "rst", "stallhead": "stall"}  # after so many bytes of the head
 MOST = 10_000
 
 _WORDS = ", ".join((*ANSWERS, *SILENT, *HEAD_FAULTS))
 _FLAGS = ("chunked", "gzip", "early", "close", "stream", "late")
-_COUNTS = ("size", "piece", "events", *FAULTS, *HEAD_FAULTS)
+_COUNTS = ("size", "piece", "events", *FAULTS, *LIES, *HEAD_FAULTS)
 _SECONDS = ("drip", "driphead")
 _HEADERS = {"ra": "Retry-After", "rams": "retry-after-ms", "loc": "Location"}
 _ANY = {"date", "early", "close", *FAULTS, *HEAD_FAULTS, *_SECONDS, *_HEADERS}
 _ALLOWED = {
     "status": _ANY | {"body", "size", "chunked", "piece", "gzip"},
-    "sse": _ANY | {"events"},
-    "openai": _ANY | {"body", "stream"},
-    "anthropic": _ANY | {"body", "stream"},
+    "sse": _ANY | {"events", "piece", "said", *LIES},
+    **dict.fromkeys(ANSWERS[1:], _ANY | {"body", "stream", "piece", "said", *LIES}),
     "rst": {"late"},
     "close": {"late"},
     "stall": set[str](),
@@ -41,10 +41,19 @@ _HEADER_NAME = re.compile(r"[!#$%&'+.^_`|0-9A-Za-z-]+")
 
 @dataclass(frozen=True)
 class Fault:
-    """How an answer breaks off: ``cut`` (a FIN), ``rst``, ``stall`` or ``badchunk``; and after how much."""
+    """How an answer goes wrong, and after how much of it.
+
+    It breaks off: ``cut`` (a FIN), ``rst``, ``stall`` or ``badchunk``. Or no client of HTTP can see it:
+    ``end`` is a proper end, and ``error`` one after an event that tells of an error.
+    """
 
     how: str
     after: int
+
+    @property
+    def breaks(self) -> bool:
+        """Whether it breaks off."""
+        return self.how in FAULTS
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,7 @@ class Step:
     early: bool = False
     late: bool = False
     close: bool = False
+    said: str | None = None  # which error
     fault: Fault | None = None
     head_fault: Fault | None = None
     drip: float | None = None
@@ -145,7 +155,7 @@ def _read(word: str, decoded: bytes) -> tuple[str, object]:
     text = _text(decoded) if word != "body" else ""
     if word in _FLAGS:
         return word, True
-    if word in FAULTS:
+    if word in (*FAULTS, *LIES):
         return "fault", Fault(word, _count(word, text))
     if word in HEAD_FAULTS:
         return "head_fault", Fault(HEAD_FAULTS[word], _count(word, text))
@@ -164,6 +174,8 @@ def _check(headers: list[tuple[str, str]], said: dict[str, Any]) -> None:
         raise ValueError("either body or size")
     if said.get("piece") == 0:
         raise ValueError("a piece has one byte at least")
+    if "said" in said and getattr(said.get("fault"), "how", None) != "error":
+        raise ValueError("said is what an error says")
 
 
 def _text(decoded: bytes) -> str:
