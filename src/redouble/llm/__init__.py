@@ -1,0 +1,43 @@
+"""Calls of language models: time limits, retries, guarded streams, and what they may spend.
+
+Make a model once, and call through it::
+
+    model = redouble.llm.Model("openai", "gpt-5", timeouts=60)
+    answer = model.call(client.chat.completions.create, model="gpt-5", messages=[...])
+    for chunk in model.stream(client.chat.completions.create, model="gpt-5", messages=[...], stream=True):
+        ...
+
+It works with the SDKs of OpenAI and Anthropic, blocking and async, with httpx and httpx2, and with any
+function of yours; it needs none of them.
+"""
+
+from redouble.llm._answer import Answer
+from redouble.llm._context import Call, Context, current
+from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefused, StreamError
+from redouble.llm._model import Model
+from redouble.llm._protocol import Protocol
+from redouble.llm._reservation import Reservation
+from redouble.llm._spend import Spend
+from redouble.llm._table import table
+from redouble.llm._timeouts import Timeouts
+from redouble.llm._usage import Price, Usage
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Context",
+    "CutShort",
+    "ErrorEvent",
+    "Model",
+    "Price",
+    "Protocol",
+    "Reservation",
+    "Spend",
+    "SpendExceeded",
+    "SpendRefused",
+    "StreamError",
+    "Timeouts",
+    "Usage",
+    "current",
+    "table",
+]

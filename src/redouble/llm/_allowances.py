@@ -1,0 +1,162 @@
+"""All limits of a `Spend` together, and who holds what of them: both change at once, or neither.
+
+Rule 1: what there is now is one mapping, never changed in place. Who changes something makes another one,
+        looks whether it is still the old one that is there, and puts the new one in its place: from looking
+        to taking there is no call, so that neither a signal nor the collector can come in between. If one has
+        come before, and done something of its own, all is reckoned anew.
+Rule 2: time is read under the lock, or it would be too old by then: an amount would leave too early.
+Rule 3: who holds something may go without a word. What is left behind then is noted by a function of C, which
+        nothing can interrupt and which needs no lock; whoever comes next settles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final, NamedTuple, TypeAlias
+from weakref import ref
+
+from redouble._recent import SLICES
+from redouble._shared import Locked
+from redouble._time import SYSTEM
+from redouble.llm._allowance import Allowance, Amount
+
+__all__ = ["ALL", "NOTHING", "SETTLED", "Allowances", "Amounts", "Change", "Hold", "Stand", "Taken"]
+
+Amounts: TypeAlias = Mapping[str, Amount]  # of what, how much
+Taken: TypeAlias = Mapping[str, Amount | None]  # None: all that was held
+Stand: TypeAlias = Mapping[str, Allowance]
+
+NOTHING: Final[Amounts] = {"tokens": 0, "cost": 0, "requests": 0}
+ALL: Final[Taken] = dict.fromkeys(NOTHING)
+SETTLED = (
+    "this reservation is settled: commit() or release() was called before, or its `with` block is over. "
+    "Each call needs one of its own: spend.reserve(...)"
+)
+
+
+class Held(NamedTuple):
+    """What somebody holds, and in which process: what a parent held is nobody's in its child."""
+
+    forks: int
+    amounts: Amounts
+
+
+class Hold(ref[object]):
+    """What somebody holds, for as long as that one lives; None once it is settled.
+
+    ``lost``: what counts as taken if that one goes without a word.
+    """
+
+    held: Held | None = None
+    lost: Taken = NOTHING
+
+
+class Change(NamedTuple):
+    """What there was, and what there is now: None if nothing was changed."""
+
+    before: Stand
+    after: Stand | None
+
+
+class Allowances(Locked):
+    """What is left of each limit, for any number of holders."""
+
+    def __init__(self, allowances: Stand, per: float | None) -> None:
+        super().__init__()
+        self._stand = allowances
+        self._forks = 0
+        self._holds = dict[int, Hold]()  # by identity: what is dead has no other
+        self._gone: list[Hold] = []  # of those who are no more
+        # Of slices in a second, and exactly so: an amount must not leave the window a moment early.
+        self._up, self._down = (0, 1) if per is None else (SLICES / Fraction(per)).as_integer_ratio()
+
+    def now(self) -> Stand:
+        """Tell what there is."""
+        with self._lock:
+            self._tidy()
+            return self._moved(self._stand)
+
+    def until(self, index: int) -> float:
+        """Tell in how many seconds a slice will have begun, and be it by a hundredth of one."""
+        width = self._down / self._up
+        return max(0.0, index * self._down / self._up - SYSTEM.now()) + width / 100
+
+    def open(self, holder: object, lost: Taken) -> Hold:
+        """Let somebody hold something from now on: nothing at first."""
+        hold = Hold(holder, self._gone.append)
+        hold.lost = lost
+        hold.held = Held(self._forks, {})
+        self._holds[id(hold)] = hold
+        return hold
+
+    def hold(self, hold: Hold, asked: Amounts, least: Amounts) -> Change:
+        """Let somebody hold all of it, or nothing more. Where it is 0, ``least`` has to be left."""
+        with self._lock:
+            self._tidy()
+            while True:
+                stand, held = self._stand, hold.held
+                if held is None:
+                    raise RuntimeError(SETTLED)
+                now = self._moved(stand)
+                if any((asked[what] or least[what]) > allowance.left for what, allowance in now.items()):
+                    return Change(now, None)
+                after = {what: allowance.reserve(asked[what]) for what, allowance in now.items()}
+                had = self._here(held)
+                held = Held(self._forks, {what: had.get(what, 0) + asked[what] for what in now})
+                if self._stand is stand:  # by rule 1
+                    self._stand = after
+                    hold.held = held
+                    return Change(now, after)
+
+    def settle(self, hold: Hold, taken: Taken) -> Change:
+        """Let somebody hold nothing any more, and count what was taken: for None all that was held."""
+        with self._lock:
+            # Before what others have left behind: it may be among that, if the collector has found it with
+            # whoever settles it now.
+            change = self._settled(hold, taken)
+            self._holds.pop(id(hold), None)
+            self._tidy()
+            return change
+
+    def _settled(self, hold: Hold, taken: Taken) -> Change:
+        while True:
+            stand, held = self._stand, hold.held
+            if held is None:
+                return Change(stand, None)
+            now, had = self._moved(stand), self._here(held)
+            after = dict[str, Allowance]()
+            for what, allowance in now.items():
+                holds, took = had.get(what, 0), taken[what]
+                after[what] = allowance.settle(holds, holds if took is None else took)
+            if self._stand is stand:  # by rule 1
+                self._stand = after
+                hold.held = None
+                return Change(now, after)
+
+    def _tidy(self) -> None:
+        """Settle what is left behind by those who are no more."""
+        gone = self._gone
+        while gone:
+            hold = gone[0]
+            self._settled(hold, hold.lost)
+            self._holds.pop(id(hold), None)
+            if gone and gone[0] is hold:  # else a signal has come, and done it
+                del gone[0]
+
+    def _here(self, held: Held) -> Amounts:
+        return held.amounts if held.forks == self._forks else {}
+
+    def _moved(self, stand: Stand) -> Stand:
+        index = 0
+        if self._up:
+            up, down = SYSTEM.now().as_integer_ratio()
+            index = up * self._up // (down * self._down)
+        return {what: allowance.at(index) for what, allowance in stand.items()}
+
+    def _forked(self) -> None:
+        super()._forked()
+        self._forks += 1
+        self._stand = {
+            what: allowance.settle(allowance.reserved, 0) for what, allowance in self._stand.items()
+        }

@@ -1,0 +1,230 @@
+"""Model: everything that calls of one language model have in common, as a layer.
+
+Retrying is done by a `Retry`, whose options are derived in `_settings`; streams are guarded in `_guard`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from redouble import presets
+from redouble._callable import colour, refuse, spelled
+from redouble._check import Duration, instance
+from redouble._function import StreamFunction
+from redouble._layer import Layer
+from redouble._refused import refuse_until
+from redouble._retry import Openable, Retry
+from redouble._verdict import On
+from redouble._worker import Worker
+from redouble._worst import Worst
+from redouble.http._idempotency import Keys, as_idempotency
+from redouble.llm import _settings as settings
+from redouble.llm._account import Reserve
+from redouble.llm._answer import Answer
+from redouble.llm._calling import Asked, Asking, aattempting, attempting, opening
+from redouble.llm._context import Call, RetryIf
+from redouble.llm._fitted import is_async, refuse_own_retries, refuse_stream
+from redouble.llm._flow import Flow
+from redouble.llm._protocol import Protocol
+from redouble.llm._protocols import protocol_of
+from redouble.llm._spend import Spend
+from redouble.llm._timeouts import Timeouts
+from redouble.llm._usage import Price, Usage
+
+__all__ = ["Model"]
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Model(Layer):
+    """One language model: how long its calls may take, when they are made again, what they may spend.
+
+    >>> from redouble import llm
+    >>> model = llm.Model("openai", "gpt-5", timeouts=llm.Timeouts(total=120))
+
+    Call the SDK through it, ``model.call(client.chat.completions.create, ...)``; a stream by
+    ``model.stream(client.chat.completions.create, ..., stream=True)``; or decorate a function of yours:
+    plain, async, a generator or an async generator. It is a layer, for pipelines too.
+
+    provider: whose model it is: a label of all events, metrics and reports.
+    model: its name: another label.
+    timeouts: a `Timeouts`, or seconds for the whole call, whatever ``timeout`` the policy has.
+    policy: a `Retry`; `presets.llm()` unless given: 4 attempts, full jitter from 0.2 s to 2 s, a budget.
+    retry_if: ``(error, attempt, context) -> bool | None`` overrides what is retried; None has no opinion.
+    spend: an allowance that calls share; then ``reserve`` is the most tokens that one takes, as a number, as
+        a `Usage`, or as a function of the call's arguments.
+    price: what tokens cost, where a `Spend` limits the cost.
+    usage: a function of an answer that tells its `Usage`, where that is not found as the SDKs have it;
+        a stream is asked by its protocol.
+    protocol: how a stream says that it is complete or went wrong: "auto", "openai", "anthropic", "sse", a
+        `Protocol` of yours, or None, if nothing of the sort is to be looked for.
+    idempotency: "auto" gives each call a key, the same in all of its attempts.
+    worker: where blocking code runs, so that it can be limited; None for the thread of the caller, where only
+        clients of ours keep the limits.
+    """
+
+    provider: str
+    model: str
+    timeouts: Timeouts | Duration | None = settings.UNSAID
+    policy: Retry | None = None
+    retry_if: RetryIf | None = None
+    spend: Spend | None = None
+    reserve: Reserve | None = None
+    price: Price | None = None
+    usage: Callable[[Any], Usage | None] | None = None
+    protocol: str | Callable[[], Protocol] | None = "auto"
+    idempotency: Keys = None
+    worker: Worker | None = field(default_factory=partial(Worker, grace=0, overlap=True))
+
+    _calls: Retry = field(init=False, repr=False, compare=False)
+    _streams: Retry = field(init=False, repr=False, compare=False)
+    _asking: Asking = field(init=False, repr=False, compare=False)
+    _reader: Callable[[], Protocol] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        settings.check_name(self.provider, "provider")
+        settings.check_name(self.model, "model")
+        settings.check_retry_if(self.retry_if)
+        settings.check_spend(self.spend, self.reserve, self.price)
+        settings.check_usage(self.usage)
+        settings.check_thread(self.worker, "Model worker")
+        policy = presets.llm() if self.policy is None else self.policy
+        instance(policy, "Model policy", Retry, "a redouble.Retry, or None")
+        settings.check_thread(policy.worker, "Model policy worker")
+        timeouts = settings.limits(self.timeouts, policy)
+        spend = None if self.spend is None else (self.spend, self.reserve, self.price)
+        run = partial(settings.derived, policy, timeouts, self.provider, self.model, self.retry_if)
+        calls, streams = run(stream=False), run(stream=True)
+        asking = Asking(
+            partial(Call, self.provider, self.model, timeouts),
+            as_idempotency(self.idempotency),
+            calls.labels,
+            spend,
+            self.usage,
+        )
+        for name, value in {
+            "timeouts": timeouts,
+            "policy": policy,
+            "_calls": calls if calls.worker is not None else replace(calls, worker=self.worker),
+            "_streams": streams if streams.worker is not None else replace(streams, worker=self.worker),
+            "_asking": asking,
+            "_reader": protocol_of(self.protocol),
+        }.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def _held(self) -> bool:
+        return True
+
+    def _told(self) -> str:
+        return f"{self.provider}/{self.model}: {self._calls._told()}"
+
+    def _worst(self, inner: Worst, /) -> Worst:
+        return self._calls._worst(inner)
+
+    def _retries(self) -> bool:
+        return self._calls._retries()
+
+    def _acts_on(self) -> On | None:
+        return self._calls._acts_on()
+
+    def _within(self) -> float:
+        return self._calls._within()
+
+    def _shared(self) -> tuple[object, ...]:
+        return (*self._calls._shared(), *(() if self.spend is None else (self.spend,)))
+
+    def _objections(
+        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
+    ) -> Iterable[str]:
+        return self._calls._objections(outer, inner, worst)
+
+    def within(self, timeouts: Timeouts | Duration | None, /) -> Model:
+        """Return the same with other time limits, for one call: a `Timeouts`, or seconds for all of it."""
+        return replace(self, timeouts=timeouts)
+
+    # ----------------------------------------------------------------------------- calls
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` called as the calls of this model are."""
+        policy, asking, name = self._calls, self._asking, self._named(fn)
+        attempted = attempting(fn)
+
+        def called(*args: P.args, **kwargs: P.kwargs) -> T:
+            refuse_stream(fn, kwargs)
+            with Asked(asking.begin(name, args, kwargs, stream=False)):
+                return policy.call(attempted, *args, **kwargs)
+
+        return called
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` called as the calls of this model are."""
+        policy, asking, name = self._calls, self._asking, self._named(fn)
+        attempted = aattempting(fn)
+
+        async def called(*args: P.args, **kwargs: P.kwargs) -> T:
+            refuse_stream(fn, kwargs)
+            with Asked(asking.begin(name, args, kwargs, stream=False)):
+                return await policy.call(attempted, *args, **kwargs)
+
+        return called
+
+    def _around(self, fn: Any) -> Any:
+        # What the SDKs call async are plain functions that return something to await.
+        return self.around_async(fn) if colour(fn) == "plain" and is_async(fn) else super()._around(fn)
+
+    def _named(self, fn: Callable[..., Any]) -> str:
+        refuse_own_retries(fn)
+        return self._calls.name or spelled(fn)
+
+    # --------------------------------------------------------------------------- streams
+
+    @overload
+    def stream(self, open: Callable[P, Openable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Answer[T]: ...
+    @overload
+    def stream(
+        self,
+        open: Callable[P, AbstractContextManager[Any] | AbstractAsyncContextManager[Any]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Answer[Any]: ...
+    def stream(self, open: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Answer[Any]:  # noqa: A002
+        """Iterate over what ``open(...)`` opens, guarded, for ``for`` or ``async for``.
+
+        It is opened again until there is a first chunk, and never after it. It may open an iterable, a
+        context manager that gives one, or an answer of httpx or httpx2, of which it is the bytes then.
+        """
+        if not callable(open):
+            refuse(open, "stream")
+        refuse_until(self._streams, f"{spelled(open)} gives none")
+        name, asking = self._named(open), self._asking
+        flow = Flow(lambda: asking.begin(name, args, kwargs, stream=True), self._reader)
+        flow.worker = self._streams.worker
+        return Answer(flow, self._streams, name, partial(opening(open), *args, **kwargs))
+
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        """Return ``fn`` guarded, for a generator function."""
+
+        def streaming(*args: P.args, **kwargs: P.kwargs) -> Generator[T, Any, None]:
+            with self.stream(fn, *args, **kwargs) as chunks:
+                yield from chunks
+
+        return streaming
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        """Return ``fn`` guarded, for an async generator function."""
+
+        def streaming(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
+            return cast("AsyncGenerator[T, S]", aiter(self.stream(fn, *args, **kwargs)))
+
+        return StreamFunction(fn, streaming)

@@ -1,0 +1,172 @@
+"""Spend: an allowance of tokens, money and requests that many calls of language models share.
+
+What a call may take is set aside before it begins, all of it or nothing; afterwards what it really took is
+counted, and the rest handed back. How that is done is the business of `_allowances`, the arithmetic that of
+`_allowance`; where the amounts come from is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final
+
+from redouble._check import Duration, in_seconds, instance, number, whole
+from redouble._check import seconds as checked
+from redouble._log import log
+from redouble._register import enlist
+from redouble._shared import Shared
+from redouble._telling import refused
+from redouble.llm._allowance import Allowance, Amount
+from redouble.llm._allowances import NOTHING, Allowances, Amounts, Change, Stand, Taken
+from redouble.llm._errors import SpendRefused
+from redouble.llm._reservation import Reservation, asked_for, money
+from redouble.llm._usage import Money, exactly
+
+__all__ = ["Spend"]
+
+SHORTEST = 0.001  # second: a window
+# A call that does not say how much it takes will take something: once nothing is left, it may not begin.
+LEAST: Final[Amounts] = {"tokens": 1, "cost": Fraction(1, 10**30), "requests": 0}
+
+LIMIT = "more than 0, or None for no limit"
+
+
+class Spend(Shared):
+    """Allow so many ``tokens``, so much money (``cost``) and so many ``requests``, to all calls together.
+
+    >>> spend = Spend(tokens=1000, per=60)
+    >>> with spend.reserve(tokens=300) as reservation:
+    ...     reservation.commit(tokens=120)
+    >>> spend.snapshot()["tokens_left"]
+    880
+
+    At every moment what is spent and what is reserved are within each limit, and so is what is spent in any
+    ``per`` seconds, in all threads and event loops together. Nobody waits here: what does not fit is refused.
+    Pass one object to everybody who is to share it: sharing is by identity.
+
+    per: how many seconds the limits are for; None: for as long as the object lives.
+    warn_at: log a warning when this share of a limit is spent or reserved, once in a window; None: never.
+    name: what it is called in errors, logs and `redouble.stats`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokens: int | None = None,
+        cost: Money | None = None,
+        requests: int | None = None,
+        per: Duration | None = None,
+        warn_at: float | None = 0.8,
+        name: str | None = None,
+    ) -> None:
+        limits: dict[str, Amount] = {}
+        if tokens is not None:
+            limits["tokens"] = whole(tokens, "Spend tokens", 1, f"a whole number, {LIMIT}")
+        if cost is not None:
+            limits["cost"] = money(cost, "Spend cost", LIMIT)
+            if not limits["cost"]:
+                raise ValueError(f"Spend cost={cost!r}: write a number, {LIMIT}")
+        if requests is not None:
+            limits["requests"] = whole(requests, "Spend requests", 1, f"a whole number, {LIMIT}")
+        if not limits:
+            raise ValueError("Spend() limits nothing: write tokens=, cost= or requests=, or more than one")
+        self.per = None if per is None else checked(per, "Spend per")
+        if self.per is not None and self.per < SHORTEST:
+            raise ValueError(f"Spend per={per!r}: write more seconds, such as 60, or None for no window")
+        share = "a share above 0, up to 1, such as 0.8, or None for no warning"
+        self.warn_at = None if warn_at is None else number(warn_at, "Spend warn_at", 1e-9, 1, share)
+        instance(name, "Spend name", str | None, "a text, or None")
+        self.name = name
+        enlist(self, "limits")
+        self.tokens, self.cost, self.requests = tokens, cost, requests
+        soft = None if self.warn_at is None else exactly(self.warn_at)
+        allowances = {what: Allowance(limit, soft and soft * limit) for what, limit in limits.items()}
+        self._allowances = Allowances(allowances, self.per)
+
+    def reserve(self, *, tokens: int = 0, cost: Money = 0, requests: int = 1) -> Reservation:
+        """Set aside what a call takes at most, or raise `SpendRefused`: then nothing is set aside.
+
+        A call that does not say how much may begin as long as anything is left. ``retry_after`` of the error
+        tells when it would fit, if nobody else comes; it is None where time alone does not help: there is no
+        window, it is more than the limit, or others have reserved too much.
+        """
+        return self._reserved(asked_for("reserve", tokens, cost, requests), NOTHING)
+
+    def _reserved(self, asked: Amounts, lost: Taken) -> Reservation:
+        reservation, made = Reservation(self._allowances, self._tell, lost), False
+        try:
+            change = self._allowances.hold(reservation._hold, asked, LEAST)
+            if change.after is None:
+                raise refused(self._refusal(change.before, asked), "spend", self.name)
+            self._tell(change)
+            made = True
+        finally:
+            if not made:  # interrupted, perhaps, and then the traceback would keep it
+                reservation.release()
+        return reservation
+
+    def snapshot(self) -> Mapping[str, float]:
+        """Tell of each limit that is set, such as ``tokens``, how much of it is spent now, and what else.
+
+        That is ``tokens_reserved``, ``tokens_left`` and ``tokens_limit``; and ``overdrawn_tokens``: they were
+        taken beyond the limit, and what leaves the window pays for them first.
+        """
+        told: dict[str, float] = {}
+        for what, allowance in self._allowances.now().items():
+            told[what] = _plain(allowance.spent)
+            told[f"{what}_reserved"] = _plain(allowance.reserved)
+            told[f"{what}_left"] = _plain(allowance.left)
+            told[f"{what}_limit"] = _plain(allowance.limit)
+            told[f"overdrawn_{what}"] = _plain(allowance.owed)
+        return told
+
+    def _refusal(self, stand: Stand, asked: Amounts) -> SpendRefused:
+        """Find what has to be waited for the longest, and say so."""
+        found = list[tuple[bool, bool, float, str]]()
+        for what, allowance in stand.items():
+            amount = asked[what] or LEAST[what]
+            if amount > allowance.left:
+                index = None if self.per is None else allowance.fits_from(amount)
+                wait = 0.0 if index is None else self._allowances.until(index)
+                found.append((amount > allowance.limit, index is None, wait, what))
+        never, unknown, wait, what = max(found)
+        allowance, amount = stand[what], asked[what]
+        wanted = f"{_said(amount)} {'was' if amount == 1 else 'were'} asked for" if amount else "none is left"
+        owed = f", {_said(allowance.owed)} overdrawn" if allowance.owed else ""
+        why = (
+            f"{_said(allowance.spent)} are spent{owed} and {_said(allowance.reserved)} reserved, and {wanted}"
+        )
+        why = f"{wanted}, which is more than it ever allows" if never else why
+        return SpendRefused(
+            f"{self._spelled(what, allowance)}: {why}", what=what, retry_after=None if unknown else wait
+        )
+
+    def _tell(self, change: Change) -> None:
+        """Warn of what has become little, or less than nothing; not under the lock: a log may do anything."""
+        for what, allowance in (change.after or {}).items():
+            if allowance.warned != change.before[what].warned:
+                used, limit = _said(allowance.spent + allowance.reserved), _said(allowance.limit)
+                log("%s: %s of %s are spent or reserved", self._spelled(what, allowance), used, limit)
+            if allowance.told != change.before[what].told:
+                said = self._spelled(what, allowance)
+                log("%s: %s more were taken than it allows", said, _said(allowance.owed))
+
+    def _spelled(self, what: str, allowance: Allowance) -> str:
+        per = "" if self.per is None else f" per {in_seconds(self.per)}"
+        named = "" if self.name is None else f", name={self.name!r}"
+        return f"Spend({what}={_said(allowance.limit)}{per}{named})"
+
+    def __repr__(self) -> str:
+        options = {"tokens": self.tokens, "cost": self.cost, "requests": self.requests, "per": self.per}
+        said = [f"{option}={value}" for option, value in options.items() if value is not None]
+        said += [f"warn_at={self.warn_at}"] + ([] if self.name is None else [f"name={self.name!r}"])
+        return f"Spend({', '.join(said)})"
+
+
+def _plain(amount: Amount) -> float:
+    return amount if isinstance(amount, int) else float(amount)
+
+
+def _said(amount: Amount) -> str:
+    return f"{amount}" if isinstance(amount, int) else f"{float(amount):.12g}"

@@ -1,0 +1,53 @@
+"""How many tokens a call took, and what they cost. Where the numbers come from is not known here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+from redouble._check import number
+
+__all__ = ["Money", "Price", "Usage", "exactly"]
+
+Money = float | Decimal | Fraction
+MILLION = 1_000_000
+
+
+class Usage(NamedTuple):
+    """The tokens of one call: those of the question, and those of the answer."""
+
+    input: int = 0
+    output: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.input + self.output
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a million tokens cost: of questions, ``input``, and of answers, ``output``.
+
+    >>> Price(input=2.5, output=10).of(Usage(1000, 200))
+    Fraction(9, 2000)
+    """
+
+    input: float
+    output: float
+
+    def __post_init__(self) -> None:
+        for option in ("input", "output"):
+            wanted = "what a million tokens cost, such as 2.5"
+            number(getattr(self, option), f"Price {option}", 0, 1e9, wanted)
+
+    def of(self, usage: Usage) -> Fraction:
+        """Tell what a call costs."""
+        return (exactly(self.input) * usage.input + exactly(self.output) * usage.output) / MILLION
+
+
+def exactly(amount: Money) -> Fraction:
+    """Take an amount as it is written: 0.1 is a tenth, and ten of them are one."""
+    return Fraction(repr(amount)) if isinstance(amount, float) else Fraction(amount)

@@ -1,0 +1,260 @@
+"""Server-sent events without an SDK: a stream of httpx2 or httpx through an `llm.Model`, byte by byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+import redouble
+from redouble import Reason, llm
+from redouble.instruments import memory
+from sdk_models import USAGE, Server, called, model, tidily
+
+from .servers import library
+
+wire: Any = library("servers.protocols")  # a name in here hides that of the server
+# The clients iterate over async generators that they do not close, with us or without: Trio says so.
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore:Async generator '(httpx|httpx2|httpcore|httpcore2)\.:ResourceWarning"
+)
+
+CLIENTS = ["httpx2", "httpx2-asyncio", "httpx2-trio", "httpx", "httpx-asyncio", "httpx-trio"]
+EVENTS: dict[str, Callable[..., list[bytes]]] = {
+    "openai": wire.openai_events,
+    "anthropic": wire.anthropic_events,
+    "responses": library("servers.responses").events,
+}
+QUESTION = {"model": "m", "stream": True, "stream_options": {"include_usage": True}}
+SILENCE = 0.3  # seconds, that are waited out
+
+every_protocol = pytest.mark.parametrize("protocol", EVENTS)
+
+
+def sent(protocol: str, attempt: int = 1, events: int | None = None) -> bytes:
+    """Return what the server sends, as far as so many events."""
+    return b"".join(EVENTS[protocol](f"Hello from attempt {attempt}", attempt, QUESTION)[:events])
+
+
+@dataclass
+class Heard:
+    body: bytes = b""
+    error: Any = None
+    usage: llm.Usage | None = None
+
+    def told(self, server: Server, url: str) -> tuple[Reason | None, int]:
+        """Return why it ended, after how many attempts: all of them, and no more, reached the server."""
+        story = redouble.report(self.error)
+        assert story is not None
+        assert story.labels == {"provider": "acme", "model": "m"}
+        assert len(server.ledger(url)) == story.attempts
+        return story.reason, story.attempts
+
+
+@dataclass
+class Reading:
+    """A client that is open."""
+
+    raw: Any
+    run: Callable[..., Any]
+    loop: str
+
+    def read(self, model: llm.Model, url: str, most: int | None = None) -> Heard:
+        heard = Heard()
+        self.run(self._aread if self.loop else self._read, heard, model, url, most)
+        return heard
+
+    def _read(self, heard: Heard, model: llm.Model, url: str, most: int | None) -> None:
+        try:
+            with model.stream(self.raw.stream, "POST", url, json=QUESTION) as pieces:
+                for number, piece in enumerate(pieces, 1):
+                    heard.body += piece
+                    if number == most:
+                        break
+            heard.usage = pieces.usage
+        except Exception as error:
+            heard.error = error
+
+    async def _aread(self, heard: Heard, model: llm.Model, url: str, most: int | None) -> None:
+        try:
+            async with model.stream(self.raw.stream, "POST", url, json=QUESTION) as pieces:
+                number = 0
+                async for piece in pieces:
+                    heard.body += piece
+                    number += 1
+                    if number == most:
+                        break
+            heard.usage = pieces.usage
+        except Exception as error:
+            heard.error = error.with_traceback(None)
+
+
+@contextmanager
+def reading(name: str) -> Generator[Reading]:
+    loop = name.partition("-")[2]
+    found: Any = library(name.partition("-")[0])
+    if not loop:
+        with found.Client() as raw:
+            yield Reading(raw, called, loop)
+        return
+    with start_blocking_portal(loop) as portal, portal.wrap_async_context_manager(found.AsyncClient()) as raw:
+        yield Reading(raw, partial(tidily, portal), loop)
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> Generator[Reading]:
+    with reading(request.param) as found:
+        yield found
+
+
+def acme(**options: Any) -> llm.Model:
+    return model("acme", **options)
+
+
+@every_protocol
+@pytest.mark.parametrize(
+    ("script", "attempts"),
+    [
+        ("OK", 1),
+        ("429~rams=1,500,503,OK", 4),
+        ("529,OK", 2),
+        ("rst~late,close~late,OK", 3),
+        ("OK~cut=0,OK~rst=0,OK~badchunk=0,OK", 4),
+        ("OK~end=0,OK", 2),
+        ("OK~error=0,OK~error=0~said=server_error,OK", 3),
+        ("503,OK~piece=1", 2),
+        ("OK~piece=7", 1),
+    ],
+)
+def test_it_begins_anew_until_there_is_a_first_piece(
+    server: Server, client: Reading, protocol: str, script: str, attempts: int
+) -> None:
+    url = server.url(script.replace("OK", protocol))
+    heard = client.read(acme(idempotency="auto"), url)
+    assert (heard.error, heard.body, heard.usage) == (None, sent(protocol, attempts), USAGE)
+    received = server.ledger(url)
+    assert len(received) == attempts
+    assert len({entry.headers["idempotency-key"] for entry in received}) == 1
+
+
+@every_protocol
+def test_each_call_has_a_key_of_its_own(server: Server, client: Reading, protocol: str) -> None:
+    url, keyed = server.url(f"503,{protocol}"), acme(idempotency="auto")
+    for _ in range(2):
+        client.read(keyed, url)
+    keys = [entry.headers["idempotency-key"] for entry in server.ledger(url)]
+    assert (keys[0] == keys[1], keys[1] == keys[2], len(keys)) == (True, False, 3)
+
+
+@every_protocol
+@pytest.mark.parametrize("fault", ["cut", "rst", "badchunk", "end", "error"])
+def test_what_dies_later_is_never_repeated(
+    server: Server, client: Reading, protocol: str, fault: str
+) -> None:
+    url = server.url(f"{protocol}~{fault}=4~drip=0.001,{protocol}")
+    heard = client.read(acme(), url)
+    assert sent(protocol).startswith(heard.body) or fault == "error"
+    assert heard.body.startswith(sent(protocol, events=1))
+    ours = {"end": "CutShort", "error": "ErrorEvent"}
+    assert (type(heard.error).__name__ == ours.get(fault)) is (fault in ours)
+    assert heard.told(server, url) == (Reason.committed, 1)
+
+
+@every_protocol
+@pytest.mark.parametrize("piece", [1, 2, 7, 64])
+def test_an_end_that_never_comes(server: Server, client: Reading, protocol: str, piece: int) -> None:
+    last = len(EVENTS[protocol]("Hello from attempt 1", 1, QUESTION)) - 1
+    url = server.url(f"{protocol}~end={last}~piece={piece},{protocol}")
+    heard = client.read(acme(), url)
+    assert (heard.body, type(heard.error)) == (sent(protocol, events=last), llm.CutShort)
+    assert heard.told(server, url) == (Reason.committed, 1)
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 404])
+def test_other_answers_are_not_asked_for_again(server: Server, client: Reading, status: int) -> None:
+    url = server.url(f"{status},openai")
+    heard = client.read(acme(), url)
+    assert heard.error.response.status_code == status
+    assert heard.error.response.json()["step"] == 1
+    assert heard.told(server, url) == (Reason.stopped, 1)
+
+
+@pytest.mark.parametrize("script", ["stall,openai", "openai~stall=0,openai"])
+def test_silence_at_the_start_is_tried_again(client: Reading, script: str) -> None:
+    with Server() as server:
+        url = server.url(script)
+        heard = client.read(acme(timeouts=llm.Timeouts(30, SILENCE, 30)), url)
+        assert (heard.error, heard.body) == (None, sent("openai", len(server.ledger(url))))
+
+
+def test_silence_in_the_middle_is_the_end(client: Reading) -> None:
+    with Server() as server:
+        url = server.url("openai~stall=3,openai")
+        heard = client.read(acme(timeouts=llm.Timeouts(30, SILENCE, 30)), url)
+        assert heard.body == sent("openai", events=3)
+        assert type(heard.error).__name__ in ("AttemptTimeout", "ReadTimeout")
+        assert heard.told(server, url) == (Reason.committed, 1)
+
+
+def test_a_drip_ends_when_the_time_of_the_whole_call_does(client: Reading) -> None:
+    with Server() as server:
+        url = server.url("openai~drip=0.02~piece=1")
+        heard = client.read(acme(timeouts=llm.Timeouts(30, 30, SILENCE)), url)
+        assert sent("openai").startswith(heard.body)
+        assert type(heard.error).__name__ == "DeadlineExceeded"
+        assert heard.told(server, url) == (Reason.timeout, 1)
+        server.wait_until_open(0)
+
+
+def test_who_reads_no_further_closes_the_connection(client: Reading) -> None:
+    with Server() as server:
+        heard = client.read(acme(), server.url("openai~stall=4"), most=1)
+        assert heard.error is None
+        server.wait_until_open(0)
+
+
+def test_who_is_cancelled_leaves_no_connection(client: Reading) -> None:
+    if not client.loop:
+        pytest.skip("a blocking stream is left, not cancelled")
+
+    async def read(url: str) -> None:
+        async with anyio.create_task_group() as group:
+            began = anyio.Event()
+
+            async def ask() -> None:
+                async for _ in acme().stream(client.raw.stream, "POST", url, json=QUESTION):
+                    began.set()
+
+            group.start_soon(ask)
+            await began.wait()
+            group.cancel_scope.cancel()
+
+    with Server() as server:
+        url = server.url("openai~stall=4")
+        client.run(read, url)
+        server.wait_until_open(0)
+        assert len(server.ledger(url)) == 1
+
+
+def test_an_allowance_and_metrics(server: Server, client: Reading) -> None:
+    spend = llm.Spend(tokens=1000, warn_at=None)
+    with memory.instrument() as metrics:
+        heard = client.read(acme(spend=spend, reserve=100), server.url("503,anthropic"))
+    assert (heard.error, spend.snapshot()["tokens"]) == (None, USAGE.total)
+    labels = {"provider": "acme", "model": "m"}
+    assert metrics.counter("calls", ok="true", **labels) == 1
+    assert metrics.counter("retries", reason="http_5xx", **labels) == 1
+    for name in ("call_duration", "time_to_first_item"):
+        assert metrics.histogram(name, **labels)[0] == 1

@@ -1,0 +1,274 @@
+"""The SDKs of OpenAI and Anthropic through an `llm.Model`: what is asked again, and what comes out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from redouble import Reason, Retry, llm, report
+from sdk_models import HELLO, KEY, LEFT, PROMPT, SDKS, Asked, Server, every_way, model, opened, value
+from sdks import asking, model_of, sdk
+from support import Virtual
+
+pytestmark = LEFT
+
+QUOTA = value('{"error": {"code": "insufficient_quota", "message": "spent"}}')
+LAST = {  # what each SDK makes of a status
+    "429": {"openai": "RateLimitError", "anthropic": "RateLimitError"},
+    "500": {"openai": "InternalServerError", "anthropic": "InternalServerError"},
+    "503": {"openai": "InternalServerError", "anthropic": "ServiceUnavailableError"},
+    "529": {"openai": "InternalServerError", "anthropic": "OverloadedError"},
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=SDKS)
+def asked(request: pytest.FixtureRequest) -> Generator[Asked]:
+    with opened(request.param) as found:
+        yield found
+
+
+# ------------------------------------------------------------------ what is asked again
+
+
+@every_way
+@pytest.mark.parametrize(
+    ("script", "attempts"),
+    [
+        ("OK", 1),
+        ("500,503,OK", 3),
+        ("408,409,OK", 3),
+        ("502,504,529,OK", 4),
+        ("599,OK", 2),
+        ("429~rams=1,OK", 2),
+        ("400~h.x-should-retry=true,OK", 2),
+        ("rst~late,OK", 2),
+        ("close~late,OK", 2),
+        ("garbage,cuthead=9,rsthead=9,OK", 4),
+        ("503~cut=3,OK", 2),
+    ],
+)
+def test_one_answer_comes_out(server: Server, asked: Asked, how: str, script: str, attempts: int) -> None:
+    """And nothing is asked twice for one reason."""
+    url = server.url(asked.script(script))
+    heard = asked.ask(how, model(), url)
+    assert heard.outcome == f"{HELLO} {attempts}"
+    received = server.ledger(url)
+    assert len(received) == attempts
+    assert len({entry.body for entry in received}) == 1
+
+
+@pytest.mark.parametrize("fault", ["cut=0", "cut=5", "rst=5", "badchunk=5"])
+def test_a_plain_answer_that_breaks_is_asked_for_again(server: Server, asked: Asked, fault: str) -> None:
+    url = server.url(asked.script(f"OK~{fault},503,OK"))
+    assert asked.call(model(), url).outcome == f"{HELLO} 3"
+    assert len(server.ledger(url)) == 3
+
+
+@every_way
+@pytest.mark.parametrize(
+    "script",
+    [
+        *("400", "401", "403", "404", "413", "422"),
+        "429~h.x-should-retry=false",
+        "503~h.x-should-retry=false",
+        f"429~body={QUOTA}",
+    ],
+)
+def test_other_answers_are_not_asked_for_again(server: Server, asked: Asked, how: str, script: str) -> None:
+    url = server.url(asked.script(f"{script},OK"))
+    heard = asked.ask(how, model(asked.sdk), url)
+    assert heard.error.status_code == int(script[:3])
+    story = heard.report()
+    assert (story.reason, story.attempts, len(server.ledger(url))) == (Reason.stopped, 1, 1)
+    assert story.labels == {"provider": asked.sdk, "model": "m"}
+
+
+@every_way
+@pytest.mark.parametrize("script", LAST)
+def test_the_last_error_is_the_one_that_the_sdk_makes(
+    server: Server, asked: Asked, how: str, script: str
+) -> None:
+    url = server.url(script)
+    heard = asked.ask(how, model(asked.sdk, retry={"attempts": 3}), url)
+    assert (heard.outcome, heard.error.status_code) == (LAST[script][asked.sdk], int(script))
+    assert heard.error.response.json() == {"ok": False, "step": 3}
+    story = heard.report()
+    assert (story.reason, story.attempts, len(server.ledger(url))) == (Reason.attempts, 3, 3)
+    assert story.labels == {"provider": asked.sdk, "model": "m"}
+    assert [note for note in heard.error.__notes__ if "gave up after 3 attempts" in note]
+
+
+@every_way
+def test_a_rule_of_the_callers_own_has_the_first_word(server: Server, asked: Asked, how: str) -> None:
+    told: list[tuple[int, int, llm.Context]] = []
+
+    def retry_if(error: Any, attempt: int, context: llm.Context) -> bool | None:
+        told.append((error.status_code, attempt, context))
+        return {400: True, 500: False}.get(error.status_code)
+
+    url = server.url("400,503,500")
+    heard = asked.ask(how, model(retry_if=retry_if), url)
+    assert (heard.error.status_code, len(server.ledger(url))) == (500, 3)
+    context = llm.Context("someone", "m", stream=how != "call")
+    assert told == [(400, 1, context), (503, 2, context), (500, 3, context)]
+
+
+# --------------------------------------------------------------------------------- hints
+
+
+@every_way
+@pytest.mark.parametrize(
+    ("asks", "seconds"),
+    [
+        ("ra=7", 7),
+        ("rams=1500", 1.5),
+        ("ra=7~rams=1500", 1.5),
+        ("h.x-ratelimit-reset-requests=20ms", 0.02),
+        ("h.x-ratelimit-remaining-requests=0~h.x-ratelimit-reset-requests=6m0s", 360),
+    ],
+)
+def test_it_is_never_earlier_than_asked(
+    server: Server, asked: Asked, how: str, asks: str, seconds: float
+) -> None:
+    clock = Virtual()
+    url = server.url(asked.script(f"429~{asks},OK"))
+    patient = model(timeouts=None, retry={"clock": clock, "give_up_after": None})
+    assert asked.ask(how, patient, url).outcome == f"{HELLO} 2"
+    assert seconds <= sum(clock.waits) <= 1.1 * seconds
+
+
+@every_way
+def test_who_asks_for_too_much_is_given_up_at_once(server: Server, asked: Asked, how: str) -> None:
+    url = server.url(asked.script("429~ra=3600,OK"))
+    heard = asked.ask(how, model(), url)
+    assert heard.outcome == "RateLimitError"
+    story = heard.report()
+    assert (story.reason, story.history[0].hint, len(server.ledger(url))) == (Reason.timeout, 3600, 1)
+
+
+# ---------------------------------------------------------------------------------- keys
+
+
+@every_way
+def test_there_is_one_key_for_each_call(server: Server, asked: Asked, how: str) -> None:
+    url = server.url(asked.script("503,429~rams=1,OK,503,OK"))
+    keyed = model(idempotency="auto")
+    assert [asked.ask(how, keyed, url).outcome for _ in range(2)] == [f"{HELLO} 3", f"{HELLO} 5"]
+    keys = [received.headers["idempotency-key"] for received in server.ledger(url)]
+    assert [len(set(keys[:3])), len(set(keys[3:])), len(set(keys))] == [1, 1, 2]
+
+
+@every_way
+def test_the_callers_own_key_is_kept(server: Server, asked: Asked, how: str) -> None:
+    url = server.url(asked.script("503,OK"))
+    own = {"idempotency-KEY": "order-7", "x-other": "too"}
+    asked.ask(how, model(idempotency="auto"), url, extra_headers=own)
+    sent = [(entry.headers["idempotency-key"], entry.headers["x-other"]) for entry in server.ledger(url)]
+    assert sent == [("order-7", "too")] * 2
+
+
+@every_way
+def test_without_being_asked_for_there_is_no_key(server: Server, asked: Asked, how: str) -> None:
+    url = server.url(asked.script("OK"))
+    asked.ask(how, model(), url)
+    assert "idempotency-key" not in server.ledger(url)[0].headers
+
+
+# ---------------------------------------------------------------------------- multiplied
+
+
+@every_way
+def test_an_sdk_that_retries_by_itself_is_refused_with_the_fix(
+    server: Server, asked: Asked, how: str
+) -> None:
+    url = server.url("503")
+    heard = asked.ask(how, model(), url, client=asked.client(url, max_retries=2))
+    assert heard.outcome == "TypeError"
+    assert "max_retries=2" in str(heard.error)
+    assert "client.with_options(max_retries=0)" in str(heard.error)
+    assert server.ledger(url) == []
+
+
+def test_by_whatever_method_it_would(server: Server, asked: Asked) -> None:
+    url = server.url("503")
+    client = asked.client(url, max_retries=2)
+    asks = asked.opener(client, "call")[0].__self__
+    for fn in (client.post, asks.with_raw_response.create, asks.with_streaming_response.create):
+        with pytest.raises(TypeError, match="max_retries=2"):
+            model().stream(fn)
+        with pytest.raises(TypeError, match="max_retries=2"):
+            asked.run(_calling(asked, fn))
+    assert server.ledger(url) == []
+
+
+def test_a_raw_answer_is_asked_for_again_too(server: Server, asked: Asked) -> None:
+    url = server.url(asked.script("503,OK"))
+    fn, question = asked.opener(asked.client(url), "call")
+    asks = fn.__self__
+    answer = asked.run(_calling(asked, asks.with_raw_response.create, **question))
+    assert (answer.http_response.status_code, len(server.ledger(url))) == (200, 2)
+
+
+def _calling(asked: Asked, fn: Any, **question: Any) -> Any:
+    async def acall() -> Any:
+        return await model().call(fn, **question)
+
+    return acall if asked.loop else lambda: model().call(fn, **question)
+
+
+@pytest.mark.parametrize("name", ["openai-httpx2", "openai-httpx2-asyncio", "anthropic-httpx2-trio"])
+@pytest.mark.parametrize("script", ["503", "429", "rst~late"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_attempts_of_our_transport_underneath_do_not_multiply(
+    server: Server, name: str, script: str, stream: bool
+) -> None:
+    url = server.url(script)
+    with sdk(name, url, Retry(backoff=[0] * 9, attempts=2)) as below:
+        create, question = model_of(below.raw)[0], asking(below.raw)
+        whole = model()
+
+        def ask() -> object:
+            return (
+                list(whole.stream(create, stream=True, **question))
+                if stream
+                else whole.call(create, **question)
+            )
+
+        async def aask() -> object:
+            if stream:
+                return [chunk async for chunk in whole.stream(create, stream=True, **question)]
+            return await whole.call(create, **question)
+
+        with pytest.raises(Exception) as caught:  # noqa: PT011  the SDK's own
+            below.run(aask if "-asyncio" in name or "-trio" in name else ask)
+    story = report(caught.value)
+    assert story is not None
+    assert (story.reason, len(server.ledger(url))) == (Reason.nested, 2)
+
+
+# ------------------------------------------------------------------------ what is not told
+
+
+@every_way
+@pytest.mark.parametrize("script", ["503", "401", "rst~late"])
+def test_nobody_is_told_the_key_or_the_question(
+    server: Server, asked: Asked, how: str, script: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[object] = []
+    hooks = dict.fromkeys(("on_failure", "on_retry", "on_give_up"), events.append)
+    with caplog.at_level(logging.DEBUG, "redouble"):
+        heard = asked.ask(how, model(idempotency="auto", retry=hooks), server.url(script))
+    logged = [record.getMessage() for record in caplog.records if record.name.startswith("redouble")]
+    told = f"{heard.report()} {events} {logged} {getattr(heard.error, '__notes__', ())}"
+    assert events
+    assert KEY not in told
+    assert PROMPT not in told

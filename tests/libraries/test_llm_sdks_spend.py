@@ -1,0 +1,176 @@
+"""What calls of the SDKs take, through an `llm.Model`: an allowance goes by their own usage; and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from redouble import Reason, llm
+from redouble.instruments import memory
+from sdk_models import HELLO, LEFT, SDKS, USAGE, Asked, Server, every_stream, every_way, model, opened
+
+pytestmark = LEFT
+
+PRICE = llm.Price(input=1_000_000, output=10_000_000)  # of a token: 1 and 10
+LABELS = {"provider": "acme", "model": "m"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=SDKS)
+def asked(request: pytest.FixtureRequest) -> Generator[Asked]:
+    with opened(request.param) as found:
+        yield found
+
+
+def allowance(tokens: int = 1000) -> llm.Spend:
+    return llm.Spend(tokens=tokens, cost=10_000, requests=10, warn_at=None)
+
+
+def paying(spend: llm.Spend, reserve: int = 100) -> llm.Model:
+    return model("acme", spend=spend, reserve=reserve, price=PRICE)
+
+
+def taken(spend: llm.Spend) -> tuple[float, float, float]:
+    """Return tokens, cost and requests; nothing is reserved any more."""
+    stand = spend.snapshot()
+    assert stand["tokens_reserved"] == stand["cost_reserved"] == stand["requests_reserved"] == 0
+    return stand["tokens"], stand["cost"], stand["requests"]
+
+
+# ------------------------------------------------------------------------- an allowance
+
+
+@every_way
+def test_what_the_sdk_says_is_what_counts(server: Server, asked: Asked, how: str) -> None:
+    """Once for a call, however many attempts it took."""
+    spend, said = allowance(), {} if how == "call" else asked.telling()
+    url = server.url(asked.script("503,429~rams=1,OK"))
+    assert asked.ask(how, paying(spend), url, **said).outcome == f"{HELLO} 3"
+    assert taken(spend) == (USAGE.total, USAGE.input + 10 * USAGE.output, 1)
+
+
+@every_stream
+def test_a_stream_that_does_not_say_it_counts_as_reserved(server: Server, asked: Asked, how: str) -> None:
+    spend = allowance()
+    assert asked.ask(how, paying(spend), server.url(asked.script("OK"))).outcome == f"{HELLO} 1"
+    assert taken(spend)[0] == (100 if asked.kind == "openai" else USAGE.total)
+
+
+@every_way
+@pytest.mark.parametrize("script", ["401", "503"])
+def test_a_call_in_vain_takes_a_request_and_no_tokens(
+    server: Server, asked: Asked, how: str, script: str
+) -> None:
+    spend = allowance()
+    heard = asked.ask(how, paying(spend), server.url(script))
+    assert heard.error.status_code == int(script)
+    assert taken(spend) == (0, 0, 1)
+
+
+@every_stream
+def test_a_stream_that_is_left_counts_as_far_as_it_came(server: Server, asked: Asked, how: str) -> None:
+    """All that was reserved, where it has not said how long the question was."""
+    spend = allowance()
+    url = server.url(asked.script("OK"))
+    heard = asked.ask(how, paying(spend), url, most=4)
+    assert len(heard.chunks) == 4
+    tokens = taken(spend)[0]
+    assert USAGE.input < tokens < USAGE.total if asked.kind == "anthropic" else tokens == 100
+
+
+@every_way
+def test_what_there_is_no_allowance_for_is_not_asked(server: Server, asked: Asked, how: str) -> None:
+    spend, url = allowance(tokens=150), server.url(asked.script("OK"))
+    spend.reserve(tokens=51).commit()  # by somebody else
+    heard = asked.ask(how, paying(spend), url)
+    assert (heard.outcome, heard.error.what, server.ledger(url)) == ("SpendRefused", "tokens", [])
+    story = heard.report()
+    assert (story.attempts, story.labels) == (0, LABELS)
+    assert taken(spend) == (51, 0, 1)
+
+
+@every_stream
+def test_a_stream_that_takes_too_much_is_stopped_and_closed(asked: Asked, how: str) -> None:
+    spend = allowance(tokens=9 if asked.kind == "anthropic" else 2)  # it counts the question at once
+    with Server() as server:
+        url = server.url(asked.script("OK,OK"))
+        heard = asked.ask(how, paying(spend, reserve=1), url)
+        assert (heard.outcome, heard.error.what) == ("SpendExceeded", "tokens")
+        assert heard.text == "Hello from"
+        assert (heard.report().reason, len(server.ledger(url))) == (Reason.committed, 1)
+        server.wait_until_open(0)
+
+
+# ------------------------------------------------------------------------------- metrics
+
+
+def series(metrics: memory.Metrics, name: str) -> list[tuple[dict[str, str], Any]]:
+    """Return all series of a metric, without the name of the function."""
+    found = metrics.series().get(name, {})
+    return [({k: v for k, v in labels if k != "name"}, told) for labels, told in found.items()]
+
+
+@every_way
+@pytest.mark.parametrize(
+    ("script", "reasons"),
+    [
+        ("OK", {}),
+        ("503,500,OK", {"http_5xx": 2}),
+        ("429~rams=1,529,rst~late,OK", {"rate_limit": 1, "overloaded": 1, "network": 1}),
+        ("409,408,OK", {"conflict": 1, "timeout": 1}),
+    ],
+)
+def test_metrics_of_a_call_that_succeeds(
+    server: Server, asked: Asked, how: str, script: str, reasons: dict[str, int]
+) -> None:
+    with memory.instrument() as metrics:
+        heard = asked.ask(how, model("acme"), server.url(asked.script(script)))
+    assert heard.outcome == f"{HELLO} {1 + sum(reasons.values())}"
+    assert series(metrics, "calls") == [({"ok": "true", **LABELS}, 1)]
+    assert series(metrics, "errors") == []
+    assert series(metrics, "retries") == [({"reason": why, **LABELS}, n) for why, n in reasons.items()]
+    assert metrics.histogram("call_duration", **LABELS)[0] == 1
+    assert len(series(metrics, "time_to_first_item")) == (how != "call")
+
+
+@every_way
+@pytest.mark.parametrize(("script", "attempts"), [("401", 1), ("503", 4), ("429", 4)])
+def test_metrics_of_a_call_in_vain(
+    server: Server, asked: Asked, how: str, script: str, attempts: int
+) -> None:
+    url = server.url(script)
+    with memory.instrument() as metrics:
+        asked.ask(how, model("acme"), url)
+    assert series(metrics, "calls") == [({"ok": "false", **LABELS}, 1)]
+    assert series(metrics, "errors") == [({"code": script, **LABELS}, 1)]
+    assert sum(count for _, count in series(metrics, "retries")) == attempts - 1
+    assert metrics.counter("attempts", **LABELS) == attempts == len(server.ledger(url))
+    assert metrics.histogram("call_duration", **LABELS)[0] == 1
+    assert series(metrics, "time_to_first_item") == []
+
+
+@every_stream
+def test_metrics_of_a_stream_that_breaks_off(server: Server, asked: Asked, how: str) -> None:
+    with memory.instrument() as metrics:
+        heard = asked.ask(how, model("acme"), server.url(asked.script("503,OK~end=3")))
+    assert heard.outcome == "CutShort"
+    assert series(metrics, "calls") == [({"ok": "false", **LABELS}, 1)]
+    assert series(metrics, "errors") == [({"code": "CutShort", **LABELS}, 1)]
+    assert series(metrics, "retries") == [({"reason": "http_5xx", **LABELS}, 1)]
+    for name in ("call_duration", "time_to_first_item"):
+        assert metrics.histogram(name, **LABELS)[0] == 1
+
+
+def test_models_are_told_apart(server: Server, asked: Asked) -> None:
+    with memory.instrument() as metrics:
+        for provider in ("acme", "other"):
+            asked.call(model(provider), server.url(asked.script("503,OK")))
+    assert [labels["provider"] for labels, _ in series(metrics, "calls")] == ["acme", "other"]
+    assert [labels["provider"] for labels, _ in series(metrics, "retries")] == ["acme", "other"]

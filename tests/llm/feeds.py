@@ -1,0 +1,246 @@
+"""Sources of chunks for the tests, as a script says, in every shape that a stream can be opened as.
+
+A script is a list of steps for each attempt: chunks to hand out, errors to raise, and the few steps below.
+Chunks are words: ``end`` says that a stream is complete, and what begins with ``!`` that it went wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from threading import Event as Flag
+from typing import Any, Literal, NamedTuple
+
+from redouble import SYSTEM
+from redouble.llm import ErrorEvent, Protocol, Usage
+
+
+class Takes(NamedTuple):
+    """Time passes."""
+
+    seconds: float
+
+
+class Spoils(NamedTuple):
+    """From here on, closing raises this."""
+
+    error: type[BaseException]
+
+
+class Said(NamedTuple):
+    """A chunk that is neither text nor bytes."""
+
+    word: str
+
+
+SILENT = object()  # a step that never ends: until the test does, or until it is cancelled
+
+
+class Words(Protocol):
+    """What the words mean."""
+
+    def read(self, chunk: object, /) -> ErrorEvent | None:
+        word = chunk.word if isinstance(chunk, Said) else chunk
+        text = word.decode() if isinstance(word, bytes) else str(word)
+        self.known = True
+        self.pieces += 1
+        self.ended = self.ended or text == "end"
+        self.usage = Usage(1, self.pieces)
+        return ErrorEvent(text, type="overloaded_error") if text.startswith("!") else None
+
+    def cut_short(self) -> str:
+        return "no end was said"
+
+
+class Source:
+    """One source: an iterator in both colours, which knows whether it is closed."""
+
+    def __init__(self, feed: Feed, number: int, steps: Sequence[Any]) -> None:
+        self.feed, self.number, self.steps = feed, number, iter(steps)
+        self.spoilt: type[BaseException] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self.feed.asked += 1
+        for step in self.steps:
+            match step:
+                case Takes(seconds):
+                    self.feed.slept += seconds
+                    SYSTEM.sleep(seconds)
+                case _ if step is SILENT:
+                    self.feed.told_to_go.wait()
+                case _ if self.does(step):
+                    return step
+                case _:
+                    pass
+        raise StopIteration
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        self.feed.asked += 1
+        await SYSTEM.asleep(0)
+        for step in self.steps:
+            match step:
+                case Takes(seconds):
+                    await SYSTEM.asleep(seconds)
+                case _ if step is SILENT:
+                    await SYSTEM.asleep(10_000)
+                case _ if self.does(step):
+                    return step
+                case _:
+                    pass
+        raise StopAsyncIteration
+
+    def does(self, step: Any) -> bool:
+        """Do a step that takes no time; say whether it is a chunk."""
+        if isinstance(step, type):
+            raise step("as the script says")
+        if isinstance(step, Spoils):
+            self.spoilt = step.error
+            return False
+        return True
+
+    def ended(self) -> None:
+        self.feed.trail.append(f"close:{self.number}")
+        self.feed.gone.set()
+        if self.spoilt is not None:
+            raise self.spoilt("cannot be closed")
+
+
+class Closes(Source):
+    """One with a plain ``close()``, also for async code."""
+
+    def close(self) -> None:
+        self.ended()
+
+
+class ClosesAsync(Closes):
+    """One with an ``aclose()`` too, which waits."""
+
+    async def aclose(self) -> None:
+        try:
+            await SYSTEM.asleep(0)
+        finally:  # as Trio has it: one that is cancelled is closed all the same
+            self.ended()
+
+
+class Answers:
+    """An iterable that has to be closed, as its iterator needs not."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.source
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self.source
+
+    def close(self) -> None:
+        self.source.ended()
+
+
+class Awaited(NamedTuple):
+    """Something to await, that is no coroutine."""
+
+    found: Any
+
+    def __await__(self) -> Any:
+        yield from SYSTEM.asleep(0).__await__()
+        return self.found
+
+
+Shape = Literal["generator", "close", "aclose", "iterable", "manager", "coroutine", "awaited manager"]
+SHAPES: tuple[Shape, ...] = (
+    "generator",
+    "close",
+    "aclose",
+    "iterable",
+    "manager",
+    "coroutine",
+    "awaited manager",
+)
+
+
+class Feed:
+    """Opens sources one after the other as a script says; the last one repeats."""
+
+    def __init__(self, *script: Sequence[Any], shape: Shape = "generator") -> None:
+        self.script, self.shape = script, shape
+        self.trail: list[str] = []
+        self.opened = self.asked = 0
+        self.slept = 0.0
+        self.told_to_go = Flag()  # what is silent goes on
+        self.gone = Flag()  # something was closed
+
+    def _next(self, kind: type[Source]) -> Any:
+        self.opened += 1
+        self.trail.append(f"open:{self.opened}")
+        return kind(self, self.opened, self.script[min(self.opened, len(self.script)) - 1])
+
+    def open(self) -> Any:
+        match self.shape:
+            case "generator":
+                return self._generator()
+            case "iterable":
+                return Answers(self._next(Source))
+            case "manager" | "awaited manager":
+                return self._manager()
+            case _:
+                return self._next(Closes)
+
+    def aopen(self) -> Any:
+        match self.shape:
+            case "generator":
+                return self._agenerator()
+            case "iterable":
+                return Answers(self._next(Source))
+            case "manager":
+                return self._amanager()
+            case "awaited manager":
+                return Awaited(self._amanager())
+            case "coroutine":
+                return self._coroutine()
+            case "aclose":
+                return self._next(ClosesAsync)
+            case _:
+                return self._next(Closes)
+
+    def _generator(self) -> Iterator[Any]:
+        source = self._next(Source)
+        try:
+            yield from source
+        finally:
+            source.ended()
+
+    async def _agenerator(self) -> AsyncIterator[Any]:
+        source = self._next(Source)
+        try:
+            async for chunk in source:
+                yield chunk
+        finally:
+            source.ended()
+
+    @contextmanager
+    def _manager(self) -> Generator[Any]:
+        source = self._next(Source)
+        try:
+            yield source
+        finally:
+            source.ended()
+
+    @asynccontextmanager
+    async def _amanager(self) -> AsyncGenerator[Any]:
+        source = self._next(Source)
+        try:
+            yield source
+        finally:
+            source.ended()
+
+    async def _coroutine(self) -> Any:
+        await SYSTEM.asleep(0)
+        return self._next(ClosesAsync)

@@ -1,0 +1,29 @@
+"""What is often asked of an allowance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble.llm import Spend, SpendRefused
+
+WIDTH = 1 / 128  # of a window: how exactly it slides
+
+
+def refusal(spend: Spend, **asked: Any) -> SpendRefused:
+    """Ask for what is refused, and return the error."""
+    with pytest.raises(SpendRefused) as caught:
+        spend.reserve(**asked)
+    return caught.value
+
+
+def spent(spend: Spend, tokens: int, **more: Any) -> None:
+    """Reserve some tokens, and take them all."""
+    spend.reserve(tokens=tokens, **more).commit()
+
+
+def tokens(spend: Spend) -> tuple[float, float, float, float]:
+    """Tell how many are spent, reserved, left and overdrawn."""
+    seen = spend.snapshot()
+    return seen["tokens"], seen["tokens_reserved"], seen["tokens_left"], seen["overdrawn_tokens"]

@@ -1,0 +1,92 @@
+"""Which protocol is meant by ``protocol=``: one that is known, or one of your own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from redouble.llm._errors import ErrorEvent
+from redouble.llm._protocol import Protocol
+from redouble.llm._protocols import protocol_of
+
+NAMES = ("auto", "openai", "anthropic", "sse")
+
+
+class Mine(Protocol):
+    def read(self, chunk: object, /) -> ErrorEvent | None:
+        self.known = self.ended = chunk == "END"
+        return ErrorEvent("no") if chunk == "NO" else None
+
+    def cut_short(self) -> str:
+        return "no END"
+
+
+class Half(Protocol):
+    def read(self, chunk: object, /) -> ErrorEvent | None: ...
+
+
+def test_those_that_are_known() -> None:
+    assert protocol_of(None) is None
+    for name in NAMES:
+        made = protocol_of(name)
+        assert made is not None
+        first, second = made(), made()
+        assert first is not second
+        assert (first.known, first.ended, first.usage, first.pieces) == (name != "auto", False, None, 0)
+
+
+def test_one_of_your_own() -> None:
+    ways: list[Callable[[], Protocol]] = [Mine, partial(Mine), mine]
+    for said in ways:
+        made = protocol_of(said)
+        assert made is said
+        own = said()
+        assert (own.known, own.ended, own.usage, own.pieces) == (False, False, None, 0)
+        assert own.read("END") is None
+        assert (own.known, own.ended, own.cut_short()) == (True, True, "no END")
+
+
+def mine() -> Protocol:
+    return Mine()
+
+
+async def acoroutine() -> Protocol:
+    return Mine()
+
+
+async def agenerator() -> AsyncIterator[Protocol]:
+    yield Mine()
+
+
+CHOICES = (
+    r"write 'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to look at nothing"
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "said"),
+    [
+        ("OpenAI", ValueError, rf"protocol='OpenAI': {CHOICES} \(did you mean 'openai'\?\)$"),
+        ("antropic", ValueError, rf"protocol='antropic': {CHOICES} \(did you mean 'anthropic'\?\)$"),
+        ("gemini", ValueError, rf"protocol='gemini': {CHOICES}$"),
+        ("", ValueError, rf"protocol='': {CHOICES}$"),
+        (True, TypeError, rf"protocol=True: {CHOICES}$"),
+        (b"sse", TypeError, rf"protocol=b'sse': {CHOICES}$"),
+        (dict, TypeError, rf"protocol=<class 'dict'>: {CHOICES}$"),
+        (Mine(), TypeError, r"protocol=Mine\(\.\.\.\): write Mine, the class: each attempt needs a new one$"),
+        (Half, TypeError, r"protocol=Half is not complete: write cut_short in it$"),
+        (Protocol, TypeError, r"protocol=Protocol is not complete: write cut_short and read in it$"),
+        (
+            acoroutine,
+            TypeError,
+            r"protocol=acoroutine is a coroutine function: write a plain one",
+        ),
+        (agenerator, TypeError, r"protocol=agenerator is an async generator function: write a plain one"),
+    ],
+)
+def test_what_is_wrong_is_said(wrong: Any, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=f"^{said}"):
+        protocol_of(wrong)
