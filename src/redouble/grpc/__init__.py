@@ -1,0 +1,55 @@
+"""Retries for gRPC: interceptors to put on a channel.
+
+A blocking one, and one of `grpc.aio`::
+
+    channel = grpc.intercept_channel(grpc.insecure_channel(target), *redouble.grpc.interceptors())
+    channel = grpc.aio.insecure_channel(target, interceptors=redouble.grpc.aio_interceptors(policy))
+
+All shapes of calls are retried, streams until their first response. What comes out is what gRPC would have
+given: the call that has succeeded, or the very `grpc.RpcError` of the last attempt; `redouble.report` tells
+its story. A server's ``grpc-retry-pushback-ms`` is obeyed, and a call's ``timeout=`` holds over all attempts.
+Retries of gRPC's own (a channel's service config) multiply with these: have them in one place, and give the
+channel ``options=[("grpc.enable_retries", 0)]``, without which gRPC also takes ``grpc-previous-rpc-attempts``
+off the metadata.
+"""
+
+from __future__ import annotations
+
+from redouble._layer import Layer
+from redouble._missing import missing
+
+try:
+    import grpc
+
+    from redouble.grpc._aio import aio_shapes
+    from redouble.grpc._interceptors import Interceptor
+    from redouble.grpc._service_config import ServiceConfig, service_config
+except ModuleNotFoundError as error:
+    raise missing("grpc", error) from None
+
+__all__ = ["ServiceConfig", "aio_interceptors", "interceptors", "service_config"]
+
+
+def interceptors(policy: Layer | None = None) -> tuple[Interceptor]:
+    """Make what retries the calls of a channel.
+
+    >>> import grpc
+    >>> import redouble.grpc
+    >>> bare = grpc.insecure_channel("localhost:50051", options=[("grpc.enable_retries", 0)])
+    >>> channel = grpc.intercept_channel(bare, *redouble.grpc.interceptors())
+
+    policy: a `Retry`, any other layer, or a pipeline; a new `redouble.presets.grpc()` unless given, so that
+        each channel has its own tokens for throttling.
+
+    A call by ``.future()`` takes a thread while it lasts. A stream begins at once if the policy only retries;
+    if it has a gate, that is asked when somebody waits for the first response.
+    """
+    return (Interceptor(policy),)
+
+
+def aio_interceptors(policy: Layer | None = None) -> list[grpc.aio.ClientInterceptor]:
+    """Make the same for a channel of `grpc.aio`, which takes them as its ``interceptors=``.
+
+    policy: as with `interceptors`.
+    """
+    return aio_shapes(policy)

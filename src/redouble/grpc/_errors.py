@@ -1,0 +1,181 @@
+"""Errors of ours that are gRPC's too: whoever catches `grpc.RpcError` and asks for its code gets an answer.
+
+A call that fails by itself raises gRPC's own error, as it is. Here is what comes out where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType, new_class
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+
+import grpc
+
+from redouble import errors
+
+if TYPE_CHECKING:
+    FutureOfAny: TypeAlias = grpc.Future[Any]
+else:
+    FutureOfAny = grpc.Future
+
+__all__ = ["AIO", "CANCELLED", "SYNC", "Cancelled", "FutureOfAny", "Known", "known"]
+
+CANCELLED = "Locally cancelled by application!"  # gRPC's own words
+KINDS: tuple[type[Exception], ...] = (
+    errors.RetryError,
+    errors.AttemptsExhausted,
+    errors.NotAccepted,
+    errors.BudgetExhausted,
+    errors.Stopped,
+    errors.DeadlineExceeded,
+    errors.AttemptTimeout,
+    errors.WorkerStillRunning,
+    errors.WorkerFailed,
+)
+Known: TypeAlias = dict[type[Exception], type[Exception]]
+
+
+def last_of(error: Any) -> Any:
+    """Return the error of gRPC's that an error of ours stands for, if there is one."""
+    last = getattr(error, "last", None)
+    return last if isinstance(last, grpc.RpcError) and hasattr(last, "code") else None
+
+
+def code_of(error: object) -> grpc.StatusCode:
+    """Return the code to say: that of the last attempt, or that time was up."""
+    if isinstance(error, TimeoutError):
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+    last = last_of(error)
+    return grpc.StatusCode.UNKNOWN if last is None else cast("grpc.StatusCode", last.code())
+
+
+class Failure(grpc.RpcError, grpc.Call, FutureOfAny):
+    """An error that is a call too, one that has failed: other interceptors are handed it as that."""
+
+    def code(self) -> grpc.StatusCode:
+        """Return the code of the last attempt, or that time was up."""
+        return code_of(self)
+
+    def details(self) -> str:
+        """Say what went wrong."""
+        return str(self)
+
+    def initial_metadata(self) -> Any:
+        """Return those of the last attempt, if any."""
+        last = last_of(self)
+        return () if last is None else last.initial_metadata()
+
+    def trailing_metadata(self) -> Any:
+        """Return those of the last attempt, if any."""
+        last = last_of(self)
+        return () if last is None else last.trailing_metadata()
+
+    def debug_error_string(self) -> str:
+        """Say what went wrong."""
+        return self.details()
+
+    def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
+        """Raise it."""
+        raise self
+
+    def exception(self, timeout: float | None = None) -> Self:  # noqa: ARG002
+        """Return it."""
+        return self
+
+    def traceback(self, timeout: float | None = None) -> TracebackType | None:  # noqa: ARG002
+        """Say where it was raised."""
+        return self.__traceback__
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call it at once: it is over."""
+        fn(self)
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:  # noqa: ARG002
+        """Say that it is over."""
+        return False
+
+    def cancel(self) -> bool:
+        """Say that it is over."""
+        return False
+
+    def cancelled(self) -> bool:
+        """Say whether the caller has cancelled it."""
+        return False
+
+    def done(self) -> bool:
+        """Say that it is over."""
+        return True
+
+    def running(self) -> bool:
+        """Say that it is over."""
+        return False
+
+    def is_active(self) -> bool:
+        """Say that it is over."""
+        return False
+
+    def time_remaining(self) -> float:
+        """Say that it is over."""
+        return 0.0
+
+
+class Cancelled(Failure):
+    """The caller has cancelled the call while no attempt was under way."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.CANCELLED
+
+
+class AioFailure(grpc.aio.AioRpcError):
+    """The same as gRPC's async code has it."""
+
+    def code(self) -> grpc.StatusCode:
+        """Return the code of the last attempt, or that time was up."""
+        return code_of(self)
+
+    def details(self) -> str:
+        """Say what went wrong."""
+        return str(self)
+
+    def initial_metadata(self) -> Any:
+        """Return those of the last attempt, if any."""
+        last = last_of(self)
+        return grpc.aio.Metadata() if last is None else last.initial_metadata()
+
+    def trailing_metadata(self) -> Any:
+        """Return those of the last attempt, if any."""
+        last = last_of(self)
+        return grpc.aio.Metadata() if last is None else last.trailing_metadata()
+
+    def debug_error_string(self) -> str:
+        """Say what went wrong."""
+        return self.details()
+
+
+def _both(face: type[grpc.RpcError]) -> Known:
+    def made(kind: type[Exception]) -> type[Exception]:
+        def reduced(error: Exception) -> tuple[Any, ...]:
+            plain = kind(*error.args)  # in another process it is ours alone
+            plain.__dict__.update(vars(error))
+            return cast("tuple[Any, ...]", plain.__reduce__())
+
+        own = {
+            "__module__": "redouble.grpc",
+            "__reduce__": reduced,
+            "__repr__": kind.__repr__,
+            "__str__": kind.__str__,
+        }
+        return new_class(kind.__name__, (kind, face), exec_body=lambda namespace: namespace.update(own))
+
+    return {kind: made(kind) for kind in KINDS}
+
+
+SYNC = _both(Failure)
+AIO = _both(AioFailure)
+
+
+def known(error: Exception, both: Known) -> None:
+    """Make an error of ours gRPC's too; all others are left as they are, and so are those of gates."""
+    kind = both.get(type(error))
+    if kind is not None:
+        error.__class__ = kind

@@ -1,0 +1,154 @@
+"""What ``stub.Method.future(...)`` returns in blocking code: a call that goes on in a thread of its own.
+
+Its policy runs there, and blocks there. Whoever has the future may wait for it, ask it and cancel it.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Callable
+from threading import Event
+from types import TracebackType
+from typing import Any
+
+import grpc
+
+from redouble._bell import Bell
+from redouble._log import log
+from redouble._threads import Job
+from redouble.errors import Stopped
+from redouble.grpc._answer import Answer
+from redouble.grpc._attempt import concluded
+from redouble.grpc._errors import FutureOfAny
+from redouble.grpc._permit import Permit
+
+__all__ = ["Future", "tell"]
+
+
+class Future(grpc.Call, FutureOfAny):
+    """A call that goes on in a thread."""
+
+    def __init__(self, permit: Permit) -> None:
+        self._permit = permit
+        self._done = Event()
+        self._call: Any = None  # how it came out
+        self._callbacks: list[Callable[[], object]] = []
+        self._deciding = allocate_lock()
+        permit.bell = Bell()
+        Job(permit.now, self._work, (), {}).start()
+
+    def _work(self) -> None:
+        call: Any = None
+        try:
+            call = concluded(self._permit)
+        except Exception as error:
+            call = Answer(error=error)
+        finally:
+            with self._deciding:
+                self._call = self._ended(call or Answer(error=Stopped("the thread of the call was ended")))
+                self._done.set()
+            tell(self._callbacks)
+
+    def _ended(self, call: Any) -> Any:
+        """Stand by what `cancel` has said, though the attempt may have come to its own end meanwhile."""
+        error = self._permit.withdrawn(call.exception() if isinstance(call, Answer) else None)
+        return call if error is None else Answer(error=error)
+
+    # ------------------------------------------------------------------- as a future
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the response, and return it; a call that has failed raises its error."""
+        error = self.exception(timeout)
+        try:
+            if error is not None:
+                raise error
+            return self._call.result()
+        finally:
+            del error
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Wait for the end, and return the error, or None."""
+        if not self._done.wait(timeout):
+            raise grpc.FutureTimeoutError
+        if self.cancelled():
+            raise grpc.FutureCancelledError
+        error: Exception | None = self._call.exception()
+        return error
+
+    def traceback(self, timeout: float | None = None) -> TracebackType | None:
+        """Wait for the end, and say where the error was raised."""
+        error = self.exception(timeout)
+        return None if error is None else error.__traceback__
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call a function with the future when it is over: in its thread, or at once."""
+        if not self.add_callback(lambda: fn(self)):
+            fn(self)
+
+    def cancel(self) -> bool:
+        """Cancel the call, or the waiting for its next attempt; say whether it was not over yet."""
+        with self._deciding:
+            if self._done.is_set():
+                return False
+            self._permit.cancelled = True
+        self._permit.cancel()
+        return True
+
+    def cancelled(self) -> bool:
+        """Say whether it has ended because it was cancelled."""
+        return self._done.is_set() and bool(self._call.cancelled())
+
+    def done(self) -> bool:
+        """Say whether it is over."""
+        return self._done.is_set()
+
+    def running(self) -> bool:
+        """Say whether it is not over."""
+        return not self._done.is_set()
+
+    # --------------------------------------------------------------------- as a call
+
+    def code(self) -> Any:
+        """Wait for the end, and return the code."""
+        return self._over().code()
+
+    def details(self) -> Any:
+        """Wait for the end, and return what the server said."""
+        return self._over().details()
+
+    def initial_metadata(self) -> Any:
+        """Wait for the end, and return what the server sent first."""
+        return self._over().initial_metadata()
+
+    def trailing_metadata(self) -> Any:
+        """Wait for the end, and return what the server sent last."""
+        return self._over().trailing_metadata()
+
+    def is_active(self) -> bool:
+        """Say whether it is not over."""
+        return not self._done.is_set()
+
+    def time_remaining(self) -> Any:
+        """Tell how long the call may take, or None."""
+        return self._permit.remaining()
+
+    def add_callback(self, callback: Callable[[], object]) -> bool:
+        """Call a function when it is over; False if it is."""
+        with self._deciding:
+            active = not self._done.is_set()
+            if active:
+                self._callbacks.append(callback)
+        return active
+
+    def _over(self) -> Any:
+        self._done.wait()
+        return self._call
+
+
+def tell(callbacks: list[Callable[[], object]]) -> None:
+    """Call who wants to know of the end, each once; what they raise is theirs."""
+    while callbacks:
+        try:
+            callbacks.pop(0)()
+        except Exception:
+            log("a callback of a gRPC call failed", trouble=True)

@@ -1,0 +1,217 @@
+"""A policy as a service config: the document by which gRPC clients of all languages retry by themselves.
+
+Everything that the policy says and the document cannot is told, in a sentence each. What gRPC does with
+attempts, delays, codes and budgets is known by `_native`.
+"""
+
+from __future__ import annotations
+
+import random as chance
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, cast
+
+from redouble._callable import spelled
+from redouble._layer import Layer, Pipeline
+from redouble._options import HOOKS
+from redouble._retry import Retry
+from redouble._time import SYSTEM
+from redouble._timeout import Timeout
+from redouble.grpc._native import CODES, retry_policy, span, throttling
+
+__all__ = ["ServiceConfig", "service_config"]
+
+NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
+NAMES = "'package.Service' or 'package.Service/Method'"
+
+
+@dataclass(frozen=True)
+class ServiceConfig:
+    """What `service_config` makes: a document for gRPC, and what of the policy it cannot say.
+
+    json: the document.
+    lost: a sentence for each thing that the policy says, and gRPC will not do.
+    """
+
+    json: str
+    lost: tuple[str, ...] = ()
+
+    @property
+    def mapping(self) -> dict[str, Any]:
+        """The document as a dictionary: a new one each time, to change and to merge as you like."""
+        from json import loads  # noqa: PLC0415  for those who export
+
+        return cast("dict[str, Any]", loads(self.json))
+
+    @property
+    def options(self) -> list[tuple[str, object]]:
+        """Options for a channel: ``grpc.insecure_channel(target, options=config.options)``.
+
+        A ``timeout`` is left out: grpcio would end the calls up to two seconds before it.
+        """
+        # https://github.com/grpc/grpc/issues/34547, since 2023: it takes the start of a call from one clock
+        # and the time from another, and a timeout of less than a second is over before the call begins.
+        from json import dumps  # noqa: PLC0415
+
+        config = self.mapping
+        for method in config.get("methodConfig", ()):
+            method.pop("timeout", None)
+        return [("grpc.service_config", dumps(config)), ("grpc.enable_retries", 1)]
+
+
+def service_config(
+    policy: Layer | None = None, *, methods: Sequence[str] = (), codes: Iterable[str] | None = None
+) -> ServiceConfig:
+    """Write a policy as a service config, for channels that retry by themselves instead of by interceptors.
+
+    policy: a `Retry`, or a pipeline with one; `presets.grpc()` unless given.
+    methods: for which it is: ``"package.Service"``, ``"package.Service/Method"``; all, unless given.
+    codes: the names of the status codes that are retried. Unless given, the policy's rule is asked about an
+        error of each code, without details: what it answers is written.
+
+    Attempts, growing delays, the time for the whole call (``timeout``, or a `Timeout` around the `Retry`) and
+    `TokenBucket.grpc` can be written. The rest is in ``lost``.
+    """
+    layers = tuple(_flat(_checked(policy)))
+    retries = [place for place, layer in enumerate(layers) if isinstance(layer, Retry)]
+    if not retries:
+        raise TypeError(f"policy={policy!r} has no Retry to export: write Retry(...), or a pipeline with one")
+    outer, (first, *inner) = layers[: retries[0]], layers[retries[0] :]
+    retry = cast("Retry", first)
+    lost: list[str] = []
+    chosen = None if codes is None else _codes(codes)
+    method: dict[str, object] = {"name": [_name(each) for each in _listed(methods, "methods")] or [{}]}
+    config: dict[str, object] = {"methodConfig": [method]}
+    retried = retry_policy(retry, chosen, lost)
+    limits = [retry._total, *(layer._within() for layer in outer if isinstance(layer, Timeout))]
+    if retried is None:  # then a limit of each attempt is one of the call
+        limits += [retry._attempt_limit, retry._work_limit]
+        limits += [layer._within() for layer in inner if isinstance(layer, Timeout)]
+    else:
+        method["retryPolicy"] = retried
+        if (tokens := throttling(retry, lost)) is not None:
+            config["retryThrottling"] = tokens
+        lost += _of_retrying(retry)
+    if (limit := min(limits)) < inf:
+        method["timeout"] = span(limit)
+        said = f"timeout={limit:g}"
+        lost.append(f"{said}: grpcio ends calls up to 2 s early, so options omit it; pass {said} with calls")
+    lost += _of_calling(retry)
+    lost += [_of_layer(layer) for layer in outer if not isinstance(layer, Timeout)]
+    lost += [_of_layer(layer) for layer in inner if retried is not None or not isinstance(layer, Timeout)]
+    from json import dumps  # noqa: PLC0415  for those who export
+
+    return ServiceConfig(dumps(config), tuple(lost))
+
+
+# ---------------------------------------------------------------------------- what is lost
+
+
+def _of_retrying(policy: Retry) -> Iterator[str]:
+    """Say what is lost of a policy that retries."""
+    hints = policy.hints
+    if policy.give_up_after is not None:
+        yield f"give_up_after={policy.give_up_after:g}: gRPC begins attempts until the time of the call is up"
+    if policy.attempt_timeout is not None:
+        yield f"attempt_timeout={policy.attempt_timeout:g}: gRPC limits the whole call, and no attempt"
+    if policy.work_timeout is not None:
+        yield f"work_timeout={policy.work_timeout:g}: gRPC counts the delays too, so only timeout= is for it"
+    if hints.mode != "instead":
+        yield f"hints: mode={hints.mode!r}; gRPC waits as long as the server asks, instead of its own delay"
+    if hints.mode != "ignore":
+        if hints.longest is not None:
+            yield f"hints: longest={hints.longest:g}; gRPC waits however long it is asked to"
+        if hints.over is not None:
+            yield f"hints: over={hints.over:g}; gRPC waits for all that it is asked to"
+        if hints.spread:
+            yield f"hints: spread={hints.spread:g}; gRPC adds nothing to what it is asked for"
+    if policy.random is not chance:
+        yield "random: gRPC has a chance of its own"
+
+
+def _of_calling(policy: Retry) -> Iterator[str]:
+    """Say what is lost of any policy."""
+    if policy.until is not None:
+        yield f"until={spelled(policy.until)}: gRPC looks at no results"
+    for hook in HOOKS:
+        if getattr(policy, hook) is not None:
+            yield f"{hook}: gRPC calls no observers"
+    if policy.wrap:
+        yield "wrap=True: what comes out is the RpcError itself"
+    if policy.name is not None or policy.labels:
+        yield "name, labels: what gRPC does is in no event, metric or report of ours"
+    if policy.clock is not SYSTEM:
+        yield "clock: gRPC goes by the clock of the system"
+
+
+def _of_layer(layer: Layer) -> str:
+    told = f" ({words})" if (words := layer._told()) else ""
+    what = f"{type(layer).__name__}{told}"
+    if isinstance(layer, Retry):
+        return f"{what} inside a Retry: the outer one is exported"
+    if isinstance(layer, Timeout):
+        return f"{what} for each attempt: gRPC limits the whole call, and no attempt"
+    return f"{what}: a service config knows no such layer"
+
+
+# -------------------------------------------------------------------------------- checking
+
+
+def _checked(policy: object) -> Layer:
+    if policy is None:
+        from redouble.presets import grpc  # noqa: PLC0415  for those who name none
+
+        return grpc()
+    if isinstance(policy, type) or not isinstance(policy, Layer):
+        fix = f"write {spelled(policy)}()" if callable(policy) else "write a redouble.Retry or a pipeline"
+        raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for presets.grpc()")
+    return policy
+
+
+def _flat(policy: Layer) -> Iterator[Layer]:
+    """Return the layers, those that go by a name as they are now."""
+    if isinstance(policy, Pipeline):
+        for layer in policy.layers:
+            yield from _flat(layer)
+    elif hasattr(type(policy), "_unloaded"):  # of `redouble.policies`
+        yield from _flat(cast("Any", policy).current)
+    else:
+        yield policy
+
+
+def _listed(items: object, option: str) -> dict[object, None]:
+    """Accept several texts, each of which counts once: gRPC refuses a document that repeats itself."""
+    if isinstance(items, str | bytes):
+        raise TypeError(f"{option}={items!r}: write a list, such as [{items!r}]")
+    if not isinstance(items, Iterable):
+        raise TypeError(f"{option}={items!r}: write a list of texts")
+    return dict.fromkeys(cast("Iterable[object]", items))
+
+
+def _name(method: object) -> dict[str, str]:
+    if not isinstance(method, str):
+        raise TypeError(f"methods: {method!r} is no text: write {NAMES}")
+    if method.startswith("/"):
+        raise ValueError(f"methods: {method!r} begins with a slash: write {method.strip('/')!r}")
+    if not NAME.fullmatch(method):
+        raise ValueError(f"methods: {method!r} is the name of no service or method: write {NAMES}")
+    return dict(zip(("service", "method"), method.split("/"), strict=False))
+
+
+def _codes(codes: object) -> list[str]:
+    found = list(_listed(codes, "codes"))
+    if not found:
+        raise ValueError("codes=[] is empty, so nothing would be retried: write Retry(attempts=1) for that")
+    for code in found:
+        if not isinstance(code, str):
+            name = getattr(code, "name", "UNAVAILABLE")
+            raise TypeError(f"codes: {code!r} is no text: write names, such as {name!r}")
+        if code == "OK":
+            raise ValueError("codes: 'OK' is a success: write the codes of failures, such as 'UNAVAILABLE'")
+        if code not in CODES:
+            from redouble.config._wrong import nearest  # noqa: PLC0415  for those who misspell
+
+            raise ValueError(f"codes: {code!r} is no status code; {nearest(code.upper(), CODES)}")
+    return cast("list[str]", found)

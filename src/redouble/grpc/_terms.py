@@ -1,0 +1,116 @@
+"""What a policy becomes for one channel: for each method a function that makes attempts, by its name.
+
+Any layer or pipeline will do; what a limit of it means for a client is known to `http._plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, cast
+
+from redouble._kept import Kept
+from redouble._layer import Layer, Pipeline
+from redouble._report import stamp_of
+from redouble._retry import Retry
+from redouble._time import SYSTEM, Clock
+from redouble._verdict import Kind, Verdict
+from redouble.grpc._permit import WAITING, Permit
+from redouble.http._plan import Plan, Send, checked, is_named
+
+__all__ = ["MOST", "Shape", "Terms", "terms_of"]
+
+MOST = 1000  # methods to keep the functions of
+Shape: TypeAlias = Literal["unary", "future", "stream"]
+
+
+class Terms:
+    """What the interceptors of one channel go by."""
+
+    def __init__(self, policy: object, sends: Mapping[Shape, Send], *, aio: bool) -> None:
+        if policy is None:
+            from redouble.presets import grpc  # noqa: PLC0415  it is above
+
+            policy = grpc()
+        if isinstance(policy, Layer) and any(layer._races() for layer in _flat(policy)):
+            raise TypeError(
+                f"policy={policy!r} has a Hedge, and the attempts of a call share its requests: hedge the "
+                "call instead, as in Hedge(0.1)(stub.Method)"
+            )
+        checked(policy, "redouble.grpc", sends["unary"], aio=aio)
+        self._layers = _flat(cast("Layer", policy))
+        self._sends, self._aio = sends, aio
+        self._plans = Kept[Plan](MOST)
+        # Whether a stream may begin before anybody reads: nobody has to be asked about a first attempt.
+        self.eager = all(isinstance(layer, Retry) for layer in self._layers)
+        self._reads = any(isinstance(layer, Retry) and layer.until is not None for layer in self._layers)
+
+    def plan(self, name: str, shape: Shape) -> Plan:
+        """Return what makes the attempts of this method."""
+        key = (name, shape)
+        return self._plans.get(key) or self._plans.have(key, lambda: self._made(name, shape))
+
+    def _made(self, name: str, shape: Shape) -> Plan:
+        if shape == "stream" and self._reads:
+            raise TypeError(f"until= judges one response, and {name} gives a stream of them: leave it out")
+        waits = shape != "unary" and not self._aio  # a task is cancelled by itself
+        layers = (_prepared(layer, waits=waits) for layer in self._layers)
+        return checked(Pipeline(*layers), name, self._sends[shape], aio=self._aio)
+
+
+def _prepared(layer: Layer, *, waits: bool) -> Layer:
+    if not isinstance(layer, Retry):
+        return layer
+    if getattr(layer.budget, "_only_retried", False):
+        layer = replace(layer, on=[forbidden, cast("Any", layer.on)])
+    return replace(layer, clock=CANCELLABLE) if waits and layer.clock is SYSTEM else layer
+
+
+def forbidden(error: Exception) -> Verdict | None:
+    """Count it for the throttling if a server wants no retry, as gRPC does; the permit will say no."""
+    mark = stamp_of(error)
+    if isinstance(mark, Permit) and mark.forbidden:
+        return Verdict.retry(kind=Kind.server, reason="pushback")
+    return None
+
+
+class Cancellable(Clock):
+    """The real clock, or a test's; but who cancels a call need not wait for its delay to end."""
+
+    def now(self) -> float:
+        return SYSTEM.now()
+
+    def sleep(self, seconds: float) -> None:
+        permit = WAITING.get()
+        (SYSTEM if permit is None else permit).sleep(seconds)
+
+    def __repr__(self) -> str:
+        return repr(SYSTEM)
+
+
+CANCELLABLE = Cancellable()
+
+
+def terms_of(policy: Layer | None, sends: Mapping[Shape, Send], *, aio: bool) -> Callable[[], Terms]:
+    """Return what tells the terms to go by: those of a policy, or of what has the name it was given."""
+
+    def made(layer: object) -> Terms | None:
+        return Terms(layer, sends, aio=aio)
+
+    if not is_named(policy):
+        terms = Terms(policy, sends, aio=aio)
+        return lambda: terms
+    named = cast("Any", policy)
+    cell = named._follow(made, None, "redouble.grpc")
+
+    def current() -> Terms:
+        found: Terms | None = cell.made
+        if found is None:
+            raise named._unloaded()
+        return found
+
+    return current
+
+
+def _flat(policy: Layer) -> tuple[Layer, ...]:
+    return policy.layers if isinstance(policy, Pipeline) else (policy,)

@@ -1,0 +1,128 @@
+"""A gRPC server that does what a script says, and writes down what each attempt has brought.
+
+A call says by its metadata which script it goes by. A script has a step for each attempt, divided by commas.
+A step is made of words: ``head`` sends metadata, ``@20`` asks for a pushback of 20 ms, ``hang`` waits until
+the caller is gone, ``deaf`` reads no requests, ``echo`` sends each back, a code ends the attempt, and every
+other word is a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Event, Lock
+from typing import Any
+
+import grpc
+
+__all__ = ["Attempt", "Server", "serving"]
+
+_number = count(1)
+
+
+@dataclass
+class Attempt:
+    """What one attempt has brought."""
+
+    metadata: dict[str, str | bytes]
+    left: float
+    requests: list[bytes] = field(default_factory=list[bytes])
+    cut: Event = field(default_factory=Event)  # the server knows that it is over
+
+    @property
+    def earlier(self) -> str | bytes | None:
+        """How many there were before, by their own account."""
+        return self.metadata.get("grpc-previous-rpc-attempts")
+
+
+@dataclass
+class Call:
+    """What the server knows of one call: its script, and the attempts there were."""
+
+    steps: list[str]
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+
+
+class Server(grpc.GenericRpcHandler):
+    """The server."""
+
+    def __init__(self, target: str = "") -> None:
+        self.calls: dict[str, Call] = {}
+        self.target = target
+        self._lock = Lock()
+
+    def script(self, text: str) -> tuple[Call, tuple[tuple[str, str], ...]]:
+        """Write down a script; return what will be seen, and the metadata of the call that goes by it."""
+        name = f"script-{next(_number)}"
+        call = self.calls[name] = Call([step.strip() for step in text.split(",")])
+        return call, (("script", name),)
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Find what answers a method."""
+        handlers: dict[str, Any] = {
+            "/test.Echo/Unary": grpc.unary_unary_rpc_method_handler(self._unary),
+            "/test.Echo/Down": grpc.unary_stream_rpc_method_handler(self._down),
+            "/test.Echo/Up": grpc.stream_unary_rpc_method_handler(self._up),
+            "/test.Echo/Both": grpc.stream_stream_rpc_method_handler(self._both),
+        }
+        return handlers[handler_call_details.method]
+
+    def _unary(self, request: bytes, context: Any) -> bytes:
+        return b"+".join(self._messages(iter([request]), context)) or b"ok"
+
+    def _down(self, request: bytes, context: Any) -> Iterator[bytes]:
+        return self._messages(iter([request]), context)
+
+    def _up(self, requests: Iterator[bytes], context: Any) -> bytes:
+        return b"+".join(self._messages(requests, context)) or b"ok"
+
+    def _both(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        return self._messages(requests, context)
+
+    def _messages(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        metadata = dict(context.invocation_metadata())
+        attempt = Attempt(metadata, context.time_remaining())
+        with self._lock:
+            call = self.calls[metadata["script"]]
+            step = call.steps[min(len(call.attempts), len(call.steps) - 1)]
+            call.attempts.append(attempt)
+        if not context.add_callback(attempt.cut.set):
+            attempt.cut.set()
+        words = step.split()
+        if "deaf" not in words:
+            attempt.requests.extend(requests)
+        for word in words:
+            if word.isupper():
+                if word != "OK":
+                    context.abort(grpc.StatusCode[word], "as the script says")
+            elif word == "head":
+                context.send_initial_metadata((("head", "1"),))
+            elif word == "hang":
+                attempt.cut.wait()
+            elif word.startswith("@"):
+                context.set_trailing_metadata((("grpc-retry-pushback-ms", word[1:]),))
+            elif word == "echo":
+                for request in requests:
+                    attempt.requests.append(request)
+                    yield request
+            elif word != "deaf":
+                yield word.encode()
+
+
+@contextmanager
+def serving() -> Generator[Server]:
+    """Serve on a port of this machine."""
+    server = Server()
+    pool = ThreadPoolExecutor(32)
+    running = grpc.server(pool)
+    running.add_generic_rpc_handlers((server,))
+    server.target = f"127.0.0.1:{running.add_insecure_port('127.0.0.1:0')}"
+    running.start()
+    try:
+        yield server
+    finally:
+        running.stop(None).wait()
+        pool.shutdown()

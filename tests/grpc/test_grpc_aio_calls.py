@@ -1,0 +1,226 @@
+"""Calls of `grpc.aio` under a policy: all that can be asked of one, and written to one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from threading import Event
+from typing import Any
+
+import grpc
+import pytest
+from dialling import ONE, SHAPES, achannel_of, report_of, request_of, retry, stub_of
+from serving import Call, Server
+
+from redouble import Fallback, Layer, Retry
+
+FOREVER = 3600.0
+Talk = Callable[[Any, Call], Coroutine[Any, Any, None]]
+
+
+def called(server: Server, shape: str, script: str, talk: Talk, policy: Layer | None = None) -> None:
+    """Make a call, and talk to it."""
+
+    async def main() -> None:
+        known, metadata = server.script(script)
+        async with achannel_of(server, policy or retry()) as channel:
+            await talk(stub_of(channel, shape)(request_of(shape), metadata=metadata), known)
+
+    asyncio.run(main())
+
+
+def read(call: Any, shape: str) -> Any:
+    return call if shape in ONE else call.read()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_call_that_succeeds(server: Server, shape: str) -> None:
+    async def talk(call: Any, known: Call) -> None:
+        ended: list[object] = []
+        call.add_done_callback(ended.append)
+        assert dict(await call.initial_metadata()) in ({}, {"head": "1"})
+        assert await read(call, shape) == b"a"
+        if shape not in ONE:
+            assert await call.read() is grpc.aio.EOF
+        assert (await call.code(), await call.details()) == (grpc.StatusCode.OK, "")
+        assert dict(await call.trailing_metadata()) == {"grpc-retry-pushback-ms": "7"}
+        assert await call.debug_error_string() == ""
+        assert dict(await call.initial_metadata()) == {"head": "1"}
+        assert (call.done(), call.cancelled(), call.cancel()) == (True, False, False)
+        assert ended == [call]
+        call.add_done_callback(ended.append)
+        assert ended == [call, call]
+        assert len(known.attempts) == 2
+
+    called(server, shape, "UNAVAILABLE, head a @7 OK", talk)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_call_that_fails(server: Server, shape: str) -> None:
+    async def talk(call: Any, known: Call) -> None:
+        ended: list[object] = []
+        call.add_done_callback(ended.append)
+        assert (await call.code(), await call.details()) == (grpc.StatusCode.NOT_FOUND, "as the script says")
+        assert "as the script says" in await call.debug_error_string()
+        assert dict(await call.trailing_metadata()) == {"grpc-retry-pushback-ms": "7"}
+        # gRPC does not wait for the head of a call that has failed.
+        assert dict(await call.initial_metadata()) in ({}, {"head": "1"})
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await read(call, shape)
+        assert (report_of(caught.value).attempts, len(known.attempts)) == (2, 2)
+        assert (call.done(), call.cancelled(), call.cancel()) == (True, False, False)
+        assert ended == [call]
+
+    called(server, shape, "UNAVAILABLE, head @7 NOT_FOUND", talk)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_call_that_the_server_cancels(server: Server, shape: str) -> None:
+    async def talk(call: Any, known: Call) -> None:
+        assert await call.code() is grpc.StatusCode.CANCELLED
+        assert call.cancelled()
+
+    called(server, shape, "CANCELLED", talk)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_call_that_comes_out_otherwise(server: Server, shape: str) -> None:
+    """By a fallback, for which there is no call of gRPC's."""
+
+    async def talk(call: Any, known: Call) -> None:
+        assert await read(call, shape) == b"x"
+        assert (await call.code(), await call.details()) == (grpc.StatusCode.OK, "")
+        assert not await call.debug_error_string()
+        assert (await call.initial_metadata(), await call.trailing_metadata()) == (None, None)
+        assert (call.done(), call.cancelled(), call.cancel()) == (True, False, False)
+
+    value = b"x" if shape in ONE else [b"x"]
+    called(server, shape, "UNAVAILABLE", talk, Fallback(value=value, on=grpc.RpcError) | retry(attempts=2))
+
+
+@pytest.mark.parametrize("shape", ["up", "down", "both"])
+def test_a_policy_that_fails(server: Server, shape: str) -> None:
+    """A rule of it, for instance: then there is no error of gRPC's to be asked."""
+
+    def rule(_: Exception) -> bool:
+        raise ZeroDivisionError
+
+    async def talk(call: Any, known: Call) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await read(call, shape)
+        inner = call._interceptors_task.result()
+        assert (await inner.code(), await inner.details()) == (grpc.StatusCode.UNKNOWN, "")
+        assert not inner.cancelled()
+
+    called(server, shape, "UNAVAILABLE", talk, retry(on=rule))
+
+
+@pytest.mark.parametrize("shape", ["down", "both"])
+def test_a_fallback_may_be_an_async_stream(server: Server, shape: str) -> None:
+    async def other(error: Exception) -> Any:
+        async def items() -> Any:
+            yield b"x"
+
+        return items()
+
+    async def talk(call: Any, known: Call) -> None:
+        assert [message async for message in call] == [b"x"]
+
+    called(server, shape, "UNAVAILABLE", talk, Fallback(other, on=grpc.RpcError) | retry(attempts=1))
+
+
+@pytest.mark.parametrize("script", ["a OK", "UNAVAILABLE, a OK"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_connection_can_be_waited_for(server: Server, shape: str, script: str) -> None:
+    async def talk(call: Any, known: Call) -> None:
+        await call.wait_for_connection()
+        assert await read(call, shape) == b"a"
+        await call.wait_for_connection()
+
+    called(server, shape, script, talk)
+
+
+@pytest.mark.parametrize("shape", ["up", "down", "both"])
+def test_there_is_no_connection(server: Server, shape: str) -> None:
+    """Each attempt waits for one; what comes out in the end is raised."""
+
+    async def main() -> None:
+        retries: list[object] = []
+        policy = retry(attempts=3, on_retry=retries.append)
+        async with achannel_of(Server("127.0.0.1:1"), policy) as channel:
+            call = stub_of(channel, shape)(request_of(shape))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call.wait_for_connection()
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert len(retries) == 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("shape", ["up", "down", "both"])
+def test_a_delay_is_not_spent_looking_again_and_again(server: Server, shape: str) -> None:
+    """Who asks for the head of a call that is between two attempts sleeps until there is one."""
+
+    def going() -> set[object]:
+        return {task for task in asyncio.all_tasks() if task.get_name() == "going"}
+
+    async def turns() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def talk(call: Any, known: Call) -> None:
+        await asyncio.to_thread(waits.wait, FOREVER)
+        asking = asyncio.create_task(call.initial_metadata())
+        await turns()
+        before = going()
+        await turns()
+        assert (going(), len(before)) == (before, 1)
+        call.cancel()
+        assert await asking is None
+
+    waits = Event()
+    policy = Retry(backoff=[FOREVER], give_up_after=None, on_retry=lambda _: waits.set())
+    called(server, shape, "UNAVAILABLE", talk, policy)
+
+
+def test_a_rule_for_results_of_an_async_call(server: Server) -> None:
+    """A response that is refused is followed by a delay, too, and the head is that of the next attempt."""
+
+    async def talk(call: Any, known: Call) -> None:
+        await asyncio.to_thread(waits.wait, FOREVER)
+        assert dict(await call.initial_metadata()) == {"head": "1"}
+        assert (await call, len(known.attempts)) == (b"b", 2)
+
+    waits = Event()
+    policy = Retry(backoff=[0], until=b"b".__eq__, on_retry=lambda _: waits.set())
+    called(server, "up", "a OK, head b OK", talk, policy)
+
+
+@pytest.mark.parametrize("shape", ["up", "both"])
+def test_what_grpc_itself_does_not_do_is_refused(server: Server, shape: str) -> None:
+    """It hands on what a caller writes as an iterator, so that nobody writes to a call of ours."""
+
+    async def talk(call: Any, known: Call) -> None:
+        inner = await call._interceptors_task
+        for refused in (inner.write(b"one"), inner.done_writing()):
+            with pytest.raises(grpc.aio.UsageError):
+                await refused
+        assert inner.time_remaining() is None
+        assert not inner._done_writing_flag
+        assert await read(call, shape) == b"a"
+
+    called(server, shape, "a OK", talk)
+
+
+@pytest.mark.parametrize("shape", ["down", "both"])
+def test_who_is_handed_the_call_itself_may_read_it(server: Server, shape: str) -> None:
+    """An interceptor before ours, for instance."""
+
+    async def talk(call: Any, known: Call) -> None:
+        inner = await call._interceptors_task
+        assert await inner.read() == b"a"
+        assert aiter(inner) is aiter(inner)
+        assert [message async for message in inner] == [b"b"]
+        assert await inner.read() is grpc.aio.EOF
+
+    called(server, shape, "UNAVAILABLE, a b OK", talk)

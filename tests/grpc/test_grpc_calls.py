@@ -1,0 +1,81 @@
+"""Calls over gRPC, in all shapes and colours: attempts, and what comes out."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from dialling import ALL, attempts, dial, retry, seen_of
+from serving import Server
+
+from redouble import Retry
+from redouble.testing import virtual_time
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "expected"),
+    [
+        ("a OK", {}, (b"a", "OK", 1, None)),
+        ("UNAVAILABLE, a OK", {}, (b"a", "OK", 2, None)),
+        ("UNAVAILABLE, ABORTED, RESOURCE_EXHAUSTED, a OK", {}, (b"a", "OK", 4, None)),
+        ("UNAVAILABLE", {"attempts": 3}, (b"", "UNAVAILABLE", 3, "attempts")),
+        ("UNAVAILABLE", {"attempts": 1}, (b"", "UNAVAILABLE", 1, "attempts")),
+        ("UNAVAILABLE, PERMISSION_DENIED", {}, (b"", "PERMISSION_DENIED", 2, "stopped")),
+        ("INVALID_ARGUMENT", {}, (b"", "INVALID_ARGUMENT", 1, "stopped")),
+        ("CANCELLED", {}, (b"", "CANCELLED", 1, "stopped")),
+        ("UNKNOWN, a OK", {"on": Exception}, (b"a", "OK", 2, None)),
+        ("head UNAVAILABLE, a OK", {}, (b"a", "OK", 2, None)),
+        ("UNAVAILABLE", {"backoff": [0]}, (b"", "UNAVAILABLE", 2, "backoff_ended")),
+        # A pushback that is no time to wait means: do not retry, whatever the policy says.
+        ("@-1 UNAVAILABLE, a OK", {}, (b"", "UNAVAILABLE", 1, "stopped")),
+        ("@soon UNAVAILABLE, a OK", {"on": Exception}, (b"", "UNAVAILABLE", 1, "stopped")),
+        ("@ UNAVAILABLE, a OK", {"on": Exception}, (b"", "UNAVAILABLE", 1, "stopped")),
+        ("@0 UNAVAILABLE, a OK", {}, (b"a", "OK", 2, None)),
+    ],
+)
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_one_call(
+    server: Server,
+    colour: str,
+    shape: str,
+    script: str,
+    options: dict[str, object],
+    expected: tuple[bytes, str, int, str | None],
+) -> None:
+    seen = dial(server, colour, shape, script, retry(**options))
+    assert seen_of(seen) == expected
+
+
+AGAIN = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED", "DEADLINE_EXCEEDED")
+
+
+@pytest.mark.parametrize("code", [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
+@pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
+def test_codes_of_the_default_policy(server: Server, colour: str, shape: str, code: str) -> None:
+    with virtual_time():
+        seen = dial(server, colour, shape, f"{code}, a OK")
+    assert seen_of(seen) == ((b"a", "OK", 2, None) if code in AGAIN else (b"", code, 1, "stopped"))
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_each_attempt_says_how_many_there_were_before(server: Server, colour: str, shape: str) -> None:
+    seen = dial(server, colour, shape, "UNAVAILABLE, UNAVAILABLE, OK", retry(), metadata=(("own", "word"),))
+    assert attempts(seen) == [None, "1", "2"]
+    assert [attempt.metadata["own"] for attempt in seen.attempts] == ["word"] * 3
+    whole = [b"one", b"two"] if shape in ("up", "both") else [b"one"]
+    assert [attempt.requests for attempt in seen.attempts] == [whole] * 3
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_the_error_is_the_one_of_the_last_attempt(server: Server, colour: str, shape: str) -> None:
+    seen = dial(server, colour, shape, "UNAVAILABLE, ABORTED", retry(attempts=2))
+    assert seen.error.details() == "as the script says"
+    (note,) = seen.error.__notes__
+    assert note.startswith("redouble: gave up after 2 attempts in")
+    assert [record.kind for record in seen.report.history] == ["server", "server"]
+    assert seen.report.name == f"test.Echo/{shape.title()}"
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_a_policy_that_has_a_name_keeps_it(server: Server, colour: str, shape: str) -> None:
+    seen = dial(server, colour, shape, "UNAVAILABLE", Retry(attempts=1, name="echo", labels={"team": "a"}))
+    assert (seen.report.name, seen.report.labels) == ("echo", {"team": "a"})

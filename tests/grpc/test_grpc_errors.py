@@ -1,0 +1,179 @@
+"""Errors of ours that come out of a call over gRPC: they are gRPC's too, and answer as those do."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from bystanders import Bystander
+from dialling import ALL, ONE, base, dial, report_of, retry, stub_of
+from serving import Server
+
+import redouble.grpc
+from redouble import Layer, errors
+from redouble._report import stamp_of
+from redouble.grpc._errors import KINDS, SYNC
+
+CODE = grpc.StatusCode
+UNARY = [(colour, shape) for colour, shape in ALL if shape in ONE]
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_an_error_that_wraps_the_last_one_has_its_code(server: Server, colour: str, shape: str) -> None:
+    seen = dial(server, colour, shape, "head @7 UNAVAILABLE", retry(attempts=2, wrap=True))
+    error = seen.error
+    faces = errors.AttemptsExhausted, grpc.RpcError, grpc.aio.AioRpcError
+    assert [isinstance(error, face) for face in faces] == [True, True, colour == "aio"]
+    assert (type(error).__name__, type(error).__module__) == ("AttemptsExhausted", "redouble.grpc")
+    assert (error.code(), error.details(), error.debug_error_string()) == (
+        CODE.UNAVAILABLE,
+        str(error),
+        str(error),
+    )
+    assert dict(error.trailing_metadata()) == {"grpc-retry-pushback-ms": "7"}
+    assert dict(error.initial_metadata()) in ([{"head": "1"}, {}] if colour == "aio" else [{"head": "1"}])
+    assert (seen.reason, seen.report.attempts) == ("attempts", 2)
+    assert str(error) == str(errors.AttemptsExhausted(*error.args))
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_an_error_of_ours_is_ours_alone_in_another_process(server: Server, colour: str, shape: str) -> None:
+    seen = dial(server, colour, shape, "UNAVAILABLE", retry(attempts=2, wrap=True))
+    copy = pickle.loads(pickle.dumps(seen.error))
+    assert type(copy) is errors.AttemptsExhausted
+    assert str(copy) == str(seen.error)
+    assert report_of(copy).attempts == 2
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_the_time_of_the_call(server: Server, colour: str, shape: str) -> None:
+    """Without an attempt there is no error of gRPC's to ask."""
+    error = dial(server, colour, shape, "a OK", retry(), timeout=0).error
+    assert issubclass(type(error), errors.DeadlineExceeded)
+    assert (error.code(), dict(error.initial_metadata()), dict(error.trailing_metadata())) == (
+        CODE.DEADLINE_EXCEEDED,
+        {},
+        {},
+    )
+
+
+@pytest.mark.parametrize(("colour", "shape"), UNARY)
+def test_a_response_that_is_refused(server: Server, colour: str, shape: str) -> None:
+    seen = dial(server, colour, shape, "a OK, b OK, c OK", retry(until=b"b".__eq__))
+    assert (seen.got, len(seen.attempts)) == ([b"b"], 2)
+    seen = dial(server, colour, shape, "a OK", retry(attempts=3, until=b"b".__eq__))
+    assert isinstance(seen.error, errors.NotAccepted)
+    assert (seen.code, seen.reason, len(seen.attempts)) == ("UNKNOWN", "attempts", 3)
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_what_is_no_error_of_grpcs_comes_out_as_it_is(server: Server, colour: str, shape: str) -> None:
+    """From a rule, for instance."""
+
+    def rule(_: Exception) -> bool:
+        raise ZeroDivisionError
+
+    seen = dial(server, colour, shape, "UNAVAILABLE", retry(on=rule))
+    assert type(seen.error) is ZeroDivisionError
+    assert isinstance(seen.error.__context__, grpc.RpcError)
+
+
+class Twice(Layer):
+    """A layer that calls twice, whatever comes of it, and asks nobody."""
+
+    first: Exception | None = None
+
+    def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        def called(permit: object) -> Any:
+            try:
+                fn(permit)
+            except grpc.RpcError as error:
+                self.first = error
+            return fn(permit)
+
+        return called
+
+    def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        async def called(permit: object) -> Any:
+            try:
+                await fn(permit)
+            except grpc.RpcError as error:
+                self.first = error
+            return await fn(permit)
+
+        return called
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("UNAVAILABLE, a OK", (b"a", 2, None)),
+        ("@-1 UNAVAILABLE, a OK", (b"", 1, "stopped")),
+    ],
+)
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_a_layer_that_asks_nobody_is_told(
+    server: Server, colour: str, shape: str, script: str, expected: tuple[bytes, int, str | None]
+) -> None:
+    layer = Twice()
+    seen = dial(server, colour, shape, script, layer)
+    assert (b"".join(seen.got), len(seen.attempts), seen.reason) == expected
+    assert report_of(layer.first).reason == "stopped"
+    assert pickle.loads(pickle.dumps(stamp_of(layer.first))).reason == "stopped"
+    if seen.error is not None:
+        assert isinstance(seen.error, errors.Stopped)
+        assert seen.code == "UNKNOWN"
+
+
+class Bare(grpc.RpcError):
+    """An error that can be told nothing, and says nothing."""
+
+    def code(self) -> Any:
+        raise ValueError("none")
+
+    def trailing_metadata(self) -> Any:
+        raise ValueError("none")
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__dict__":
+            raise TypeError("no marks")
+        return super().__getattribute__(name)
+
+
+def test_an_error_that_takes_no_marks(server: Server) -> None:
+    """One of somebody else's interceptor: then nobody is asked until the next attempt begins."""
+    calls: list[object] = []
+
+    def fails(*said: object) -> object:
+        calls.append(said)
+        raise Bare
+
+    ours = redouble.grpc.interceptors(retry(on=Exception, attempts=3))
+    channel = grpc.intercept_channel(base(server.target), *ours, Bystander(fails))
+    with pytest.raises(Bare):
+        stub_of(channel, "unary")(b"one")
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_is_a_call_that_has_failed(kind: type[Exception]) -> None:
+    """Other interceptors are handed it as that."""
+    error: Any = SYNC[kind].__new__(SYNC[kind], "words")
+    told: list[object] = []
+    error.add_done_callback(told.append)
+    assert told == [error]
+    assert error.exception() is error
+    assert error.traceback() is None
+    assert (error.add_callback(print), error.cancel(), error.cancelled()) == (False, False, False)
+    assert (error.done(), error.running(), error.is_active(), error.time_remaining()) == (
+        True,
+        False,
+        False,
+        0.0,
+    )
+    with pytest.raises(kind) as caught:
+        error.result()
+    assert caught.value is error

@@ -1,0 +1,227 @@
+"""What may be the policy of a channel over gRPC: any layer or pipeline, by value or by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+import pytest
+from dialling import ALL, ONE, SHAPES, achannel_of, channel_of, dial, request_of, retry, seen_of, stub_of
+from serving import Server
+
+import redouble.grpc
+from redouble import (
+    Bulkhead,
+    CircuitBreaker,
+    Fallback,
+    Hedge,
+    Layer,
+    Retry,
+    Timeout,
+    TokenBucket,
+    config,
+    policies,
+)
+from redouble.config import _live
+from redouble.errors import BulkheadFull, CircuitOpen, ConfigError
+from redouble.grpc._terms import CANCELLABLE
+from redouble.testing import attempts, no_retries
+
+MAKE = pytest.mark.parametrize("make", [redouble.grpc.interceptors, redouble.grpc.aio_interceptors])
+
+
+@pytest.fixture(autouse=True)
+def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_live, "LIVE", _live.Live())
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(retry(attempts=2), id="alone"),
+        pytest.param(Bulkhead(9) | retry(attempts=2) | CircuitBreaker(failures=9), id="gates"),
+        pytest.param(Timeout(60) | retry(attempts=2) | Timeout(50), id="limits"),
+        pytest.param(retry(attempts=2) | retry(attempts=1, nested="allow"), id="nested"),
+        pytest.param(Fallback(value=b"x", on=ValueError) | retry(attempts=2), id="a fallback for others"),
+    ],
+)
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_layers_and_pipelines(server: Server, colour: str, shape: str, policy: Layer) -> None:
+    assert seen_of(dial(server, colour, shape, "UNAVAILABLE, a OK", policy))[:3] == (b"a", "OK", 2)
+    seen = dial(server, colour, shape, "UNAVAILABLE", policy)
+    assert (seen.code, len(seen.attempts), seen.error.details()) == ("UNAVAILABLE", 2, "as the script says")
+
+
+@pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[1] in ONE])
+def test_a_fallback_is_a_response(server: Server, colour: str, shape: str) -> None:
+    policy = Fallback(value=b"x", on=grpc.RpcError) | retry(attempts=2)
+    assert seen_of(dial(server, colour, shape, "UNAVAILABLE", policy)) == (b"x", "OK", 2, None)
+
+
+@pytest.mark.parametrize("shape", ONE)
+def test_a_fallback_has_the_face_of_a_call(server: Server, shape: str) -> None:
+    policy = Fallback(value=b"x", on=grpc.RpcError) | retry(attempts=1)
+    _, metadata = server.script("UNAVAILABLE")
+    response, call = stub_of(channel_of(server, policy), shape).with_call(
+        request_of(shape), metadata=metadata
+    )
+    assert (response, call.code(), call.details()) == (b"x", grpc.StatusCode.OK, "")
+    assert (call.initial_metadata(), call.trailing_metadata(), call.time_remaining()) == ((), (), None)
+    assert (call.done(), call.running(), call.cancelled(), call.is_active()) == (True, False, False, False)
+    assert (call.cancel(), call.exception(), call.traceback(), call.add_callback(print)) == (
+        False,
+        None,
+        None,
+        False,
+    )
+    told: list[object] = []
+    call.add_done_callback(told.append)
+    assert told == [call]
+
+
+@pytest.mark.parametrize("shape", ONE)
+def test_the_call_that_has_succeeded_is_grpcs_own(server: Server, shape: str) -> None:
+    _, metadata = server.script("UNAVAILABLE, head a @7 OK")
+    response, call = stub_of(channel_of(server, retry()), shape).with_call(
+        request_of(shape), metadata=metadata
+    )
+    assert (response, call.code()) == (b"a", grpc.StatusCode.OK)
+    assert call.initial_metadata() == (("head", "1"),)
+    assert call.trailing_metadata() == (("grpc-retry-pushback-ms", "7"),)
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_a_gate_that_is_shut_lets_nothing_through(server: Server, colour: str, shape: str) -> None:
+    breaker = CircuitBreaker(failures=2)
+    policy = breaker | retry(attempts=1)
+    assert dial(server, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
+    assert dial(server, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
+    seen = dial(server, colour, shape, "a OK", policy)
+    assert (type(seen.error), seen.attempts) == (CircuitOpen, [])
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_a_gate_inside_is_asked_for_each_attempt(server: Server, colour: str, shape: str) -> None:
+    breaker = CircuitBreaker(failures=2)
+    seen = dial(server, colour, shape, "UNAVAILABLE", retry(attempts=3) | breaker)
+    assert (type(seen.error), len(seen.attempts)) == (CircuitOpen, 2)
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_a_place_is_given_back(server: Server, colour: str, shape: str) -> None:
+    bulkhead = Bulkhead(1, wait=0)
+    for script in ("a OK", "NOT_FOUND", "a OK"):
+        dial(server, colour, shape, script, bulkhead | retry())
+    with bulkhead:
+        assert type(dial(server, colour, shape, "a OK", bulkhead | retry()).error) is BulkheadFull
+
+
+# -------------------------------------------------------------------------- throttling
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_tokens_are_shared_by_all_calls_of_a_policy(server: Server, colour: str, shape: str) -> None:
+    bucket = TokenBucket.grpc(4, 0.5)
+    policy = retry(budget=bucket)
+    assert seen_of(dial(server, colour, shape, "UNAVAILABLE, a OK", policy)) == (b"a", "OK", 2, None)
+    assert bucket.snapshot()["tokens"] == 3.5
+    assert seen_of(dial(server, colour, shape, "NOT_FOUND", policy))[1:] == ("NOT_FOUND", 1, "stopped")
+    assert bucket.snapshot()["tokens"] == 3.5
+    assert seen_of(dial(server, colour, shape, "UNAVAILABLE", policy))[1:] == ("UNAVAILABLE", 2, "budget")
+    assert bucket.snapshot()["tokens"] == 1.5
+
+
+@MAKE
+def test_each_channel_has_its_own_tokens(make: Callable[[], Sequence[Any]]) -> None:
+    """Those of one policy that was made for it."""
+    first, second = make()[0]._terms(), make()[0]._terms()
+    assert first._layers[0].budget is not second._layers[0].budget
+    assert len({id(interceptor._terms()) for interceptor in make()}) == len({id(make()[0]._terms())})
+
+
+# ------------------------------------------------------------------------------- by name
+
+
+def load(**options: object) -> None:
+    config.load({"policies": {"orders": {"backoff": ["0s"] * 9, **options}}}, environ=None)
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_a_policy_by_name(server: Server, colour: str, shape: str) -> None:
+    load(attempts=2)
+    seen = dial(server, colour, shape, "UNAVAILABLE", policies("orders"))
+    assert (seen.code, len(seen.attempts), seen.report.name) == ("UNAVAILABLE", 2, "orders")
+
+
+def test_a_channel_follows_what_has_the_name(server: Server) -> None:
+    stub = stub_of(channel_of(server, policies("orders")), "unary")
+    with pytest.raises(ConfigError, match="no configuration is loaded yet"):
+        stub(b"one")
+    for most in (2, 3):
+        load(attempts=most)
+        known, metadata = server.script("UNAVAILABLE")
+        with pytest.raises(grpc.RpcError):
+            stub(b"one", metadata=metadata)
+        assert len(known.attempts) == most
+
+
+def test_an_async_channel_follows_what_has_the_name(server: Server) -> None:
+    async def main() -> None:
+        async with achannel_of(server, policies("orders")) as channel:
+            for shape in SHAPES:
+                with pytest.raises(ConfigError, match="no configuration is loaded yet"):
+                    call = stub_of(channel, shape)(request_of(shape))
+                    await (call if shape in ONE else call.read())
+            load(attempts=2)
+            known, metadata = server.script("UNAVAILABLE")
+            with pytest.raises(grpc.RpcError):
+                await stub_of(channel, "unary")(b"one", metadata=metadata)
+            assert len(known.attempts) == 2
+
+    asyncio.run(main())
+
+
+@MAKE
+def test_what_a_channel_cannot_go_by_is_no_valid_configuration(make: Any) -> None:
+    load(attempts=2)
+    ours = make(policies("orders"))
+    hedged = {"pipelines": {"orders": {"layers": [{"type": "hedge", "delay": 1}]}}}
+    with pytest.raises(ConfigError, match=r"redouble\.grpc goes by it, and cannot"):
+        config.load(hedged, environ=None)
+    assert ours  # who is gone has no say
+
+
+# ------------------------------------------------------------------------------ mistakes
+
+
+@MAKE
+@pytest.mark.parametrize(
+    ("policy", "error", "words"),
+    [
+        (Hedge(0.1), TypeError, "has a Hedge, and the attempts of a call share its requests"),
+        (retry() | Hedge(0.1), TypeError, r"Hedge\(0.1\)\(stub.Method\)"),
+        (Retry, TypeError, r"is no layer: write Retry\(\)"),
+        (5, TypeError, "write a redouble.Retry or a pipeline"),
+        (Timeout(1) | policies("orders"), TypeError, "name the whole pipeline"),
+    ],
+)
+def test_what_is_no_policy_is_refused_at_once(
+    make: Any, policy: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        make(policy)
+
+
+@pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] in ("sync", "aio")])
+def test_switches_of_tests_hold(server: Server, colour: str, shape: str) -> None:
+    with no_retries():
+        assert len(dial(server, colour, shape, "UNAVAILABLE", retry()).attempts) == 1
+    with attempts(2):
+        assert len(dial(server, colour, shape, "UNAVAILABLE", retry()).attempts) == 2
+
+
+def test_the_clock_of_those_who_may_be_cancelled_is_the_real_one() -> None:
+    assert repr(CANCELLABLE) == repr(redouble.SYSTEM)
+    assert CANCELLABLE.now() <= redouble.SYSTEM.now() <= CANCELLABLE.now()

@@ -1,0 +1,137 @@
+"""What an export takes: policies, also by name, methods and codes; and what is wrong is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from redouble import Bulkhead, Pipeline, Retry, Timeout
+from redouble.config import _live
+from redouble.config._live import Live, load, policies
+from redouble.errors import ConfigError
+from redouble.grpc._service_config import service_config
+
+
+@pytest.fixture(autouse=True)
+def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without a configuration, and leave none behind."""
+    monkeypatch.setattr(_live, "LIVE", Live())
+
+
+def names(**options: Any) -> Any:
+    return service_config(**options).mapping["methodConfig"][0]["name"]
+
+
+def test_for_all_methods_unless_some_are_named() -> None:
+    assert names() == [{}]
+
+
+@pytest.mark.parametrize(
+    ("methods", "written"),
+    [
+        (["a.b.Orders"], [{"service": "a.b.Orders"}]),
+        (["Orders/Get"], [{"service": "Orders", "method": "Get"}]),
+        (
+            ("a.Orders", "a.Orders/Get", "b_1.X-y"),
+            [{"service": "a.Orders"}, {"service": "a.Orders", "method": "Get"}, {"service": "b_1.X-y"}],
+        ),
+        (["a.Orders", "a.Orders"], [{"service": "a.Orders"}]),
+    ],
+)
+def test_for_which_methods_it_is(methods: Any, written: list[dict[str, str]]) -> None:
+    assert names(methods=methods) == written
+
+
+def test_codes_by_name_are_taken_as_they_are() -> None:
+    config = service_config(Retry(on=OSError), codes=(name for name in ("INTERNAL", "UNKNOWN", "INTERNAL")))
+    policy = config.mapping["methodConfig"][0]["retryPolicy"]
+    assert policy["retryableStatusCodes"] == ["INTERNAL", "UNKNOWN"]
+    assert not any(sentence.startswith("on") for sentence in config.lost)
+
+
+def outer(fn: Callable[..., object]) -> Callable[..., object]:
+    return fn
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (5, r"policy=5 is no layer: write a redouble\.Retry or a pipeline, or None for presets\.grpc\(\)"),
+        ("grpc", r"policy='grpc' is no layer: write a redouble\.Retry"),
+        (Retry, r"policy=<class .*Retry'> is no layer: write .*Retry\(\)"),
+        (outer, r"policy=<function outer .*> is no layer: write .*outer\(\)"),
+        (
+            Timeout(5),
+            r"policy=Timeout\(.*\) has no Retry to export: write Retry\(\.\.\.\), or a ",
+        ),
+        (Bulkhead(1) | Timeout(5), r"policy=Bulkhead\(.*\) has no Retry to export"),
+        (Pipeline(), r"policy=Pipeline\(\) has no Retry to export"),
+    ],
+)
+def test_what_is_no_policy(policy: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=f"^{said}"):
+        service_config(policy)
+
+
+@pytest.mark.parametrize(
+    ("methods", "kind", "said"),
+    [
+        ("a.Orders", TypeError, r"methods='a\.Orders': write a list, such as \['a\.Orders'\]"),
+        (b"a.Orders", TypeError, r"methods=b'a\.Orders': write a list"),
+        (5, TypeError, r"methods=5: write a list of texts"),
+        ([5], TypeError, r"methods: 5 is no text: write 'package\.Service' or 'package\.Service/Method'"),
+        (["/a.B/C"], ValueError, r"methods: '/a\.B/C' begins with a slash: write 'a\.B/C'"),
+        (["/a.B/"], ValueError, r"methods: '/a\.B/' begins with a slash: write 'a\.B'"),
+        *(
+            ([wrong], ValueError, r"methods: '.*' is the name of no service or method: write 'package\.Serv")
+            for wrong in ("", "a.B/", "a.B/C/D", "a.B C", "a.B/*", "a.B\n")
+        ),
+    ],
+)
+def test_what_is_no_method(methods: Any, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=f"^{said}"):
+        service_config(methods=methods)
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind", "said"),
+    [
+        ("UNAVAILABLE", TypeError, r"codes='UNAVAILABLE': write a list, such as \['UNAVAILABLE'\]"),
+        (14, TypeError, r"codes=14: write a list of texts"),
+        ([14], TypeError, r"codes: 14 is no text: write names, such as 'UNAVAILABLE'"),
+        (
+            [grpc.StatusCode.ABORTED],
+            TypeError,
+            r"codes: <StatusCode\.ABORTED.* such as 'ABORTED'",
+        ),
+        (
+            [],
+            ValueError,
+            r"codes=\[\] is empty, so nothing would be retried: write Retry\(att",
+        ),
+        (["OK"], ValueError, r"codes: 'OK' is a success: write the codes of failures, such as 'UNAVAILABLE'"),
+        (["UNAVAILABE"], ValueError, r"codes: 'UNAVAILABE' is no status code; did you mean 'UNAVAILABLE'\?"),
+        (
+            ["unavailable"],
+            ValueError,
+            r"codes: 'unavailable' is no status code; did you mean 'UNAV",
+        ),
+        (["503"], ValueError, r"codes: '503' is no status code; write one of ABORTED, ALREADY_EXISTS, "),
+    ],
+)
+def test_what_is_no_code(codes: Any, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=f"^{said}"):
+        service_config(codes=codes)
+
+
+def test_a_policy_by_name_is_written_as_it_is_now() -> None:
+    policy = policies("orders")
+    with pytest.raises(ConfigError, match="no configuration is loaded yet"):
+        service_config(policy)
+    load({"policies": {"orders": {"attempts": 3}}}, environ=None)
+    for by_name in (policy, Timeout(5) | policy):
+        (method,) = service_config(by_name).mapping["methodConfig"]
+        assert method["retryPolicy"]["maxAttempts"] == 3
