@@ -72,10 +72,26 @@ FLOORS: dict[str, set[str]] = {
         *("http/_permit", "http/_story", "http/_client", "http/_host"),
         "http/__init__",
     },
+    "language models": {
+        *(
+            f"llm/_{name}"
+            for name in ("account", "allowance", "allowances", "answer", "anthropic", "calling")
+        ),
+        *(f"llm/_{name}" for name in ("context", "dialect", "errors", "fitted", "flow", "guard", "model")),
+        *(f"llm/_{name}" for name in ("openai", "opening", "protocol", "protocols", "reservation", "said")),
+        *(f"llm/_{name}" for name in ("settings", "spend", "sse", "table", "timeouts", "usage")),
+        "llm/__init__",
+    },
     "clients": {
         *("http/_sockets", "http/_urllib3", "http/_answer", "http/_received", "http/_family"),
         *("http/_transport", "http/_httpx", "http/_requests", "http/_aiohttp", "http/_aiohttp_bodies"),
         *("aiohttp", "httpx", "httpx2", "requests"),
+        *(
+            f"grpc/_{name}"
+            for name in ("aio", "aio_call", "answer", "attempt", "cut", "details", "errors", "future")
+        ),
+        *(f"grpc/_{name}" for name in ("interceptors", "native", "permit", "requests", "service_config")),
+        *("grpc/_stream", "grpc/_terms", "grpc/__init__"),
     },
 }
 ORDER = list(FLOORS)
@@ -121,6 +137,8 @@ MAY_IMPORT_TIME = {
     "_turned",
     "aiohttp",
     "http/_aiohttp",
+    "grpc/_aio_call",
+    "grpc/_requests",
 }
 FROM_OUTSIDE = {
     "_trio": {"trio"},
@@ -139,6 +157,11 @@ FROM_OUTSIDE = {
     "instruments/structlog": {"structlog"},
     "http/_requests": {"requests", "urllib3"},
     "http/_urllib3": {"urllib3"},
+    **{
+        f"grpc/_{module}": {"grpc"}
+        for module in ("aio", "aio_call", "answer", "details", "errors", "interceptors")
+    },
+    **{f"grpc/_{module}": {"grpc"} for module in ("future", "native", "permit", "stream", "_init__")},
 }
 
 MODULES = sorted(path.relative_to(SOURCE).with_suffix("").as_posix() for path in SOURCE.rglob("*.py"))

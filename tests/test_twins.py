@@ -50,23 +50,38 @@ TWINS = [
     ("http/_httpx", "Sender._discard", "AsyncSender._discard"),
     ("http/_received", "Received.close", "AsyncReceived.aclose"),
     ("http/_received", "Received._begin_again", "AsyncReceived._begin_again"),
+    ("grpc/_attempt", "begun", "abegun"),
+    ("grpc/_attempt", "made", "amade"),
+    ("grpc/_attempt", "answered", "aanswered"),
+    ("grpc/_attempt", "opened", "aopened"),
+    ("llm/_answer", "Opening.open", "Opening.aopen"),
+    ("llm/_calling", "attempting", "aattempting"),
+    ("llm/_model", "Model.around", "Model.around_async"),
 ]
 
 # Twins that are no async functions of a module or a class: they have one inside, or are inside of another.
-INSIDE = {"Gate.around_async", "Chaos.around_async.troubled"}
+INSIDE = {"Gate.around_async", "Chaos.around_async.troubled", "Model.around_async", "aattempting"}
 
 # What has another name in async code. The name of the other colour is no name there.
 FUNCTIONS = {
+    "aanswered": "answered",
+    "aattempting": "attempting",
+    "abegun": "begun",
     "abound": "bound",
     "acall": "call",
     "aclose_failed": "close_failed",
+    "adetails_of": "details_of",
     "adrive": "drive",
+    "AIO": "SYNC",
     "aiter": "iter",
+    "amade": "made",
     "anext": "next",
     "aopened": "opened",
     "aoutcome": "outcome",
+    "aresult_of": "result_of",
     "astream_of": "stream_of",
     "await_": "wait",
+    "awithin": "within",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
     "AsyncSource": "Source",
@@ -277,6 +292,24 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *("_asyncio.checkpoint", "_backend.Backend.checkpoint", "_call.acall_blocking"),
         *("_chaos.Troubled.aopen", "_closing._close", "_closing.close_all"),
         *("_line.Line.aenter", "_table.Held.aopen"),
+        *(
+            f"llm/_guard.AsyncGuarded.{name}"
+            for name in ("__anext__", "_afirst", "_anext", "_leave", "aclose")
+        ),
+        *("llm/_guard.AsyncGuarded.asend", "llm/_guard.AsyncGuarded.athrow"),
+        *(f"grpc/_aio_call.{name}" for name in ("run", "told", "messages", "_each", "Reading.read")),
+        *(f"grpc/_aio_call.Running.{name}_metadata" for name in ("initial", "trailing")),
+        *(f"grpc/_aio_call.Running.{name}" for name in ("details", "debug_error_string", "_going")),
+        *("grpc/_aio_call.Running.wait_for_connection", "grpc/_requests.AsyncTaking.__anext__"),
+        *("grpc/_aio_call.Writing.write", "grpc/_aio_call.Writing.done_writing"),
+        *(f"grpc/_requests.AsyncRequests.{name}" for name in ("take", "_ask")),
+        *(
+            f"grpc/_aio.{one}{other}.intercept_{one.lower()}_{other.lower()}"
+            for one in ("Unary", "Stream")
+            for other in ("Unary", "Stream")
+        ),
+        *("llm/_answer.Chunks.__anext__", "llm/_opening.AsyncLeft.aclose"),
+        *("llm/_opening._aentered", "llm/_opening.asource_of"),
         "_attempted.attempted",
         *(f"_race_asyncio.{name}" for name in ("Heat._attempt", "Heat.put_down", "_closed", "_over", "race")),
         *(f"_race_trio.{name}" for name in ("Heat._attempt", "Heat.watch", "race")),

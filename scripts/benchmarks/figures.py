@@ -14,7 +14,9 @@ from benchmarks.imports import race_imports, unwanted
 from benchmarks.judging import judging
 from benchmarks.limits import limits
 from benchmarks.memory import grown_by
+from benchmarks.models import models
 from benchmarks.row import Row
+from benchmarks.rpc import rpc
 from benchmarks.streams import streams
 from benchmarks.timing import (
     Effort,
@@ -70,6 +72,8 @@ def measure(effort: Effort) -> Iterator[Row]:
     yield from guards(effort)
     yield from gates(effort)
     yield from watching(effort)
+    yield from models(effort)
+    yield from rpc(effort)
     yield from http(effort)
     loaded = tuple(f"loads {name}" for name in unwanted())
     yield Row("`import`", race_imports(effort.imports), 1.0, base="tenacity", problems=loaded)

@@ -23,7 +23,7 @@ class Row:
     unit: str = "ns"
     faster_than: Mapping[str, float] = field(default_factory=dict[str, float])  # how many times
     problems: tuple[str, ...] = ()
-    about: Literal["retrying", "guarding", "gating", "watching", "http"] = "retrying"
+    about: Literal["retrying", "guarding", "gating", "watching", "asking", "calling", "http"] = "retrying"
 
     def ratio(self, name: str) -> float:
         """Say how many times as much as the base."""
