@@ -90,7 +90,10 @@ FLOORS: dict[str, set[str]] = {
             f"grpc/_{name}"
             for name in ("aio", "aio_call", "answer", "attempt", "cut", "details", "errors", "future")
         ),
-        *(f"grpc/_{name}" for name in ("interceptors", "native", "permit", "requests", "service_config")),
+        *(
+            f"grpc/_{name}"
+            for name in ("interceptors", "native", "over", "permit", "requests", "service_config")
+        ),
         *("grpc/_stream", "grpc/_terms", "grpc/__init__"),
     },
 }
@@ -161,7 +164,7 @@ FROM_OUTSIDE = {
         f"grpc/_{module}": {"grpc"}
         for module in ("aio", "aio_call", "answer", "details", "errors", "interceptors")
     },
-    **{f"grpc/_{module}": {"grpc"} for module in ("future", "native", "permit", "stream", "_init__")},
+    **{f"grpc/_{module}": {"grpc"} for module in ("future", "native", "over", "permit", "stream", "_init__")},
 }
 
 MODULES = sorted(path.relative_to(SOURCE).with_suffix("").as_posix() for path in SOURCE.rglob("*.py"))

@@ -1,19 +1,19 @@
-"""Calls that are over: how one came out that gRPC has no object for, and what is common to all of ours."""
+"""Answer: how a call came out that gRPC has no object for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 import grpc
 
-from redouble.grpc._errors import CANCELLED, Cancelled, FutureOfAny
+from redouble.grpc._errors import CANCELLED, Cancelled
+from redouble.grpc._over import Over
 
 __all__ = ["Answer"]
 
 
-class Answer(grpc.Call, FutureOfAny):
+class Answer(Over):
     """A call that is over: with a response (a fallback's, for instance), or with an error."""
 
     def __init__(self, response: object = None, error: Exception | None = None) -> None:
@@ -58,33 +58,9 @@ class Answer(grpc.Call, FutureOfAny):
         """Say where the error was raised."""
         return None if self._error is None else self._error.__traceback__
 
-    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Call it at once: it is over."""
-        fn(self)
-
-    def add_callback(self, callback: Callable[[], object]) -> bool:  # noqa: ARG002
-        """Say that it is over."""
-        return False
-
-    def cancel(self) -> bool:
-        """Say that it is over."""
-        return False
-
     def cancelled(self) -> bool:
         """Say whether the caller has cancelled it."""
         return isinstance(self._error, Cancelled | grpc.FutureCancelledError)
-
-    def done(self) -> bool:
-        """Say that it is over."""
-        return True
-
-    def running(self) -> bool:
-        """Say that it is over."""
-        return False
-
-    def is_active(self) -> bool:
-        """Say that it is over."""
-        return False
 
     def time_remaining(self) -> Any:
         """Say that there is no limit."""

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType, new_class
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import Any, Self, TypeAlias, cast
 
 import grpc
 
 from redouble import errors
+from redouble.grpc._over import Over
 
-if TYPE_CHECKING:
-    FutureOfAny: TypeAlias = grpc.Future[Any]
-else:
-    FutureOfAny = grpc.Future
-
-__all__ = ["AIO", "CANCELLED", "SYNC", "Cancelled", "FutureOfAny", "Known", "known"]
+__all__ = ["AIO", "CANCELLED", "SYNC", "Cancelled", "Known", "known"]
 
 CANCELLED = "Locally cancelled by application!"  # gRPC's own words
 KINDS: tuple[type[Exception], ...] = (
@@ -41,20 +37,17 @@ def last_of(error: Any) -> Any:
     return last if isinstance(last, grpc.RpcError) and hasattr(last, "code") else None
 
 
-def code_of(error: object) -> grpc.StatusCode:
-    """Return the code to say: that of the last attempt, or that time was up."""
-    if isinstance(error, TimeoutError):
-        return grpc.StatusCode.DEADLINE_EXCEEDED
-    last = last_of(error)
-    return grpc.StatusCode.UNKNOWN if last is None else cast("grpc.StatusCode", last.code())
+class Told:
+    """What is said about a call that ended with an error of ours, in either colour of gRPC's."""
 
-
-class Failure(grpc.RpcError, grpc.Call, FutureOfAny):
-    """An error that is a call too, one that has failed: other interceptors are handed it as that."""
+    _nothing: Callable[[], Any]  # makes metadata with nothing in them
 
     def code(self) -> grpc.StatusCode:
         """Return the code of the last attempt, or that time was up."""
-        return code_of(self)
+        if isinstance(self, TimeoutError):
+            return grpc.StatusCode.DEADLINE_EXCEEDED
+        last = last_of(self)
+        return grpc.StatusCode.UNKNOWN if last is None else cast("grpc.StatusCode", last.code())
 
     def details(self) -> str:
         """Say what went wrong."""
@@ -63,16 +56,22 @@ class Failure(grpc.RpcError, grpc.Call, FutureOfAny):
     def initial_metadata(self) -> Any:
         """Return those of the last attempt, if any."""
         last = last_of(self)
-        return () if last is None else last.initial_metadata()
+        return self._nothing() if last is None else last.initial_metadata()
 
     def trailing_metadata(self) -> Any:
         """Return those of the last attempt, if any."""
         last = last_of(self)
-        return () if last is None else last.trailing_metadata()
+        return self._nothing() if last is None else last.trailing_metadata()
 
     def debug_error_string(self) -> str:
         """Say what went wrong."""
         return self.details()
+
+
+class Failure(Told, grpc.RpcError, Over):
+    """An error that is a call too, one that has failed: other interceptors are handed it as that."""
+
+    _nothing = tuple[Any, ...]
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
         """Raise it."""
@@ -86,32 +85,8 @@ class Failure(grpc.RpcError, grpc.Call, FutureOfAny):
         """Say where it was raised."""
         return self.__traceback__
 
-    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Call it at once: it is over."""
-        fn(self)
-
-    def add_callback(self, callback: Callable[[], None]) -> bool:  # noqa: ARG002
-        """Say that it is over."""
-        return False
-
-    def cancel(self) -> bool:
-        """Say that it is over."""
-        return False
-
     def cancelled(self) -> bool:
         """Say whether the caller has cancelled it."""
-        return False
-
-    def done(self) -> bool:
-        """Say that it is over."""
-        return True
-
-    def running(self) -> bool:
-        """Say that it is over."""
-        return False
-
-    def is_active(self) -> bool:
-        """Say that it is over."""
         return False
 
     def time_remaining(self) -> float:
@@ -126,30 +101,10 @@ class Cancelled(Failure):
         return grpc.StatusCode.CANCELLED
 
 
-class AioFailure(grpc.aio.AioRpcError):
+class AioFailure(Told, grpc.aio.AioRpcError):
     """The same as gRPC's async code has it."""
 
-    def code(self) -> grpc.StatusCode:
-        """Return the code of the last attempt, or that time was up."""
-        return code_of(self)
-
-    def details(self) -> str:
-        """Say what went wrong."""
-        return str(self)
-
-    def initial_metadata(self) -> Any:
-        """Return those of the last attempt, if any."""
-        last = last_of(self)
-        return grpc.aio.Metadata() if last is None else last.initial_metadata()
-
-    def trailing_metadata(self) -> Any:
-        """Return those of the last attempt, if any."""
-        last = last_of(self)
-        return grpc.aio.Metadata() if last is None else last.trailing_metadata()
-
-    def debug_error_string(self) -> str:
-        """Say what went wrong."""
-        return self.details()
+    _nothing = grpc.aio.Metadata
 
 
 def _both(face: type[grpc.RpcError]) -> Known:

@@ -19,7 +19,7 @@ from redouble._threads import Job
 from redouble.errors import Stopped
 from redouble.grpc._answer import Answer
 from redouble.grpc._attempt import concluded
-from redouble.grpc._errors import FutureOfAny
+from redouble.grpc._over import FutureOfAny
 from redouble.grpc._permit import Permit
 
 __all__ = ["Future", "tell"]
