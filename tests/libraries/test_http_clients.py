@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -23,12 +22,6 @@ DEFAULTS = [
     ("openai", "DefaultHttpx2Client"),
     ("anthropic", "DefaultHttpxClient"),
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with Server() as running:
-        yield running
 
 
 # ----------------------------------------------------------------- the clients they take

@@ -107,12 +107,6 @@ def reading(name: str) -> Generator[Reading]:
         yield Reading(raw, partial(tidily, portal), loop)
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with Server() as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=CLIENTS)
 def client(request: pytest.FixtureRequest) -> Generator[Reading]:
     with reading(request.param) as found:

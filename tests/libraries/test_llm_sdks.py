@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from redouble import Reason, Retry, llm, report
-from sdk_models import HELLO, KEY, LEFT, PROMPT, SDKS, Asked, Server, every_way, model, opened, value
+from sdk_models import HELLO, KEY, LEFT, PROMPT, Asked, Server, every_way, model, value
 from sdks import asking, model_of, sdk
 from support import Virtual
 
@@ -22,18 +21,6 @@ LAST = {  # what each SDK makes of a status
     "503": {"openai": "InternalServerError", "anthropic": "ServiceUnavailableError"},
     "529": {"openai": "InternalServerError", "anthropic": "OverloadedError"},
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with Server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=SDKS)
-def asked(request: pytest.FixtureRequest) -> Generator[Asked]:
-    with opened(request.param) as found:
-        yield found
 
 
 # ------------------------------------------------------------------ what is asked again

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from redouble import Reason, llm
 from redouble.instruments import memory
-from sdk_models import HELLO, LEFT, SDKS, USAGE, Asked, Server, every_stream, every_way, model, opened
+from sdk_models import HELLO, LEFT, USAGE, Asked, Server, every_stream, every_way, model
 
 pytestmark = LEFT
 
 PRICE = llm.Price(input=1_000_000, output=10_000_000)  # of a token: 1 and 10
 LABELS = {"provider": "acme", "model": "m"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with Server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=SDKS)
-def asked(request: pytest.FixtureRequest) -> Generator[Asked]:
-    with opened(request.param) as found:
-        yield found
 
 
 def allowance(tokens: int = 1000) -> llm.Spend:

@@ -5,13 +5,12 @@ A stream that ends as if it were whole, though it is not, is an error: no HTTP c
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from redouble import Reason
-from sdk_models import HELLO, LEFT, SDKS, USAGE, Asked, Server, every_stream, model, opened
+from sdk_models import HELLO, LEFT, USAGE, Asked, Server, every_stream, model
 
 pytestmark = LEFT
 
@@ -19,18 +18,6 @@ BEFORE = {"openai": 1, "anthropic": 2, "responses": 4}  # events without words, 
 # After so many events it has said that it is complete. Of a chat that is the last word: the SDK keeps the
 # end to itself.
 COMPLETE = {"openai": 6, "anthropic": 9, "responses": 12}
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with Server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=SDKS)
-def asked(request: pytest.FixtureRequest) -> Generator[Asked]:
-    with opened(request.param) as found:
-        yield found
 
 
 def is_mute(asked: Asked, how: str) -> bool:

@@ -19,7 +19,6 @@ from sdk_models import (
     ASYNC,
     HELLO,
     LEFT,
-    SDKS,
     Asked,
     Server,
     black_hole,
@@ -38,12 +37,6 @@ SOON = llm.Timeouts(connect=30, read=30, total=SILENCE)
 SLOW = Retry(backoff=[5] * 3)  # no delay fits into that
 SPOKEN = {"openai": 3, "responses": 6, "anthropic": 4}  # events, with two words
 LATE = ("AttemptTimeout", "APITimeoutError", "ReadTimeout")  # who is first, of us, the SDK and its client
-
-
-@pytest.fixture(scope="module", params=SDKS)
-def asked(request: pytest.FixtureRequest) -> Generator[Asked]:
-    with opened(request.param) as found:
-        yield found
 
 
 @pytest.fixture(scope="module", params=ASYNC)

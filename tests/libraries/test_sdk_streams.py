@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pytest
 
 import redouble
@@ -15,12 +13,6 @@ SOON = 0.1  # second
 LONG = 1.0
 BEFORE = {"openai": 1, "anthropic": 2}  # events without words, at the start
 EVENTS = {"openai": 7, "anthropic": 9}
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with Server() as running:
-        yield running
 
 
 @every_sdk

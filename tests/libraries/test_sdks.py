@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -17,12 +16,6 @@ SOON = 0.1  # second, after which a server that says nothing is given up
 THEIR_STATUSES = {408, 409, 429, 500, 502, 503, 504, 529}  # what both SDKs retry by themselves
 
 both_ways = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with Server() as running:
-        yield running
 
 
 def quickly(**options: Any) -> Retry:

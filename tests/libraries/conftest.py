@@ -1,0 +1,21 @@
+"""What the tests of the SDKs have in common: a server that plays their protocols, and clients that ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from sdk_models import SDKS, Asked, Server, opened
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=SDKS)
+def asked(request: pytest.FixtureRequest) -> Generator[Asked]:
+    with opened(request.param) as found:
+        yield found
