@@ -55,6 +55,15 @@ def no_worker_at_work() -> Iterator[None]:
     pytest.fail(f"left at work: {busy}")
 
 
+@pytest.fixture(scope="session")
+def remote() -> Iterator[Any]:
+    """Run the server that all tests of gRPC share. A conftest in their folder would hide this one."""
+    from serving import serving
+
+    with serving() as server:
+        yield server
+
+
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 

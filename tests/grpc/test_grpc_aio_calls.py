@@ -18,12 +18,12 @@ FOREVER = 3600.0
 Talk = Callable[[Any, Call], Coroutine[Any, Any, None]]
 
 
-def called(server: Server, shape: str, script: str, talk: Talk, policy: Layer | None = None) -> None:
+def called(remote: Server, shape: str, script: str, talk: Talk, policy: Layer | None = None) -> None:
     """Make a call, and talk to it."""
 
     async def main() -> None:
-        known, metadata = server.script(script)
-        async with achannel_of(server, policy or retry()) as channel:
+        known, metadata = remote.script(script)
+        async with achannel_of(remote, policy or retry()) as channel:
             await talk(stub_of(channel, shape)(request_of(shape), metadata=metadata), known)
 
     asyncio.run(main())
@@ -34,7 +34,7 @@ def read(call: Any, shape: str) -> Any:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_call_that_succeeds(server: Server, shape: str) -> None:
+def test_a_call_that_succeeds(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         ended: list[object] = []
         call.add_done_callback(ended.append)
@@ -52,11 +52,11 @@ def test_a_call_that_succeeds(server: Server, shape: str) -> None:
         assert ended == [call, call]
         assert len(known.attempts) == 2
 
-    called(server, shape, "UNAVAILABLE, head a @7 OK", talk)
+    called(remote, shape, "UNAVAILABLE, head a @7 OK", talk)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_call_that_fails(server: Server, shape: str) -> None:
+def test_a_call_that_fails(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         ended: list[object] = []
         call.add_done_callback(ended.append)
@@ -71,20 +71,20 @@ def test_a_call_that_fails(server: Server, shape: str) -> None:
         assert (call.done(), call.cancelled(), call.cancel()) == (True, False, False)
         assert ended == [call]
 
-    called(server, shape, "UNAVAILABLE, head @7 NOT_FOUND", talk)
+    called(remote, shape, "UNAVAILABLE, head @7 NOT_FOUND", talk)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_call_that_the_server_cancels(server: Server, shape: str) -> None:
+def test_a_call_that_the_server_cancels(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         assert await call.code() is grpc.StatusCode.CANCELLED
         assert call.cancelled()
 
-    called(server, shape, "CANCELLED", talk)
+    called(remote, shape, "CANCELLED", talk)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_call_that_comes_out_otherwise(server: Server, shape: str) -> None:
+def test_a_call_that_comes_out_otherwise(remote: Server, shape: str) -> None:
     """By a fallback, for which there is no call of gRPC's."""
 
     async def talk(call: Any, known: Call) -> None:
@@ -95,11 +95,11 @@ def test_a_call_that_comes_out_otherwise(server: Server, shape: str) -> None:
         assert (call.done(), call.cancelled(), call.cancel()) == (True, False, False)
 
     value = b"x" if shape in ONE else [b"x"]
-    called(server, shape, "UNAVAILABLE", talk, Fallback(value=value, on=grpc.RpcError) | retry(attempts=2))
+    called(remote, shape, "UNAVAILABLE", talk, Fallback(value=value, on=grpc.RpcError) | retry(attempts=2))
 
 
 @pytest.mark.parametrize("shape", ["up", "down", "both"])
-def test_a_policy_that_fails(server: Server, shape: str) -> None:
+def test_a_policy_that_fails(remote: Server, shape: str) -> None:
     """A rule of it, for instance: then there is no error of gRPC's to be asked."""
 
     def rule(_: Exception) -> bool:
@@ -112,11 +112,11 @@ def test_a_policy_that_fails(server: Server, shape: str) -> None:
         assert (await inner.code(), await inner.details()) == (grpc.StatusCode.UNKNOWN, "")
         assert not inner.cancelled()
 
-    called(server, shape, "UNAVAILABLE", talk, retry(on=rule))
+    called(remote, shape, "UNAVAILABLE", talk, retry(on=rule))
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_a_fallback_may_be_an_async_stream(server: Server, shape: str) -> None:
+def test_a_fallback_may_be_an_async_stream(remote: Server, shape: str) -> None:
     async def other(error: Exception) -> Any:
         async def items() -> Any:
             yield b"x"
@@ -126,22 +126,22 @@ def test_a_fallback_may_be_an_async_stream(server: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         assert [message async for message in call] == [b"x"]
 
-    called(server, shape, "UNAVAILABLE", talk, Fallback(other, on=grpc.RpcError) | retry(attempts=1))
+    called(remote, shape, "UNAVAILABLE", talk, Fallback(other, on=grpc.RpcError) | retry(attempts=1))
 
 
 @pytest.mark.parametrize("script", ["a OK", "UNAVAILABLE, a OK"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_connection_can_be_waited_for(server: Server, shape: str, script: str) -> None:
+def test_a_connection_can_be_waited_for(remote: Server, shape: str, script: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         await call.wait_for_connection()
         assert await read(call, shape) == b"a"
         await call.wait_for_connection()
 
-    called(server, shape, script, talk)
+    called(remote, shape, script, talk)
 
 
 @pytest.mark.parametrize("shape", ["up", "down", "both"])
-def test_there_is_no_connection(server: Server, shape: str) -> None:
+def test_there_is_no_connection(remote: Server, shape: str) -> None:
     """Each attempt waits for one; what comes out in the end is raised."""
 
     async def main() -> None:
@@ -158,7 +158,7 @@ def test_there_is_no_connection(server: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["up", "down", "both"])
-def test_a_delay_is_not_spent_looking_again_and_again(server: Server, shape: str) -> None:
+def test_a_delay_is_not_spent_looking_again_and_again(remote: Server, shape: str) -> None:
     """Who asks for the head of a call that is between two attempts sleeps until there is one."""
 
     def going() -> set[object]:
@@ -180,10 +180,10 @@ def test_a_delay_is_not_spent_looking_again_and_again(server: Server, shape: str
 
     waits = Event()
     policy = Retry(backoff=[FOREVER], give_up_after=None, on_retry=lambda _: waits.set())
-    called(server, shape, "UNAVAILABLE", talk, policy)
+    called(remote, shape, "UNAVAILABLE", talk, policy)
 
 
-def test_a_rule_for_results_of_an_async_call(server: Server) -> None:
+def test_a_rule_for_results_of_an_async_call(remote: Server) -> None:
     """A response that is refused is followed by a delay, too, and the head is that of the next attempt."""
 
     async def talk(call: Any, known: Call) -> None:
@@ -193,11 +193,11 @@ def test_a_rule_for_results_of_an_async_call(server: Server) -> None:
 
     waits = Event()
     policy = Retry(backoff=[0], until=b"b".__eq__, on_retry=lambda _: waits.set())
-    called(server, "up", "a OK, head b OK", talk, policy)
+    called(remote, "up", "a OK, head b OK", talk, policy)
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_what_grpc_itself_does_not_do_is_refused(server: Server, shape: str) -> None:
+def test_what_grpc_itself_does_not_do_is_refused(remote: Server, shape: str) -> None:
     """It hands on what a caller writes as an iterator, so that nobody writes to a call of ours."""
 
     async def talk(call: Any, known: Call) -> None:
@@ -209,11 +209,11 @@ def test_what_grpc_itself_does_not_do_is_refused(server: Server, shape: str) -> 
         assert not inner._done_writing_flag
         assert await read(call, shape) == b"a"
 
-    called(server, shape, "a OK", talk)
+    called(remote, shape, "a OK", talk)
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_who_is_handed_the_call_itself_may_read_it(server: Server, shape: str) -> None:
+def test_who_is_handed_the_call_itself_may_read_it(remote: Server, shape: str) -> None:
     """An interceptor before ours, for instance."""
 
     async def talk(call: Any, known: Call) -> None:
@@ -223,4 +223,4 @@ def test_who_is_handed_the_call_itself_may_read_it(server: Server, shape: str) -
         assert [message async for message in inner] == [b"b"]
         assert await inner.read() is grpc.aio.EOF
 
-    called(server, shape, "UNAVAILABLE, a b OK", talk)
+    called(remote, shape, "UNAVAILABLE, a b OK", talk)

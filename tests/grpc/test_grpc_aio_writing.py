@@ -14,18 +14,18 @@ from serving import Call, Server
 Talk = Callable[[Any, Call], Coroutine[Any, Any, None]]
 
 
-def called(server: Server, shape: str, script: str, talk: Talk, **options: Any) -> None:
+def called(remote: Server, shape: str, script: str, talk: Talk, **options: Any) -> None:
     """Make a call without requests, and talk to it."""
 
     async def main() -> None:
-        known, metadata = server.script(script)
-        async with achannel_of(server, retry(**options)) as channel:
+        known, metadata = remote.script(script)
+        async with achannel_of(remote, retry(**options)) as channel:
             await talk(stub_of(channel, shape)(metadata=metadata), known)
 
     asyncio.run(main())
 
 
-def test_a_conversation(server: Server) -> None:
+def test_a_conversation(remote: Server) -> None:
     async def talk(call: Any, known: Call) -> None:
         for word in (b"x", b"y", b"z"):
             await call.write(word)
@@ -37,10 +37,10 @@ def test_a_conversation(server: Server) -> None:
             await call.write(b"late")
         assert (known.attempts[0].requests, len(known.attempts)) == ([b"x", b"y", b"z"], 1)
 
-    called(server, "both", "deaf echo OK", talk)
+    called(remote, "both", "deaf echo OK", talk)
 
 
-def test_one_response_to_all_that_was_written(server: Server) -> None:
+def test_one_response_to_all_that_was_written(remote: Server) -> None:
     async def talk(call: Any, known: Call) -> None:
         await call.write(b"x")
         await call.write(b"y")
@@ -48,11 +48,11 @@ def test_one_response_to_all_that_was_written(server: Server) -> None:
         assert await call == b"a"
         assert known.attempts[0].requests == [b"x", b"y"]
 
-    called(server, "up", "a OK", talk)
+    called(remote, "up", "a OK", talk)
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_what_is_written_after_a_failure_goes_to_the_next_attempt(server: Server, shape: str) -> None:
+def test_what_is_written_after_a_failure_goes_to_the_next_attempt(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         await asyncio.to_thread(until, lambda: retries)
         await call.write(b"x")
@@ -61,11 +61,11 @@ def test_what_is_written_after_a_failure_goes_to_the_next_attempt(server: Server
         assert [attempt.requests for attempt in known.attempts] == [[], [b"x"]]
 
     retries: list[object] = []
-    called(server, shape, "deaf UNAVAILABLE, a OK", talk, on_retry=retries.append)
+    called(remote, shape, "deaf UNAVAILABLE, a OK", talk, on_retry=retries.append)
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_what_was_written_before_a_failure_is_gone(server: Server, shape: str) -> None:
+def test_what_was_written_before_a_failure_is_gone(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         await call.write(b"x")
         await call.done_writing()
@@ -76,13 +76,13 @@ def test_what_was_written_before_a_failure_is_gone(server: Server, shape: str) -
         with pytest.raises(asyncio.InvalidStateError):
             await call.write(b"late")
 
-    called(server, shape, "UNAVAILABLE, a OK", talk)
+    called(remote, shape, "UNAVAILABLE, a OK", talk)
 
 
-def test_a_channel_that_is_closed_in_the_middle(server: Server) -> None:
+def test_a_channel_that_is_closed_in_the_middle(remote: Server) -> None:
     async def main() -> None:
-        known, metadata = server.script("deaf echo OK")
-        async with achannel_of(server, retry(on=Exception)) as channel:
+        known, metadata = remote.script("deaf echo OK")
+        async with achannel_of(remote, retry(on=Exception)) as channel:
             call = stub_of(channel, "both")(metadata=metadata)
             await call.write(b"x")
             assert await call.read() == b"x"
@@ -96,7 +96,7 @@ def test_a_channel_that_is_closed_in_the_middle(server: Server) -> None:
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_nothing_is_left_waiting_for_what_nobody_writes(server: Server, shape: str) -> None:
+def test_nothing_is_left_waiting_for_what_nobody_writes(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         assert await call.code() is grpc.StatusCode.NOT_FOUND
         for _ in range(10):
@@ -104,4 +104,4 @@ def test_nothing_is_left_waiting_for_what_nobody_writes(server: Server, shape: s
         waiting = [str(task.get_coro()) for task in asyncio.all_tasks()]
         assert [name for name in waiting if "Requests" in name] == []
 
-    called(server, shape, "deaf NOT_FOUND", talk)
+    called(remote, shape, "deaf NOT_FOUND", talk)

@@ -48,17 +48,17 @@ class Adding:
         return self.calls[-1]
 
 
-def stub_between(server: Server, shape: str, before: Adding, behind: Adding) -> Any:
+def stub_between(remote: Server, shape: str, before: Adding, behind: Adding) -> Any:
     ours = redouble.grpc.interceptors(retry(attempts=3))
-    channel = base(server.target)
+    channel = base(remote.target)
     return stub_of(
         grpc.intercept_channel(channel, Bystander(before.does), *ours, Bystander(behind.does)), shape
     )
 
 
-def stub_before(server: Server, shape: str, behind: Any, **options: Any) -> Any:
+def stub_before(remote: Server, shape: str, behind: Any, **options: Any) -> Any:
     ours = redouble.grpc.interceptors(retry(**options))
-    return stub_of(grpc.intercept_channel(base(server.target), *ours, Bystander(behind)), shape)
+    return stub_of(grpc.intercept_channel(base(remote.target), *ours, Bystander(behind)), shape)
 
 
 def read(call: Any, shape: str) -> Any:
@@ -66,10 +66,10 @@ def read(call: Any, shape: str) -> Any:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_before_and_behind(server: Server, shape: str) -> None:
+def test_before_and_behind(remote: Server, shape: str) -> None:
     before, behind = Adding("before"), Adding("behind")
-    known, metadata = server.script("UNAVAILABLE, UNAVAILABLE, a OK")
-    stub = stub_between(server, shape, before, behind)
+    known, metadata = remote.script("UNAVAILABLE, UNAVAILABLE, a OK")
+    stub = stub_between(remote, shape, before, behind)
     assert read(stub(request_of(shape), metadata=metadata), shape) == b"a"
     assert (len(before.calls), len(behind.calls), len(known.attempts)) == (1, 3, 3)
     assert [attempt.earlier for attempt in known.attempts] == [None, "1", "2"]
@@ -77,10 +77,10 @@ def test_before_and_behind(server: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ONE)
-def test_a_future_before_and_behind(server: Server, shape: str) -> None:
+def test_a_future_before_and_behind(remote: Server, shape: str) -> None:
     before, behind = Adding("before"), Adding("behind")
-    known, metadata = server.script("UNAVAILABLE, a OK")
-    stub = stub_between(server, shape, before, behind)
+    known, metadata = remote.script("UNAVAILABLE, a OK")
+    stub = stub_between(remote, shape, before, behind)
     assert stub.future(request_of(shape), metadata=metadata).result() == b"a"
     assert (len(before.calls), len(behind.calls), len(known.attempts)) == (1, 2, 2)
 
@@ -88,11 +88,11 @@ def test_a_future_before_and_behind(server: Server, shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("timeout", [None, 0])
 def test_one_before_is_handed_what_failed_as_a_call(
-    server: Server, shape: str, timeout: float | None
+    remote: Server, shape: str, timeout: float | None
 ) -> None:
     before = Adding("before")
-    _, metadata = server.script("UNAVAILABLE")
-    stub = stub_between(server, shape, before, Adding("behind"))
+    _, metadata = remote.script("UNAVAILABLE")
+    stub = stub_between(remote, shape, before, Adding("behind"))
     with pytest.raises(grpc.RpcError) as caught:
         read(stub(request_of(shape), metadata=metadata, timeout=timeout), shape)
     code = grpc.StatusCode.UNAVAILABLE if timeout is None else grpc.StatusCode.DEADLINE_EXCEEDED
@@ -103,12 +103,12 @@ def test_one_before_is_handed_what_failed_as_a_call(
 
 @pytest.mark.parametrize("script", ["UNAVAILABLE, UNAVAILABLE, a OK", "UNAVAILABLE"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_before_and_behind_in_async_code(server: Server, shape: str, script: str) -> None:
+def test_before_and_behind_in_async_code(remote: Server, shape: str, script: str) -> None:
     async def main() -> None:
         before, behind = Adding("before"), Adding("behind")
-        known, metadata = server.script(script)
+        known, metadata = remote.script(script)
         others = {"before": bystanders(before.adoes), "behind": bystanders(behind.adoes)}
-        async with achannel_of(server, retry(attempts=3), **others) as channel:
+        async with achannel_of(remote, retry(attempts=3), **others) as channel:
             call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             if script == "UNAVAILABLE":
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -125,25 +125,25 @@ def test_before_and_behind_in_async_code(server: Server, shape: str, script: str
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_two_of_ours_multiply(server: Server, shape: str) -> None:
-    known, metadata = server.script("UNAVAILABLE")
+def test_two_of_ours_multiply(remote: Server, shape: str) -> None:
+    known, metadata = remote.script("UNAVAILABLE")
     twice, thrice = (redouble.grpc.interceptors(retry(attempts=count)) for count in (2, 3))
-    stub = stub_of(grpc.intercept_channel(base(server.target), *thrice, *twice), shape)
+    stub = stub_of(grpc.intercept_channel(base(remote.target), *thrice, *twice), shape)
     with pytest.raises(grpc.RpcError):
         read(stub(request_of(shape), metadata=metadata), shape)
     # Requests come to the inner one as an iterator, which cannot be sent again.
     assert len(known.attempts) == (3 if shape in ("up", "both") else 6)
 
 
-def test_one_behind_that_gives_a_plain_iterator(server: Server) -> None:
+def test_one_behind_that_gives_a_plain_iterator(remote: Server) -> None:
     def cached(*_: object) -> Any:
         return iter([b"cached"])
 
-    stream = stub_before(server, "down", cached)(b"one")
+    stream = stub_before(remote, "down", cached)(b"one")
     assert list(stream) == [b"cached"]
 
 
-def test_one_behind_that_takes_longer_than_an_attempt_may(server: Server) -> None:
+def test_one_behind_that_takes_longer_than_an_attempt_may(remote: Server) -> None:
     """The call that it comes back with is cancelled at once."""
 
     def does(continuation: Any, said: Any, request: Any) -> Any:
@@ -152,17 +152,17 @@ def test_one_behind_that_takes_longer_than_an_attempt_may(server: Server) -> Non
         return calls[0]
 
     calls: list[Any] = []
-    _, metadata = server.script("hang OK")
+    _, metadata = remote.script("hang OK")
     policy = Bulkhead(1) | retry(attempt_timeout=0.01, attempts=1)  # a gate, so that nothing begins early
     channel = grpc.intercept_channel(
-        base(server.target), *redouble.grpc.interceptors(policy), Bystander(does)
+        base(remote.target), *redouble.grpc.interceptors(policy), Bystander(does)
     )
     with pytest.raises(errors.AttemptTimeout):
         next(stub_of(channel, "down")(b"one", metadata=metadata))
     assert calls[0].code() is grpc.StatusCode.CANCELLED
 
 
-def test_a_limit_that_comes_too_late_cuts_nothing(server: Server) -> None:
+def test_a_limit_that_comes_too_late_cuts_nothing(remote: Server) -> None:
     call = Cancelled()
     permit: Any = SimpleNamespace(current=call)
     with Cut(permit, 3600.0) as cut:
@@ -180,7 +180,7 @@ class Cancelled:
         self.cancelled = True
 
 
-def test_who_asks_for_the_head_of_an_attempt_that_fails_gets_the_next_one(server: Server) -> None:
+def test_who_asks_for_the_head_of_an_attempt_that_fails_gets_the_next_one(remote: Server) -> None:
     """It was there, and by the time it has come the attempt is over, and another one is under way."""
 
     class Headed:
@@ -206,8 +206,8 @@ def test_who_asks_for_the_head_of_an_attempt_that_fails_gets_the_next_one(server
         return call
 
     asked, over = Event(), Event()
-    _, metadata = server.script("head a OK")
-    stream = stub_before(server, "down", does)(b"one", metadata=metadata)
+    _, metadata = remote.script("head a OK")
+    stream = stub_before(remote, "down", does)(b"one", metadata=metadata)
     got: list[bytes] = []
     reader = Thread(target=lambda: got.extend(stream))
     reader.start()

@@ -34,14 +34,14 @@ from redouble.testing import virtual_time
 )
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_one_call(
-    server: Server,
+    remote: Server,
     colour: str,
     shape: str,
     script: str,
     options: dict[str, object],
     expected: tuple[bytes, str, int, str | None],
 ) -> None:
-    seen = dial(server, colour, shape, script, retry(**options))
+    seen = dial(remote, colour, shape, script, retry(**options))
     assert seen_of(seen) == expected
 
 
@@ -50,15 +50,15 @@ AGAIN = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED", "DEADLINE_EXCEEDED")
 
 @pytest.mark.parametrize("code", [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
-def test_codes_of_the_default_policy(server: Server, colour: str, shape: str, code: str) -> None:
+def test_codes_of_the_default_policy(remote: Server, colour: str, shape: str, code: str) -> None:
     with virtual_time():
-        seen = dial(server, colour, shape, f"{code}, a OK")
+        seen = dial(remote, colour, shape, f"{code}, a OK")
     assert seen_of(seen) == ((b"a", "OK", 2, None) if code in AGAIN else (b"", code, 1, "stopped"))
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_each_attempt_says_how_many_there_were_before(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "UNAVAILABLE, UNAVAILABLE, OK", retry(), metadata=(("own", "word"),))
+def test_each_attempt_says_how_many_there_were_before(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, OK", retry(), metadata=(("own", "word"),))
     assert attempts(seen) == [None, "1", "2"]
     assert [attempt.metadata["own"] for attempt in seen.attempts] == ["word"] * 3
     whole = [b"one", b"two"] if shape in ("up", "both") else [b"one"]
@@ -66,8 +66,8 @@ def test_each_attempt_says_how_many_there_were_before(server: Server, colour: st
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_the_error_is_the_one_of_the_last_attempt(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "UNAVAILABLE, ABORTED", retry(attempts=2))
+def test_the_error_is_the_one_of_the_last_attempt(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "UNAVAILABLE, ABORTED", retry(attempts=2))
     assert seen.error.details() == "as the script says"
     (note,) = seen.error.__notes__
     assert note.startswith("redouble: gave up after 2 attempts in")
@@ -76,6 +76,6 @@ def test_the_error_is_the_one_of_the_last_attempt(server: Server, colour: str, s
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_policy_that_has_a_name_keeps_it(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "UNAVAILABLE", Retry(attempts=1, name="echo", labels={"team": "a"}))
+def test_a_policy_that_has_a_name_keeps_it(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "UNAVAILABLE", Retry(attempts=1, name="echo", labels={"team": "a"}))
     assert (seen.report.name, seen.report.labels) == ("echo", {"team": "a"})

@@ -29,10 +29,10 @@ class Waiting:
         )
 
 
-def begun(server: Server, colour: str, shape: str, script: str, policy: Retry) -> tuple[Any, Call]:
+def begun(remote: Server, colour: str, shape: str, script: str, policy: Retry) -> tuple[Any, Call]:
     """Begin a call that somebody waits for, in blocking code."""
-    call, metadata = server.script(script)
-    stub = stub_of(channel_of(server, policy), shape)
+    call, metadata = remote.script(script)
+    stub = stub_of(channel_of(remote, policy), shape)
     make = stub.future if colour == "future" else stub
     return make(request_of(shape), metadata=metadata), call
 
@@ -58,8 +58,8 @@ def reading(colour: str, call: Any) -> Reader:
 
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_who_cancels_during_an_attempt_ends_it(server: Server, colour: str, shape: str) -> None:
-    call, known = begun(server, colour, shape, "hang OK", retry(on=Exception))
+def test_who_cancels_during_an_attempt_ends_it(remote: Server, colour: str, shape: str) -> None:
+    call, known = begun(remote, colour, shape, "hang OK", retry(on=Exception))
     reader = reading(colour, call)
     until(lambda: known.attempts)
     assert call.cancel()
@@ -70,9 +70,9 @@ def test_who_cancels_during_an_attempt_ends_it(server: Server, colour: str, shap
 
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_who_cancels_during_a_delay_need_not_wait_for_it(server: Server, colour: str, shape: str) -> None:
+def test_who_cancels_during_a_delay_need_not_wait_for_it(remote: Server, colour: str, shape: str) -> None:
     waiting = Waiting()
-    call, known = begun(server, colour, shape, "UNAVAILABLE", waiting.policy)
+    call, known = begun(remote, colour, shape, "UNAVAILABLE", waiting.policy)
     reader = reading(colour, call)
     assert waiting.waits.wait(FOREVER)
     assert call.is_active()
@@ -85,7 +85,7 @@ def test_who_cancels_during_a_delay_need_not_wait_for_it(server: Server, colour:
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
 def test_who_cancels_as_an_attempt_fails_by_itself_has_cancelled(
-    server: Server, colour: str, shape: str
+    remote: Server, colour: str, shape: str
 ) -> None:
     """What `cancel` has said holds: it was not over yet."""
     calls: list[Any] = []
@@ -94,7 +94,7 @@ def test_who_cancels_as_an_attempt_fails_by_itself_has_cancelled(
         until(lambda: calls)
         assert calls[0].cancel()
 
-    call, known = begun(server, colour, shape, "UNAVAILABLE", retry(on=Exception, on_failure=cancels))
+    call, known = begun(remote, colour, shape, "UNAVAILABLE", retry(on=Exception, on_failure=cancels))
     calls.append(call)
     reader = reading(colour, call)
     reader.join()
@@ -105,14 +105,14 @@ def test_who_cancels_as_an_attempt_fails_by_itself_has_cancelled(
 
 
 @pytest.mark.parametrize("shape", ONE)
-def test_who_cancels_a_future_as_it_succeeds_has_cancelled(server: Server, shape: str) -> None:
+def test_who_cancels_a_future_as_it_succeeds_has_cancelled(remote: Server, shape: str) -> None:
     calls: list[Any] = []
 
     def cancels(_: object) -> None:
         until(lambda: calls)
         assert calls[0].cancel()
 
-    call, _ = begun(server, "future", shape, "a OK", retry(on_success=cancels))
+    call, _ = begun(remote, "future", shape, "a OK", retry(on_success=cancels))
     calls.append(call)
     reader = reading("future", call)
     reader.join()
@@ -141,10 +141,10 @@ def assert_cancelled(colour: str, call: Any, error: Any) -> None:
 
 @pytest.mark.parametrize("shape", ["down", "both"])
 @pytest.mark.parametrize("eager", [True, False])
-def test_a_stream_that_is_cancelled_before_anybody_reads_it(server: Server, shape: str, eager: bool) -> None:
+def test_a_stream_that_is_cancelled_before_anybody_reads_it(remote: Server, shape: str, eager: bool) -> None:
     policy: Any = retry(on=Exception) if eager else Bulkhead(1) | retry(on=Exception)
-    known, metadata = server.script("hang OK")
-    call = stub_of(channel_of(server, policy), shape)(request_of(shape), metadata=metadata)
+    known, metadata = remote.script("hang OK")
+    call = stub_of(channel_of(remote, policy), shape)(request_of(shape), metadata=metadata)
     assert call.cancel()
     assert not call.is_active()
     with pytest.raises(grpc.RpcError):
@@ -154,8 +154,8 @@ def test_a_stream_that_is_cancelled_before_anybody_reads_it(server: Server, shap
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_a_stream_that_is_cancelled_after_its_first_message(server: Server, shape: str) -> None:
-    call, known = begun(server, "stream", shape, "a hang OK", retry(on=Exception))
+def test_a_stream_that_is_cancelled_after_its_first_message(remote: Server, shape: str) -> None:
+    call, known = begun(remote, "stream", shape, "a hang OK", retry(on=Exception))
     assert next(call) == b"a"
     assert call.cancel()
     with pytest.raises(grpc.RpcError) as caught:
@@ -168,11 +168,11 @@ def test_a_stream_that_is_cancelled_after_its_first_message(server: Server, shap
 @pytest.mark.parametrize("when", ["during an attempt", "during a delay"])
 @pytest.mark.parametrize("how", ["the call", "the task"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_async_calls(server: Server, shape: str, how: str, when: str) -> None:
+def test_async_calls(remote: Server, shape: str, how: str, when: str) -> None:
     async def main() -> None:
         waiting = Waiting(on=Exception)
-        known, metadata = server.script("hang OK" if when == "during an attempt" else "UNAVAILABLE")
-        async with achannel_of(server, waiting.policy) as channel:
+        known, metadata = remote.script("hang OK" if when == "during an attempt" else "UNAVAILABLE")
+        async with achannel_of(remote, waiting.policy) as channel:
             call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
 
             async def reads() -> object:
@@ -197,10 +197,10 @@ def test_async_calls(server: Server, shape: str, how: str, when: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_an_async_stream_that_is_cancelled_after_its_first_message(server: Server, shape: str) -> None:
+def test_an_async_stream_that_is_cancelled_after_its_first_message(remote: Server, shape: str) -> None:
     async def main() -> None:
-        known, metadata = server.script("a hang OK")
-        async with achannel_of(server, retry(on=Exception)) as channel:
+        known, metadata = remote.script("a hang OK")
+        async with achannel_of(remote, retry(on=Exception)) as channel:
             call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             assert await call.read() == b"a"
             assert call.cancel()
@@ -214,10 +214,10 @@ def test_an_async_stream_that_is_cancelled_after_its_first_message(server: Serve
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_async_call_that_is_cancelled_at_once(server: Server, shape: str) -> None:
+def test_an_async_call_that_is_cancelled_at_once(remote: Server, shape: str) -> None:
     async def main() -> None:
-        known, metadata = server.script("hang OK")
-        async with achannel_of(server, retry(on=Exception)) as channel:
+        known, metadata = remote.script("hang OK")
+        async with achannel_of(remote, retry(on=Exception)) as channel:
             call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             assert call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -229,11 +229,11 @@ def test_an_async_call_that_is_cancelled_at_once(server: Server, shape: str) -> 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_time_limit_of_the_caller_ends_an_async_call(server: Server, shape: str) -> None:
+def test_a_time_limit_of_the_caller_ends_an_async_call(remote: Server, shape: str) -> None:
     async def main() -> None:
         waiting = Waiting()
-        known, metadata = server.script("UNAVAILABLE")
-        async with achannel_of(server, waiting.policy) as channel:
+        known, metadata = remote.script("UNAVAILABLE")
+        async with achannel_of(remote, waiting.policy) as channel:
             call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(None) as limit:

@@ -49,11 +49,11 @@ def without_gc() -> Generator[None]:
 
 @pytest.mark.parametrize("script", ["NOT_FOUND", "UNAVAILABLE"])
 @pytest.mark.parametrize("shape", ONE)
-def test_an_error_is_kept_alive_by_nobody(server: Server, shape: str, script: str) -> None:
-    stub = stub_of(channel_of(server, retry(attempts=3)), shape)
+def test_an_error_is_kept_alive_by_nobody(remote: Server, shape: str, script: str) -> None:
+    stub = stub_of(channel_of(remote, retry(attempts=3)), shape)
 
     def called() -> ref[BaseException]:
-        _, metadata = server.script(script)
+        _, metadata = remote.script(script)
         try:
             stub(request_of(shape), metadata=metadata)
         except grpc.RpcError as error:
@@ -68,9 +68,9 @@ def test_an_error_is_kept_alive_by_nobody(server: Server, shape: str, script: st
 
 @pytest.mark.parametrize("shape", ["down", "both"])
 @pytest.mark.parametrize("read", [0, 1])
-def test_a_stream_that_nobody_has_any_more_is_cancelled(server: Server, shape: str, read: int) -> None:
-    known, metadata = server.script("a hang OK")
-    stream = stub_of(channel_of(server, retry()), shape)(request_of(shape), metadata=metadata)
+def test_a_stream_that_nobody_has_any_more_is_cancelled(remote: Server, shape: str, read: int) -> None:
+    known, metadata = remote.script("a hang OK")
+    stream = stub_of(channel_of(remote, retry()), shape)(request_of(shape), metadata=metadata)
     until(lambda: known.attempts)
     for _ in range(read):
         next(stream)
@@ -80,11 +80,11 @@ def test_a_stream_that_nobody_has_any_more_is_cancelled(server: Server, shape: s
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_no_task_is_left(server: Server, shape: str) -> None:
+def test_no_task_is_left(remote: Server, shape: str) -> None:
     async def main() -> set[str]:
-        async with achannel_of(server, retry(attempts=2)) as channel:
+        async with achannel_of(remote, retry(attempts=2)) as channel:
             for script in ("a OK", "UNAVAILABLE", "NOT_FOUND", "hang OK"):
-                known, metadata = server.script(script)
+                known, metadata = remote.script(script)
                 call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
                 if script == "hang OK":
                     await asyncio.to_thread(until, partial(len, known.attempts))
@@ -99,11 +99,11 @@ def test_no_task_is_left(server: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_async_call_that_nobody_waits_for_is_made_and_says_nothing(server: Server, shape: str) -> None:
+def test_an_async_call_that_nobody_waits_for_is_made_and_says_nothing(remote: Server, shape: str) -> None:
     async def main() -> None:
         given_up: list[object] = []
-        _, metadata = server.script("NOT_FOUND")
-        async with achannel_of(server, retry(on_give_up=given_up.append)) as channel:
+        _, metadata = remote.script("NOT_FOUND")
+        async with achannel_of(remote, retry(on_give_up=given_up.append)) as channel:
             call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             await asyncio.to_thread(until, partial(len, given_up))
             for _ in range(20):
@@ -114,7 +114,7 @@ def test_an_async_call_that_nobody_waits_for_is_made_and_says_nothing(server: Se
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_requests_that_fail_when_nobody_wants_them_say_nothing(server: Server, shape: str) -> None:
+def test_requests_that_fail_when_nobody_wants_them_say_nothing(remote: Server, shape: str) -> None:
     async def main() -> None:
         waits = asyncio.Event()
 
@@ -125,8 +125,8 @@ def test_requests_that_fail_when_nobody_wants_them_say_nothing(server: Server, s
             raise OSError("the disk")
 
         policy = Retry(backoff=[FOREVER], give_up_after=None, on_retry=lambda _: waits.set())
-        _, metadata = server.script("deaf UNAVAILABLE")
-        async with achannel_of(server, policy) as channel:
+        _, metadata = remote.script("deaf UNAVAILABLE")
+        async with achannel_of(remote, policy) as channel:
             call = stub_of(channel, shape)(failing(), metadata=metadata)
             await waits.wait()
             for _ in range(20):
@@ -152,7 +152,7 @@ def never_retrieved(main: Callable[[], Coroutine[Any, Any, None]]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("colour", "shape"), [("future", "unary"), ("future", "up"), ("stream", "down")])
-def test_a_channel_that_is_closed_during_a_delay(server: Server, colour: str, shape: str) -> None:
+def test_a_channel_that_is_closed_during_a_delay(remote: Server, colour: str, shape: str) -> None:
     """The next attempt finds it closed, as the next call would."""
     waits, closed = Event(), Event()
 
@@ -160,9 +160,9 @@ def test_a_channel_that_is_closed_during_a_delay(server: Server, colour: str, sh
         waits.set()
         closed.wait()
 
-    plain = grpc.insecure_channel(server.target, options=OPTIONS)
+    plain = grpc.insecure_channel(remote.target, options=OPTIONS)
     channel = grpc.intercept_channel(plain, *redouble.grpc.interceptors(retry(on_retry=closing)))
-    known, metadata = server.script("UNAVAILABLE")
+    known, metadata = remote.script("UNAVAILABLE")
     stub = stub_of(channel, shape)
     call = (stub.future if colour == "future" else stub)(request_of(shape), metadata=metadata)
     with ThreadPoolExecutor(1) as pool:
@@ -177,14 +177,14 @@ def test_a_channel_that_is_closed_during_a_delay(server: Server, colour: str, sh
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_async_channel_that_is_closed_during_a_delay(server: Server, shape: str) -> None:
+def test_an_async_channel_that_is_closed_during_a_delay(remote: Server, shape: str) -> None:
     """It cancels its calls."""
 
     async def main() -> None:
         waits = Event()
         policy = Retry(backoff=[FOREVER], give_up_after=None, on_retry=lambda _: waits.set())
-        known, metadata = server.script("UNAVAILABLE")
-        async with achannel_of(server, policy) as channel:
+        known, metadata = remote.script("UNAVAILABLE")
+        async with achannel_of(remote, policy) as channel:
             call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             await asyncio.to_thread(waits.wait, FOREVER)
         with pytest.raises(asyncio.CancelledError):
@@ -198,16 +198,16 @@ def test_an_async_channel_that_is_closed_during_a_delay(server: Server, shape: s
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_blocking_code_inside_a_running_loop(server: Server, shape: str) -> None:
+def test_blocking_code_inside_a_running_loop(remote: Server, shape: str) -> None:
     async def main() -> None:
-        seen = dial(server, "sync", shape, "UNAVAILABLE, a OK", retry())
+        seen = dial(remote, "sync", shape, "UNAVAILABLE, a OK", retry())
         assert (seen.got, len(seen.attempts)) == ([b"a"], 2)
 
     asyncio.run(main())
 
 
-def test_no_thread_is_left_behind_by_streams(server: Server) -> None:
+def test_no_thread_is_left_behind_by_streams(remote: Server) -> None:
     policy = Bulkhead(4) | retry(attempt_timeout=FOREVER, attempts=2)
     for script in ("a b OK", "UNAVAILABLE", "NOT_FOUND"):
-        dial(server, "sync", "down", script, policy)
+        dial(remote, "sync", "down", script, policy)
     until(lambda: not [thread for thread in enumerate_threads() if type(thread).__name__ == "Timer"])

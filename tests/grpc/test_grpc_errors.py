@@ -22,8 +22,8 @@ UNARY = [(colour, shape) for colour, shape in ALL if shape in ONE]
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_an_error_that_wraps_the_last_one_has_its_code(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "head @7 UNAVAILABLE", retry(attempts=2, wrap=True))
+def test_an_error_that_wraps_the_last_one_has_its_code(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "head @7 UNAVAILABLE", retry(attempts=2, wrap=True))
     error = seen.error
     faces = errors.AttemptsExhausted, grpc.RpcError, grpc.aio.AioRpcError
     assert [isinstance(error, face) for face in faces] == [True, True, colour == "aio"]
@@ -40,8 +40,8 @@ def test_an_error_that_wraps_the_last_one_has_its_code(server: Server, colour: s
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_an_error_of_ours_is_ours_alone_in_another_process(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "UNAVAILABLE", retry(attempts=2, wrap=True))
+def test_an_error_of_ours_is_ours_alone_in_another_process(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "UNAVAILABLE", retry(attempts=2, wrap=True))
     copy = pickle.loads(pickle.dumps(seen.error))
     assert type(copy) is errors.AttemptsExhausted
     assert str(copy) == str(seen.error)
@@ -49,9 +49,9 @@ def test_an_error_of_ours_is_ours_alone_in_another_process(server: Server, colou
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_the_time_of_the_call(server: Server, colour: str, shape: str) -> None:
+def test_the_time_of_the_call(remote: Server, colour: str, shape: str) -> None:
     """Without an attempt there is no error of gRPC's to ask."""
-    error = dial(server, colour, shape, "a OK", retry(), timeout=0).error
+    error = dial(remote, colour, shape, "a OK", retry(), timeout=0).error
     assert issubclass(type(error), errors.DeadlineExceeded)
     assert (error.code(), dict(error.initial_metadata()), dict(error.trailing_metadata())) == (
         CODE.DEADLINE_EXCEEDED,
@@ -61,22 +61,22 @@ def test_the_time_of_the_call(server: Server, colour: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize(("colour", "shape"), UNARY)
-def test_a_response_that_is_refused(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "a OK, b OK, c OK", retry(until=b"b".__eq__))
+def test_a_response_that_is_refused(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "a OK, b OK, c OK", retry(until=b"b".__eq__))
     assert (seen.got, len(seen.attempts)) == ([b"b"], 2)
-    seen = dial(server, colour, shape, "a OK", retry(attempts=3, until=b"b".__eq__))
+    seen = dial(remote, colour, shape, "a OK", retry(attempts=3, until=b"b".__eq__))
     assert isinstance(seen.error, errors.NotAccepted)
     assert (seen.code, seen.reason, len(seen.attempts)) == ("UNKNOWN", "attempts", 3)
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_what_is_no_error_of_grpcs_comes_out_as_it_is(server: Server, colour: str, shape: str) -> None:
+def test_what_is_no_error_of_grpcs_comes_out_as_it_is(remote: Server, colour: str, shape: str) -> None:
     """From a rule, for instance."""
 
     def rule(_: Exception) -> bool:
         raise ZeroDivisionError
 
-    seen = dial(server, colour, shape, "UNAVAILABLE", retry(on=rule))
+    seen = dial(remote, colour, shape, "UNAVAILABLE", retry(on=rule))
     assert type(seen.error) is ZeroDivisionError
     assert isinstance(seen.error.__context__, grpc.RpcError)
 
@@ -116,10 +116,10 @@ class Twice(Layer):
 )
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_a_layer_that_asks_nobody_is_told(
-    server: Server, colour: str, shape: str, script: str, expected: tuple[bytes, int, str | None]
+    remote: Server, colour: str, shape: str, script: str, expected: tuple[bytes, int, str | None]
 ) -> None:
     layer = Twice()
-    seen = dial(server, colour, shape, script, layer)
+    seen = dial(remote, colour, shape, script, layer)
     assert (b"".join(seen.got), len(seen.attempts), seen.reason) == expected
     assert report_of(layer.first).reason == "stopped"
     assert pickle.loads(pickle.dumps(stamp_of(layer.first))).reason == "stopped"
@@ -143,7 +143,7 @@ class Bare(grpc.RpcError):
         return super().__getattribute__(name)
 
 
-def test_an_error_that_takes_no_marks(server: Server) -> None:
+def test_an_error_that_takes_no_marks(remote: Server) -> None:
     """One of somebody else's interceptor: then nobody is asked until the next attempt begins."""
     calls: list[object] = []
 
@@ -152,7 +152,7 @@ def test_an_error_that_takes_no_marks(server: Server) -> None:
         raise Bare
 
     ours = redouble.grpc.interceptors(retry(on=Exception, attempts=3))
-    channel = grpc.intercept_channel(base(server.target), *ours, Bystander(fails))
+    channel = grpc.intercept_channel(base(remote.target), *ours, Bystander(fails))
     with pytest.raises(Bare):
         stub_of(channel, "unary")(b"one")
     assert len(calls) == 3

@@ -19,16 +19,16 @@ FOREVER = 3600.0
 
 
 def begun(
-    server: Server, shape: str, script: str, policy: Layer | None = None, **said: Any
+    remote: Server, shape: str, script: str, policy: Layer | None = None, **said: Any
 ) -> tuple[Any, Call]:
-    known, metadata = server.script(script)
-    stub = stub_of(channel_of(server, retry() if policy is None else policy), shape)
+    known, metadata = remote.script(script)
+    stub = stub_of(channel_of(remote, retry() if policy is None else policy), shape)
     return stub.future(request_of(shape), metadata=metadata, **said), known
 
 
 @UP
-def test_a_future_that_succeeds(server: Server, shape: str) -> None:
-    future, known = begun(server, shape, "UNAVAILABLE, head a @7 OK", timeout=FOREVER)
+def test_a_future_that_succeeds(remote: Server, shape: str) -> None:
+    future, known = begun(remote, shape, "UNAVAILABLE, head a @7 OK", timeout=FOREVER)
     assert future.result(FOREVER) == b"a"
     assert (future.exception(), future.traceback()) == (None, None)
     assert (future.code(), future.details()) == (grpc.StatusCode.OK, "")
@@ -41,8 +41,8 @@ def test_a_future_that_succeeds(server: Server, shape: str) -> None:
 
 
 @UP
-def test_a_future_that_fails(server: Server, shape: str) -> None:
-    future, known = begun(server, shape, "UNAVAILABLE", retry(attempts=3))
+def test_a_future_that_fails(remote: Server, shape: str) -> None:
+    future, known = begun(remote, shape, "UNAVAILABLE", retry(attempts=3))
     error = future.exception()
     assert error.code() is future.code() is grpc.StatusCode.UNAVAILABLE
     assert future.details() == "as the script says"
@@ -56,8 +56,8 @@ def test_a_future_that_fails(server: Server, shape: str) -> None:
 
 
 @UP
-def test_a_future_that_is_not_over(server: Server, shape: str) -> None:
-    future, known = begun(server, shape, "hang OK")
+def test_a_future_that_is_not_over(remote: Server, shape: str) -> None:
+    future, known = begun(remote, shape, "hang OK")
     with pytest.raises(grpc.FutureTimeoutError):
         future.result(0)
     with pytest.raises(grpc.FutureTimeoutError):
@@ -74,9 +74,9 @@ def test_a_future_that_is_not_over(server: Server, shape: str) -> None:
 
 
 @UP
-def test_who_wants_to_know_of_the_end_is_told_once(server: Server, shape: str) -> None:
+def test_who_wants_to_know_of_the_end_is_told_once(remote: Server, shape: str) -> None:
     """Before the end in its thread, after it at once; what a callback raises is its own affair."""
-    future, known = begun(server, shape, "hang OK")
+    future, known = begun(remote, shape, "hang OK")
     told: list[tuple[str, int]] = []
     over = Event()
 
@@ -100,9 +100,9 @@ def test_who_wants_to_know_of_the_end_is_told_once(server: Server, shape: str) -
 
 
 @UP
-def test_a_fallback(server: Server, shape: str) -> None:
+def test_a_fallback(remote: Server, shape: str) -> None:
     policy = Fallback(value=b"x", on=grpc.RpcError) | retry(attempts=2)
-    future, known = begun(server, shape, "UNAVAILABLE", policy)
+    future, known = begun(remote, shape, "UNAVAILABLE", policy)
     assert (future.result(), future.code(), future.details(), len(known.attempts)) == (
         b"x",
         grpc.StatusCode.OK,
@@ -113,20 +113,20 @@ def test_a_fallback(server: Server, shape: str) -> None:
 
 
 @UP
-def test_a_gate_that_is_shut(server: Server, shape: str) -> None:
+def test_a_gate_that_is_shut(remote: Server, shape: str) -> None:
     breaker = CircuitBreaker(failures=1)
     with pytest.raises(ValueError, match="no"), breaker:
         raise ValueError("no")
-    future, known = begun(server, shape, "a OK", breaker | retry())
+    future, known = begun(remote, shape, "a OK", breaker | retry())
     with pytest.raises(redouble.errors.CircuitOpen):
         future.result()
     assert (future.code(), known.attempts) == (grpc.StatusCode.UNKNOWN, [])
 
 
 @UP
-def test_deadlines_and_other_context_go_along(server: Server, shape: str) -> None:
+def test_deadlines_and_other_context_go_along(remote: Server, shape: str) -> None:
     with redouble.deadline(60):
-        future, known = begun(server, shape, "a OK")
+        future, known = begun(remote, shape, "a OK")
     assert future.result() == b"a"
     assert known.attempts[0].left < 61
 
@@ -145,7 +145,7 @@ class Ends(Layer):
         return ended
 
 
-def test_a_thread_that_is_ended_leaves_nobody_waiting(server: Server) -> None:
-    future, _ = begun(server, "unary", "a OK", Ends())
+def test_a_thread_that_is_ended_leaves_nobody_waiting(remote: Server) -> None:
+    future, _ = begun(remote, "unary", "a OK", Ends())
     with pytest.raises(redouble.errors.Stopped, match="was ended"):
         future.result()

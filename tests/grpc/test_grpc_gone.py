@@ -16,13 +16,13 @@ from serving import Server
 @contextmanager
 def another() -> Generator[tuple[Server, Any]]:
     """Run a server that may be stopped at any time."""
-    server, pool = Server(), ThreadPoolExecutor(8)
+    remote, pool = Server(), ThreadPoolExecutor(8)
     running = grpc.server(pool)
-    running.add_generic_rpc_handlers((server,))
-    server.target = f"127.0.0.1:{running.add_insecure_port('127.0.0.1:0')}"
+    running.add_generic_rpc_handlers((remote,))
+    remote.target = f"127.0.0.1:{running.add_insecure_port('127.0.0.1:0')}"
     running.start()
     try:
-        yield server, running
+        yield remote, running
     finally:
         running.stop(None).wait()
         base.cache_clear()
@@ -31,9 +31,9 @@ def another() -> Generator[tuple[Server, Any]]:
 
 @pytest.mark.parametrize("shape", ["down", "both"])
 def test_a_server_that_stops_in_the_middle_of_a_stream(shape: str) -> None:
-    with another() as (server, running):
-        _, metadata = server.script("a hang OK")
-        stream = stub_of(channel_of(server, retry(on=Exception)), shape)(request_of(shape), metadata=metadata)
+    with another() as (remote, running):
+        _, metadata = remote.script("a hang OK")
+        stream = stub_of(channel_of(remote, retry(on=Exception)), shape)(request_of(shape), metadata=metadata)
         assert next(stream) == b"a"
         running.stop(None).wait()
         with pytest.raises(grpc.RpcError) as caught:

@@ -48,23 +48,23 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_layers_and_pipelines(server: Server, colour: str, shape: str, policy: Layer) -> None:
-    assert seen_of(dial(server, colour, shape, "UNAVAILABLE, a OK", policy))[:3] == (b"a", "OK", 2)
-    seen = dial(server, colour, shape, "UNAVAILABLE", policy)
+def test_layers_and_pipelines(remote: Server, colour: str, shape: str, policy: Layer) -> None:
+    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE, a OK", policy))[:3] == (b"a", "OK", 2)
+    seen = dial(remote, colour, shape, "UNAVAILABLE", policy)
     assert (seen.code, len(seen.attempts), seen.error.details()) == ("UNAVAILABLE", 2, "as the script says")
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[1] in ONE])
-def test_a_fallback_is_a_response(server: Server, colour: str, shape: str) -> None:
+def test_a_fallback_is_a_response(remote: Server, colour: str, shape: str) -> None:
     policy = Fallback(value=b"x", on=grpc.RpcError) | retry(attempts=2)
-    assert seen_of(dial(server, colour, shape, "UNAVAILABLE", policy)) == (b"x", "OK", 2, None)
+    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE", policy)) == (b"x", "OK", 2, None)
 
 
 @pytest.mark.parametrize("shape", ONE)
-def test_a_fallback_has_the_face_of_a_call(server: Server, shape: str) -> None:
+def test_a_fallback_has_the_face_of_a_call(remote: Server, shape: str) -> None:
     policy = Fallback(value=b"x", on=grpc.RpcError) | retry(attempts=1)
-    _, metadata = server.script("UNAVAILABLE")
-    response, call = stub_of(channel_of(server, policy), shape).with_call(
+    _, metadata = remote.script("UNAVAILABLE")
+    response, call = stub_of(channel_of(remote, policy), shape).with_call(
         request_of(shape), metadata=metadata
     )
     assert (response, call.code(), call.details()) == (b"x", grpc.StatusCode.OK, "")
@@ -82,9 +82,9 @@ def test_a_fallback_has_the_face_of_a_call(server: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ONE)
-def test_the_call_that_has_succeeded_is_grpcs_own(server: Server, shape: str) -> None:
-    _, metadata = server.script("UNAVAILABLE, head a @7 OK")
-    response, call = stub_of(channel_of(server, retry()), shape).with_call(
+def test_the_call_that_has_succeeded_is_grpcs_own(remote: Server, shape: str) -> None:
+    _, metadata = remote.script("UNAVAILABLE, head a @7 OK")
+    response, call = stub_of(channel_of(remote, retry()), shape).with_call(
         request_of(shape), metadata=metadata
     )
     assert (response, call.code()) == (b"a", grpc.StatusCode.OK)
@@ -93,43 +93,43 @@ def test_the_call_that_has_succeeded_is_grpcs_own(server: Server, shape: str) ->
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_gate_that_is_shut_lets_nothing_through(server: Server, colour: str, shape: str) -> None:
+def test_a_gate_that_is_shut_lets_nothing_through(remote: Server, colour: str, shape: str) -> None:
     breaker = CircuitBreaker(failures=2)
     policy = breaker | retry(attempts=1)
-    assert dial(server, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
-    assert dial(server, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
-    seen = dial(server, colour, shape, "a OK", policy)
+    assert dial(remote, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
+    assert dial(remote, colour, shape, "UNAVAILABLE", policy).code == "UNAVAILABLE"
+    seen = dial(remote, colour, shape, "a OK", policy)
     assert (type(seen.error), seen.attempts) == (CircuitOpen, [])
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_gate_inside_is_asked_for_each_attempt(server: Server, colour: str, shape: str) -> None:
+def test_a_gate_inside_is_asked_for_each_attempt(remote: Server, colour: str, shape: str) -> None:
     breaker = CircuitBreaker(failures=2)
-    seen = dial(server, colour, shape, "UNAVAILABLE", retry(attempts=3) | breaker)
+    seen = dial(remote, colour, shape, "UNAVAILABLE", retry(attempts=3) | breaker)
     assert (type(seen.error), len(seen.attempts)) == (CircuitOpen, 2)
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_place_is_given_back(server: Server, colour: str, shape: str) -> None:
+def test_a_place_is_given_back(remote: Server, colour: str, shape: str) -> None:
     bulkhead = Bulkhead(1, wait=0)
     for script in ("a OK", "NOT_FOUND", "a OK"):
-        dial(server, colour, shape, script, bulkhead | retry())
+        dial(remote, colour, shape, script, bulkhead | retry())
     with bulkhead:
-        assert type(dial(server, colour, shape, "a OK", bulkhead | retry()).error) is BulkheadFull
+        assert type(dial(remote, colour, shape, "a OK", bulkhead | retry()).error) is BulkheadFull
 
 
 # -------------------------------------------------------------------------- throttling
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_tokens_are_shared_by_all_calls_of_a_policy(server: Server, colour: str, shape: str) -> None:
+def test_tokens_are_shared_by_all_calls_of_a_policy(remote: Server, colour: str, shape: str) -> None:
     bucket = TokenBucket.grpc(4, 0.5)
     policy = retry(budget=bucket)
-    assert seen_of(dial(server, colour, shape, "UNAVAILABLE, a OK", policy)) == (b"a", "OK", 2, None)
+    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE, a OK", policy)) == (b"a", "OK", 2, None)
     assert bucket.snapshot()["tokens"] == 3.5
-    assert seen_of(dial(server, colour, shape, "NOT_FOUND", policy))[1:] == ("NOT_FOUND", 1, "stopped")
+    assert seen_of(dial(remote, colour, shape, "NOT_FOUND", policy))[1:] == ("NOT_FOUND", 1, "stopped")
     assert bucket.snapshot()["tokens"] == 3.5
-    assert seen_of(dial(server, colour, shape, "UNAVAILABLE", policy))[1:] == ("UNAVAILABLE", 2, "budget")
+    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE", policy))[1:] == ("UNAVAILABLE", 2, "budget")
     assert bucket.snapshot()["tokens"] == 1.5
 
 
@@ -149,33 +149,33 @@ def load(**options: object) -> None:
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_policy_by_name(server: Server, colour: str, shape: str) -> None:
+def test_a_policy_by_name(remote: Server, colour: str, shape: str) -> None:
     load(attempts=2)
-    seen = dial(server, colour, shape, "UNAVAILABLE", policies("orders"))
+    seen = dial(remote, colour, shape, "UNAVAILABLE", policies("orders"))
     assert (seen.code, len(seen.attempts), seen.report.name) == ("UNAVAILABLE", 2, "orders")
 
 
-def test_a_channel_follows_what_has_the_name(server: Server) -> None:
-    stub = stub_of(channel_of(server, policies("orders")), "unary")
+def test_a_channel_follows_what_has_the_name(remote: Server) -> None:
+    stub = stub_of(channel_of(remote, policies("orders")), "unary")
     with pytest.raises(ConfigError, match="no configuration is loaded yet"):
         stub(b"one")
     for most in (2, 3):
         load(attempts=most)
-        known, metadata = server.script("UNAVAILABLE")
+        known, metadata = remote.script("UNAVAILABLE")
         with pytest.raises(grpc.RpcError):
             stub(b"one", metadata=metadata)
         assert len(known.attempts) == most
 
 
-def test_an_async_channel_follows_what_has_the_name(server: Server) -> None:
+def test_an_async_channel_follows_what_has_the_name(remote: Server) -> None:
     async def main() -> None:
-        async with achannel_of(server, policies("orders")) as channel:
+        async with achannel_of(remote, policies("orders")) as channel:
             for shape in SHAPES:
                 with pytest.raises(ConfigError, match="no configuration is loaded yet"):
                     call = stub_of(channel, shape)(request_of(shape))
                     await (call if shape in ONE else call.read())
             load(attempts=2)
-            known, metadata = server.script("UNAVAILABLE")
+            known, metadata = remote.script("UNAVAILABLE")
             with pytest.raises(grpc.RpcError):
                 await stub_of(channel, "unary")(b"one", metadata=metadata)
             assert len(known.attempts) == 2
@@ -197,6 +197,12 @@ def test_what_a_channel_cannot_go_by_is_no_valid_configuration(make: Any) -> Non
 
 
 @MAKE
+def test_a_name_inside_a_pipeline_is_refused(make: Any) -> None:
+    with pytest.raises(TypeError, match="name the whole pipeline"):
+        make(Timeout(1) | policies("orders"))
+
+
+@MAKE
 @pytest.mark.parametrize(
     ("policy", "error", "words"),
     [
@@ -204,7 +210,6 @@ def test_what_a_channel_cannot_go_by_is_no_valid_configuration(make: Any) -> Non
         (retry() | Hedge(0.1), TypeError, r"Hedge\(0.1\)\(stub.Method\)"),
         (Retry, TypeError, r"is no layer: write Retry\(\)"),
         (5, TypeError, "write a redouble.Retry or a pipeline"),
-        (Timeout(1) | policies("orders"), TypeError, "name the whole pipeline"),
     ],
 )
 def test_what_is_no_policy_is_refused_at_once(
@@ -215,11 +220,11 @@ def test_what_is_no_policy_is_refused_at_once(
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] in ("sync", "aio")])
-def test_switches_of_tests_hold(server: Server, colour: str, shape: str) -> None:
+def test_switches_of_tests_hold(remote: Server, colour: str, shape: str) -> None:
     with no_retries():
-        assert len(dial(server, colour, shape, "UNAVAILABLE", retry()).attempts) == 1
+        assert len(dial(remote, colour, shape, "UNAVAILABLE", retry()).attempts) == 1
     with attempts(2):
-        assert len(dial(server, colour, shape, "UNAVAILABLE", retry()).attempts) == 2
+        assert len(dial(remote, colour, shape, "UNAVAILABLE", retry()).attempts) == 2
 
 
 def test_the_clock_of_those_who_may_be_cancelled_is_the_real_one() -> None:

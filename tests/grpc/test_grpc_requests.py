@@ -53,16 +53,16 @@ async def aonce() -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("requests", [list(WHOLE), tuple(WHOLE), Anew()], ids=["list", "tuple", "object"])
 @pytest.mark.parametrize(("colour", "shape"), UP)
-def test_what_can_be_sent_anew_is(server: Server, colour: str, shape: str, requests: Any) -> None:
-    seen = dial(server, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), requests=requests)
+def test_what_can_be_sent_anew_is(remote: Server, colour: str, shape: str, requests: Any) -> None:
+    seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"a", "OK", 3, None)
     assert [attempt.requests for attempt in seen.attempts] == [WHOLE] * 3
 
 
 @pytest.mark.parametrize(("colour", "shape"), AIO)
-def test_async_requests_that_begin_anew(server: Server, colour: str, shape: str) -> None:
+def test_async_requests_that_begin_anew(remote: Server, colour: str, shape: str) -> None:
     requests: Any = AsyncAnew()
-    seen = dial(server, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
+    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"a", "OK", 2, None)
     assert [attempt.requests for attempt in seen.attempts] == [WHOLE] * 2
 
@@ -71,30 +71,30 @@ def test_async_requests_that_begin_anew(server: Server, colour: str, shape: str)
 @pytest.mark.parametrize("make", [once, lambda: iter(WHOLE)], ids=["generator", "iterator"])
 @pytest.mark.parametrize(("colour", "shape"), UP)
 def test_what_was_taken_is_gone(
-    server: Server, colour: str, shape: str, make: Callable[[], Any], on: Any
+    remote: Server, colour: str, shape: str, make: Callable[[], Any], on: Any
 ) -> None:
     policy = retry() if on is None else retry(on=on)
-    seen = dial(server, colour, shape, "UNAVAILABLE, a OK", policy, requests=make())
+    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", policy, requests=make())
     assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "not_replayable")
-    seen = dial(server, colour, shape, "a OK", policy, requests=make())
+    seen = dial(remote, colour, shape, "a OK", policy, requests=make())
     assert seen_of(seen) == (b"a", "OK", 1, None)
     assert seen.attempts[0].requests == WHOLE
 
 
 @pytest.mark.parametrize(("colour", "shape"), AIO)
-def test_what_was_taken_from_an_async_generator_is_gone(server: Server, colour: str, shape: str) -> None:
+def test_what_was_taken_from_an_async_generator_is_gone(remote: Server, colour: str, shape: str) -> None:
     requests: Any = aonce()
-    seen = dial(server, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
+    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "not_replayable")
     requests = aonce()
-    seen = dial(server, colour, shape, "a OK", retry(), requests=requests)
+    seen = dial(remote, colour, shape, "a OK", retry(), requests=requests)
     assert (seen.got, seen.attempts[0].requests) == ([b"a"], WHOLE)
 
 
 @pytest.mark.parametrize(("colour", "shape"), UP)
-def test_a_generator_without_anything_in_it_can_be_sent_anew(server: Server, colour: str, shape: str) -> None:
+def test_a_generator_without_anything_in_it_can_be_sent_anew(remote: Server, colour: str, shape: str) -> None:
     requests: Iterator[bytes] = iter(())
-    seen = dial(server, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
+    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"a", "OK", 2, None)
 
 
@@ -102,7 +102,7 @@ def test_a_generator_without_anything_in_it_can_be_sent_anew(server: Server, col
 
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_what_an_attempt_takes_too_late_is_for_the_next_one(server: Server, colour: str, shape: str) -> None:
+def test_what_an_attempt_takes_too_late_is_for_the_next_one(remote: Server, colour: str, shape: str) -> None:
     """The first attempt fails while gRPC waits for the first request; whoever gets that, it is not lost."""
     failed = Event()
 
@@ -111,13 +111,13 @@ def test_what_an_attempt_takes_too_late_is_for_the_next_one(server: Server, colo
         yield from WHOLE
 
     policy = retry(on_retry=told(failed))
-    seen = dial(server, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=slow())
+    seen = dial(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=slow())
     assert seen_of(seen) == (b"a", "OK", 2, None)
     assert seen.attempts[1].requests == WHOLE
 
 
 @pytest.mark.parametrize(("colour", "shape"), AIO)
-def test_the_same_in_async_code(server: Server, colour: str, shape: str) -> None:
+def test_the_same_in_async_code(remote: Server, colour: str, shape: str) -> None:
     failed = asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -127,13 +127,13 @@ def test_the_same_in_async_code(server: Server, colour: str, shape: str) -> None
 
     requests: Any = slow()
     policy = retry(on_retry=told(failed))
-    seen = dial(server, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=requests)
+    seen = dial(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=requests)
     assert seen_of(seen) == (b"a", "OK", 2, None)
     assert seen.attempts[1].requests == WHOLE
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_who_asks_too_late_gets_nothing(server: Server, shape: str) -> None:
+def test_who_asks_too_late_gets_nothing(remote: Server, shape: str) -> None:
     """An attempt that is over leaves the requests to the next, though gRPC may ask for more."""
     iterators: list[Any] = []
 
@@ -142,8 +142,8 @@ def test_who_asks_too_late_gets_nothing(server: Server, shape: str) -> None:
         return continuation(said, iter(()))  # so that they are left for us to take
 
     ours = redouble.grpc.interceptors(retry())
-    channel = grpc.intercept_channel(base(server.target), *ours, Bystander(does))
-    _, metadata = server.script("deaf UNAVAILABLE, a OK")
+    channel = grpc.intercept_channel(base(remote.target), *ours, Bystander(does))
+    _, metadata = remote.script("deaf UNAVAILABLE, a OK")
     answer = stub_of(channel, shape)(once(), metadata=metadata)
     assert answer == b"a" if shape == "up" else list(answer) == [b"a"]
     first, second = iterators
@@ -152,7 +152,7 @@ def test_who_asks_too_late_gets_nothing(server: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_who_asks_too_late_in_async_code_gets_nothing(server: Server, shape: str) -> None:
+def test_who_asks_too_late_in_async_code_gets_nothing(remote: Server, shape: str) -> None:
     iterators: list[Any] = []
 
     async def does(continuation: Any, said: Any, requests: Any) -> Any:
@@ -162,8 +162,8 @@ def test_who_asks_too_late_in_async_code_gets_nothing(server: Server, shape: str
         return await continuation(said, iter(()) if len(iterators) == 1 else requests)
 
     async def main() -> None:
-        known, metadata = server.script("deaf UNAVAILABLE, a OK")
-        async with achannel_of(server, retry(), behind=bystanders(does)) as channel:
+        known, metadata = remote.script("deaf UNAVAILABLE, a OK")
+        async with achannel_of(remote, retry(), behind=bystanders(does)) as channel:
             call = stub_of(channel, shape)(aonce(), metadata=metadata)
             assert await (call if shape == "up" else call.read()) == b"a"
         assert known.attempts[1].requests == WHOLE
@@ -177,19 +177,19 @@ def test_who_asks_too_late_in_async_code_gets_nothing(server: Server, shape: str
 @pytest.mark.parametrize("good", [0, 1])
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
 def test_requests_that_fail_are_not_taken_for_ended(
-    server: Server, colour: str, shape: str, good: int
+    remote: Server, colour: str, shape: str, good: int
 ) -> None:
     def failing() -> Iterator[bytes]:
         yield from WHOLE[:good]
         raise OSError("the disk")
 
-    seen = dial(server, colour, shape, "a OK", retry(on=Exception), requests=failing())
+    seen = dial(remote, colour, shape, "a OK", retry(on=Exception), requests=failing())
     assert seen_of(seen)[0::3] == (b"", "not_replayable")
     assert (seen.code, seen.error.details()) == ("UNKNOWN", "Exception iterating requests!")
 
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_requests_that_fail_too_late_fail_the_next_attempt(server: Server, colour: str, shape: str) -> None:
+def test_requests_that_fail_too_late_fail_the_next_attempt(remote: Server, colour: str, shape: str) -> None:
     failed = Event()
 
     def failing() -> Iterator[bytes]:
@@ -198,13 +198,13 @@ def test_requests_that_fail_too_late_fail_the_next_attempt(server: Server, colou
         raise OSError("the disk")
 
     policy = retry(on=Exception, on_retry=told(failed))
-    seen = dial(server, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=failing())
+    seen = dial(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=failing())
     assert (seen.got, seen.code, seen.reason) == ([], "UNKNOWN", "not_replayable")
 
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_requests_that_fail_in_async_code_cancel_the_call(server: Server, shape: str, late: bool) -> None:
+def test_requests_that_fail_in_async_code_cancel_the_call(remote: Server, shape: str, late: bool) -> None:
     """As they do with gRPC itself."""
 
     async def main() -> None:
@@ -220,8 +220,8 @@ def test_requests_that_fail_in_async_code_cancel_the_call(server: Server, shape:
             raise OSError("the disk")
 
         policy = retry(on=Exception, on_retry=told(failed))
-        _, metadata = server.script("deaf UNAVAILABLE, a OK" if late else "a OK")
-        async with achannel_of(server, policy) as channel:
+        _, metadata = remote.script("deaf UNAVAILABLE, a OK" if late else "a OK")
+        async with achannel_of(remote, policy) as channel:
             call = stub_of(channel, shape)(failing(), metadata=metadata)
             with pytest.raises(asyncio.CancelledError):
                 await (call if shape == "up" else call.read())
@@ -234,11 +234,11 @@ def test_requests_that_fail_in_async_code_cancel_the_call(server: Server, shape:
 
 @pytest.mark.parametrize("colour", ["sync", "aio"])
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_what_is_no_stream_is_refused_by_grpc_itself(server: Server, colour: str, shape: str) -> None:
+def test_what_is_no_stream_is_refused_by_grpc_itself(remote: Server, colour: str, shape: str) -> None:
     requests: Any = 5
     if colour == "aio":
         with pytest.raises(asyncio.CancelledError):
-            dial(server, colour, shape, "a OK", retry(), requests=requests)
+            dial(remote, colour, shape, "a OK", retry(), requests=requests)
     else:
-        seen = dial(server, colour, shape, "a OK", retry(), requests=requests)
+        seen = dial(remote, colour, shape, "a OK", retry(), requests=requests)
         assert (seen.got, seen.code, seen.error.details()) == ([], "UNKNOWN", "Exception iterating requests!")

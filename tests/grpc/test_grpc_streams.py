@@ -38,15 +38,15 @@ from redouble import Bulkhead, CircuitBreaker, Fallback
 )
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
 def test_a_stream_is_retried_until_its_first_message(
-    server: Server, colour: str, shape: str, script: str, expected: tuple[bytes, str, int, str | None]
+    remote: Server, colour: str, shape: str, script: str, expected: tuple[bytes, str, int, str | None]
 ) -> None:
-    seen = dial(server, colour, shape, script, retry(on=Exception))
+    seen = dial(remote, colour, shape, script, retry(on=Exception))
     assert seen_of(seen) == expected
 
 
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
-def test_what_breaks_a_stream_tells_its_story(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "UNAVAILABLE, a INTERNAL", retry(labels={"team": "a"}))
+def test_what_breaks_a_stream_tells_its_story(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "UNAVAILABLE, a INTERNAL", retry(labels={"team": "a"}))
     assert (seen.report.attempts, seen.report.labels) == (2, {"team": "a"})
     assert seen.report.name == f"test.Echo/{shape.title()}"
     (note,) = seen.error.__notes__
@@ -54,9 +54,9 @@ def test_what_breaks_a_stream_tells_its_story(server: Server, colour: str, shape
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_who_has_seen_the_head_of_a_stream_gets_its_error(server: Server, shape: str) -> None:
-    call, metadata = server.script("head hang UNAVAILABLE, a OK")
-    stream = stub_of(channel_of(server, retry()), shape)(request_of(shape), metadata=metadata)
+def test_who_has_seen_the_head_of_a_stream_gets_its_error(remote: Server, shape: str) -> None:
+    call, metadata = remote.script("head hang UNAVAILABLE, a OK")
+    stream = stub_of(channel_of(remote, retry()), shape)(request_of(shape), metadata=metadata)
     assert stream.initial_metadata() == (("head", "1"),)
     call.attempts[0].cut.set()
     with pytest.raises(grpc.RpcError) as caught:
@@ -69,10 +69,10 @@ def test_who_has_seen_the_head_of_a_stream_gets_its_error(server: Server, shape:
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_who_has_seen_the_head_of_a_stream_in_async_code_gets_its_error(server: Server, shape: str) -> None:
+def test_who_has_seen_the_head_of_a_stream_in_async_code_gets_its_error(remote: Server, shape: str) -> None:
     async def main() -> None:
-        call, metadata = server.script("head hang UNAVAILABLE, a OK")
-        async with achannel_of(server, retry()) as channel:
+        call, metadata = remote.script("head hang UNAVAILABLE, a OK")
+        async with achannel_of(remote, retry()) as channel:
             stream = stub_of(channel, shape)(request_of(shape), metadata=metadata)
             assert dict(await stream.initial_metadata()) == {"head": "1"}
             call.attempts[0].cut.set()
@@ -85,9 +85,9 @@ def test_who_has_seen_the_head_of_a_stream_in_async_code_gets_its_error(server: 
     asyncio.run(main())
 
 
-def test_a_head_without_anything_in_it_is_no_reason_to_stop(server: Server) -> None:
-    call, metadata = server.script("UNAVAILABLE, head a OK")
-    stream = stub_of(channel_of(server, retry()), "down")(b"one", metadata=metadata)
+def test_a_head_without_anything_in_it_is_no_reason_to_stop(remote: Server) -> None:
+    call, metadata = remote.script("UNAVAILABLE, head a OK")
+    stream = stub_of(channel_of(remote, retry()), "down")(b"one", metadata=metadata)
     until(lambda: call.attempts and call.attempts[0].cut.is_set())
     assert stream.is_active()
     assert stream.initial_metadata() in ((), (("head", "1"),))  # that of the first is known before its end
@@ -95,21 +95,21 @@ def test_a_head_without_anything_in_it_is_no_reason_to_stop(server: Server) -> N
     assert stream.initial_metadata() == (("head", "1"),)
 
 
-def test_a_stream_in_blocking_code_begins_at_once(server: Server) -> None:
-    call, metadata = server.script("a OK")
-    stream = stub_of(channel_of(server, retry()), "down")(b"one", metadata=metadata)
+def test_a_stream_in_blocking_code_begins_at_once(remote: Server) -> None:
+    call, metadata = remote.script("a OK")
+    stream = stub_of(channel_of(remote, retry()), "down")(b"one", metadata=metadata)
     until(lambda: call.attempts)
     assert stream.is_active()
     assert list(stream) == [b"a"]
     assert not stream.is_active()
 
 
-def test_a_gate_is_asked_before_a_stream_begins(server: Server) -> None:
-    call, metadata = server.script("a OK")
+def test_a_gate_is_asked_before_a_stream_begins(remote: Server) -> None:
+    call, metadata = remote.script("a OK")
     breaker = CircuitBreaker(failures=1)
     with pytest.raises(ValueError, match="no"), breaker:
         raise ValueError("no")
-    stream = stub_of(channel_of(server, breaker | retry()), "down")(b"one", metadata=metadata)
+    stream = stub_of(channel_of(remote, breaker | retry()), "down")(b"one", metadata=metadata)
     with pytest.raises(redouble.errors.CircuitOpen):
         next(stream)
     assert call.attempts == []
@@ -117,30 +117,30 @@ def test_a_gate_is_asked_before_a_stream_begins(server: Server) -> None:
     assert "open" in stream.details()
 
 
-def test_a_gate_that_is_open_lets_a_stream_through(server: Server) -> None:
-    call, metadata = server.script("UNAVAILABLE, head a OK")
-    stream = stub_of(channel_of(server, Bulkhead(1) | retry()), "down")(b"one", metadata=metadata)
+def test_a_gate_that_is_open_lets_a_stream_through(remote: Server) -> None:
+    call, metadata = remote.script("UNAVAILABLE, head a OK")
+    stream = stub_of(channel_of(remote, Bulkhead(1) | retry()), "down")(b"one", metadata=metadata)
     assert stream.initial_metadata() == (("head", "1"),)
     assert (list(stream), len(call.attempts)) == ([b"a"], 2)
 
 
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
-def test_a_fallback_is_a_stream_too(server: Server, colour: str, shape: str) -> None:
+def test_a_fallback_is_a_stream_too(remote: Server, colour: str, shape: str) -> None:
     policy = Fallback(value=[b"x", b"y"], on=grpc.RpcError) | retry(attempts=2)
-    assert seen_of(dial(server, colour, shape, "UNAVAILABLE", policy)) == (b"x y", "OK", 2, None)
+    assert seen_of(dial(remote, colour, shape, "UNAVAILABLE", policy)) == (b"x y", "OK", 2, None)
 
 
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
-def test_a_rule_for_results_is_not_for_streams(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "a OK", retry(until=bool))
+def test_a_rule_for_results_is_not_for_streams(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "a OK", retry(until=bool))
     assert isinstance(seen.error, TypeError)
     assert "until= judges one response" in str(seen.error)
 
 
-def test_a_stream_has_the_face_of_a_call(server: Server) -> None:
-    _, metadata = server.script("UNAVAILABLE, a @7 OK")
+def test_a_stream_has_the_face_of_a_call(remote: Server) -> None:
+    _, metadata = remote.script("UNAVAILABLE, a @7 OK")
     ended: list[str] = []
-    stub = stub_of(channel_of(server, retry()), "down")
+    stub = stub_of(channel_of(remote, retry()), "down")
     stream = stub(b"one", metadata=metadata, timeout=60)
     assert stream.add_callback(lambda: ended.append("first"))
     assert iter(stream) is stream
@@ -151,14 +151,14 @@ def test_a_stream_has_the_face_of_a_call(server: Server) -> None:
     assert list(stream) == []
     assert not stream.cancel()
     assert not stream.add_callback(lambda: ended.append("late"))
-    _, metadata = server.script("a OK")
+    _, metadata = remote.script("a OK")
     assert stub(b"one", metadata=metadata).time_remaining() is None
 
 
-def test_a_stream_that_has_failed_says_so(server: Server) -> None:
-    _, metadata = server.script("NOT_FOUND")
+def test_a_stream_that_has_failed_says_so(remote: Server) -> None:
+    _, metadata = remote.script("NOT_FOUND")
     ended: list[str] = []
-    stream = stub_of(channel_of(server, retry()), "down")(b"one", metadata=metadata)
+    stream = stub_of(channel_of(remote, retry()), "down")(b"one", metadata=metadata)
     stream.add_callback(lambda: ended.append("first"))
     assert stream.code() is grpc.StatusCode.NOT_FOUND
     assert stream.details() == "as the script says"

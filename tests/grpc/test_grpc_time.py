@@ -31,57 +31,57 @@ LIMITS: dict[str, tuple[Layer, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
-def test_a_limit_ends_an_attempt_that_hangs(server: Server, colour: str, shape: str, limit: str) -> None:
+def test_a_limit_ends_an_attempt_that_hangs(remote: Server, colour: str, shape: str, limit: str) -> None:
     policy, options = LIMITS[limit]
-    seen = dial(server, colour, shape, "hang OK", policy, **options)
+    seen = dial(remote, colour, shape, "hang OK", policy, **options)
     assert isinstance(seen.error, grpc.RpcError)
     assert (seen.got, seen.code, seen.report.attempts) == ([], "DEADLINE_EXCEEDED", 1)
     assert all(attempt.cut.wait(LONG) for attempt in seen.attempts)  # nothing is left running
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_each_attempt_gets_what_is_left(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), timeout=LONG)
+def test_each_attempt_gets_what_is_left(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), timeout=LONG)
     assert seen.code == "OK"
     assert all(LONG / 2 < attempt.left < LONG + 1 for attempt in seen.attempts)
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
-def test_delays_are_taken_off_the_time_of_the_call(server: Server, colour: str, shape: str) -> None:
+def test_delays_are_taken_off_the_time_of_the_call(remote: Server, colour: str, shape: str) -> None:
     with virtual_time():
         policy = retry(backoff=[10, 20, 15], give_up_after=None)
-        seen = dial(server, colour, shape, "UNAVAILABLE", policy, timeout=40)
+        seen = dial(remote, colour, shape, "UNAVAILABLE", policy, timeout=40)
         assert (seen.code, seen.reason, seen.report.limit) == ("UNAVAILABLE", "timeout", "deadline")
     assert [attempt.left for attempt in seen.attempts] == pytest.approx([40, 30, 10], abs=5)
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_limits_of_a_policy_are_limits_of_each_attempt(server: Server, colour: str, shape: str) -> None:
+def test_limits_of_a_policy_are_limits_of_each_attempt(remote: Server, colour: str, shape: str) -> None:
     policy = Timeout(50) | retry(attempt_timeout=20)
-    seen = dial(server, colour, shape, "UNAVAILABLE, a OK", policy)
+    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", policy)
     assert seen.code == "OK"
     # A stream is limited until its first message only, so gRPC is not told of it.
     assert all((attempt.left < 21) is (shape in ONE) for attempt in seen.attempts)
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_no_delay_begins_that_does_not_fit(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[LONG]), timeout=LONG / 2)
+def test_no_delay_begins_that_does_not_fit(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[LONG]), timeout=LONG / 2)
     assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "timeout")
     assert seen.report.limit == "deadline"
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_deadline_around_the_call_is_one_of_each_attempt(server: Server, colour: str, shape: str) -> None:
+def test_a_deadline_around_the_call_is_one_of_each_attempt(remote: Server, colour: str, shape: str) -> None:
     with redouble.deadline(LONG):
-        seen = dial(server, colour, shape, "UNAVAILABLE, a OK", retry())
+        seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry())
     within = [attempt.left < LONG + 1 for attempt in seen.attempts]
     assert within == [colour != "thread"] * 2  # which has a context of its own
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_no_attempt_is_made_when_time_is_up(server: Server, colour: str, shape: str) -> None:
-    seen = dial(server, colour, shape, "a OK", retry(), timeout=0)
+def test_no_attempt_is_made_when_time_is_up(remote: Server, colour: str, shape: str) -> None:
+    seen = dial(remote, colour, shape, "a OK", retry(), timeout=0)
     assert isinstance(seen.error, grpc.RpcError)
     assert isinstance(seen.error, redouble.errors.DeadlineExceeded)
     assert (seen.got, seen.code, seen.attempts, seen.reason) == ([], "DEADLINE_EXCEEDED", [], "timeout")
@@ -89,17 +89,17 @@ def test_no_attempt_is_made_when_time_is_up(server: Server, colour: str, shape: 
 
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
 def test_an_attempt_whose_first_message_is_late_is_one_that_failed(
-    server: Server, colour: str, shape: str
+    remote: Server, colour: str, shape: str
 ) -> None:
-    seen = dial(server, colour, shape, "hang OK, a OK", retry(attempt_timeout=SHORT, attempts=9))
+    seen = dial(remote, colour, shape, "hang OK, a OK", retry(attempt_timeout=SHORT, attempts=9))
     assert (seen.got, seen.code) == ([b"a"], "OK")
     assert all(attempt.cut.wait(LONG) for attempt in seen.attempts)
 
 
-def test_limits_of_a_policy_end_at_the_first_message(server: Server) -> None:
-    call, metadata = server.script("deaf a hang b OK")
+def test_limits_of_a_policy_end_at_the_first_message(remote: Server) -> None:
+    call, metadata = remote.script("deaf a hang b OK")
     policy = retry(attempt_timeout=LONG / 2, timeout=LONG)
-    stream = stub_of(channel_of(server, policy), "down")(b"one", metadata=metadata)
+    stream = stub_of(channel_of(remote, policy), "down")(b"one", metadata=metadata)
     assert next(stream) == b"a"
     assert call.attempts[0].left > LONG * 2  # gRPC knows of none
     until(lambda: not any(isinstance(thread, Timer) for thread in enumerate_threads()))
@@ -108,22 +108,22 @@ def test_limits_of_a_policy_end_at_the_first_message(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
-def test_a_pushback_is_waited_for_exactly(server: Server, colour: str, shape: str) -> None:
+def test_a_pushback_is_waited_for_exactly(remote: Server, colour: str, shape: str) -> None:
     with virtual_time() as clock:
-        seen = dial(server, colour, shape, "@123 UNAVAILABLE, @4567000 ABORTED, a OK", presets.grpc())
+        seen = dial(remote, colour, shape, "@123 UNAVAILABLE, @4567000 ABORTED, a OK", presets.grpc())
         assert seen_of(seen) == (b"a", "OK", 3, None)
         assert clock.delays == [0.123, 4567.0]
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
-def test_delays_are_those_of_the_policy(server: Server, colour: str, shape: str) -> None:
+def test_delays_are_those_of_the_policy(remote: Server, colour: str, shape: str) -> None:
     with virtual_time() as clock:
-        seen = dial(server, colour, shape, "UNAVAILABLE", Retry(backoff=[1, 2, 3], give_up_after=None))
+        seen = dial(remote, colour, shape, "UNAVAILABLE", Retry(backoff=[1, 2, 3], give_up_after=None))
         assert clock.delays == [1, 2, 3]
         assert [record.delay for record in seen.report.history] == [1, 2, 3, None]
 
 
-def test_a_policy_of_gates_alone_is_told_of_time_too(server: Server) -> None:
-    seen = dial(server, "sync", "unary", "hang OK", Pipeline(Timeout(SHORT)))
+def test_a_policy_of_gates_alone_is_told_of_time_too(remote: Server) -> None:
+    seen = dial(remote, "sync", "unary", "hang OK", Pipeline(Timeout(SHORT)))
     report = report_of(seen.error)
     assert (seen.code, report.reason, report.attempts) == ("DEADLINE_EXCEEDED", "stopped", 1)
