@@ -250,3 +250,12 @@ def test_what_there_is_not() -> None:
         getattr(redouble, "Timeouts")  # noqa: B009  a type checker sees that too
     with pytest.raises(ImportError, match="Timeouts"):
         exec("from redouble import Timeouts", {})  # noqa: S102  as before
+
+
+@pytest.mark.parametrize("client", ["aiohttp", "grpc", "httpx", "httpx2", "requests"])
+def test_a_client_is_imported_by_itself(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(redouble, client, raising=False)
+    with pytest.raises(
+        AttributeError, match=rf"has no attribute '{client}': write `import redouble\.{client}`$"
+    ):
+        getattr(redouble, client)

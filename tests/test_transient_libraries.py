@@ -246,6 +246,8 @@ def test_several_addresses_of_anyio() -> None:
         (400, {"x-should-retry": "perhaps"}, {}, None),
         (200, {}, {"type": "overloaded_error"}, Verdict("retry", Kind.throttled, None, True, "overloaded")),
         (200, {}, {"code": "server_error"}, HTTP_5XX),
+        (401, {}, {"type": "server_error"}, None),  # a gateway's word does not make it another status
+        (404, {}, {"type": "overloaded_error"}, None),
         (200, {}, {"type": "invalid_request_error"}, None),
     ],
 )

@@ -109,11 +109,13 @@ _LATER = {  # what many programs never need
 }
 
 _MODULES = ("config", "http", "instruments", "llm", "presets", "testing", "types")  # imported when asked for
+_CLIENTS = ("aiohttp", "grpc", "httpx", "httpx2", "requests")  # which import what they are for
 
 
 def __getattr__(name: str) -> object:
     if name not in _LATER and name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        fix = f": write `import {__name__}.{name}`" if name in _CLIENTS else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{fix}")
     from importlib import import_module  # noqa: PLC0415  for those who need one of these
 
     if name in _MODULES:

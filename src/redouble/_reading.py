@@ -127,9 +127,9 @@ def by_answer(error: Any, _: Ask) -> Verdict | None:
         return None
     status = getattr(error, "status_code", 0)
     found = codes.LLM_STATUSES.get(status)
-    found = found or next(
-        (codes.LLM[word] for word in words if word in codes.LLM), codes.ANSWERED if wish else None
-    )
+    if found is None and not 400 <= status < 500:  # such a status says enough, whatever a gateway calls it
+        found = next((codes.LLM[word] for word in words if word in codes.LLM), None)
+    found = found or (codes.ANSWERED if wish else None)
     return after(found, hint(headers, status))
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
-from asking import model_of
+from asking import always, model_of
+
+from support import in_colour
 
 
 def method(client: object) -> Callable[..., str]:
@@ -82,3 +84,71 @@ def test_a_function_of_yours_may_mean_something_else_by_it() -> None:
         return f"all at once, {stream}"
 
     assert model_of()(ask)(stream=True) == "all at once, True"
+
+
+# ----------------------------------------------------------------- streams that nobody guards
+
+
+class Stream:
+    """What an SDK gives for a stream."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        return 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class AsyncStream:
+    """The same in async code: there is nobody to wait for its end."""
+
+    def __aiter__(self) -> AsyncIterator[int]:
+        return self
+
+    async def __anext__(self) -> int:
+        return 1
+
+    async def close(self) -> None: ...
+
+
+class Manager:
+    """What ``messages.stream`` gives: nothing has been asked for yet."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("made", [Stream, AsyncStream, Manager, lambda: iter([1])])
+def test_a_stream_does_not_come_out_of_a_call(
+    colour: str, made: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Manager, "__module__", "anthropic.lib.streaming")
+    found: list[Any] = []
+
+    def ask() -> Any:
+        found.append(made())
+        return found[0]
+
+    async def aask() -> Any:
+        return ask()
+
+    async def waiting() -> None:
+        await model_of(retry_if=always(True)).call(aask)
+
+    said = r"ask gave a stream \(\w+\), and a call guards none: write model\.stream\(.*ask, "
+    with pytest.raises(TypeError, match=said):
+        in_colour(colour, lambda: model_of(retry_if=always(True)).call(ask), waiting)
+    assert len(found) == 1
+    assert getattr(found[0], "closed", 1) == 1
+
+
+def test_what_can_only_be_entered_is_none() -> None:
+    """A file, a lock: what a function of the caller's own may give."""
+    assert isinstance(model_of().call(Manager), Manager)
+    assert model_of().call(lambda: [1, 2]) == [1, 2]

@@ -165,3 +165,9 @@ def test_a_rule_takes_three_arguments(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"^Model retry_if=.* takes \(.*: write a function \(error, at"):
         model_of(retry_if=wrong)
     assert model_of(retry_if=plain).retry_if is plain
+
+
+def test_a_class_is_no_rule() -> None:
+    wrong: Any = ConnectionError
+    with pytest.raises(TypeError, match=r"^Model retry_if=ConnectionError is a class: write a function \("):
+        model_of(retry_if=wrong)

@@ -58,14 +58,25 @@ def test_they_count_in_vain_too(colour: str, shape: str) -> None:
 def test_there_is_no_other_attempt_without_an_allowance(
     colour: str, shape: str, spend: dict[str, Any], what: str
 ) -> None:
-    """Each reserves 50: of 120 the third would be too much, of 99 the second. Nobody has a say in that."""
+    """Each takes 30, and reserves 50: of 120 the fourth is too much, of 99 the third."""
     allowance = Spend(**spend)
     model = model_of(spend=allowance, reserve=50, price=Price(1, 1), policy=policy(), retry_if=always(True))
     service = Service(*[answer("bad")] * 4)
     seen = ask(colour, shape, model, service)
     assert isinstance(seen.error, SpendExceeded)
     assert seen.error.what == what
-    assert service.calls == (1 if spend == {"tokens": 99} else 2)
+    assert service.calls == (2 if spend == {"tokens": 99} else 3)
     told = allowance.snapshot()
     assert told[what] == pytest.approx(30 * service.calls * (1 if what == "tokens" else 1e-6))
     assert told[f"{what}_reserved"] == 0
+
+
+@every_call
+def test_no_more_is_set_aside_than_one_answer_may_take(colour: str, shape: str) -> None:
+    """Of an answer that was refused what it took; of an attempt that failed nothing."""
+    spend, service = Spend(tokens=150), Service(answer("bad", 20), ConnectionResetError(), answer("good", 20))
+    service.inside = lambda: tokens(spend)[1]
+    seen = ask(colour, shape, model_of(spend=spend, reserve=100, policy=policy()), service)
+    assert seen.value == answer("good", 20)
+    assert service.seen == [100, 120, 120]
+    assert tokens(spend) == (40, 0, 110, 0)

@@ -38,11 +38,22 @@ class Account:
         self, spend: Spend, price: Price | None, reserved: Amount, usage: Callable[[Any], object]
     ) -> None:
         self._price, self._usage = price, usage
-        self._each = asked_for("reserve", total(reserved), self._worth(reserved), 1)
-        self._tokens, self._cost = total(reserved), self._worth(reserved)
+        self._most = total(reserved), self._worth(reserved)  # that an attempt takes
+        self._tokens, self._cost = self._most  # that are set aside by now
         self._answers: list[Usage | None] = []
         # Who loses it, and says nothing, has taken all of it: what is not known counts as that.
-        self._held: Reservation = spend._reserved(self._each, ALL)
+        self._held: Reservation = spend._reserved(asked_for("reserve", *self._most, 1), ALL)
+
+    def _lacking(self, tokens: int, cost: Fraction) -> str | None:
+        """Have so much set aside in all; or answer of what there is too little."""
+        tokens, cost = max(0, tokens - self._tokens), max(Fraction(0), cost - self._cost)
+        if not tokens and not cost:
+            return None
+        what = self._held._lacking(asked_for("more", tokens, cost, 0))
+        if what is None:
+            self._tokens += tokens
+            self._cost += cost
+        return what
 
     # ------------------------------------------------------------------------ of a call
 
@@ -50,11 +61,11 @@ class Account:
         """Set as much aside again if an attempt was answered, and its answer refused."""
         if not self._answers:
             return
-        what = self._held._lacking({**self._each, "requests": 0})  # it is one, with all of its attempts
+        (tokens, cost), (more, dearer) = self._paid(), self._most
+        what = self._lacking(tokens + more, cost + dearer)
         if what is not None:
-            raise SpendExceeded(
-                f"no other attempt: an answer was refused, and too few {what} are left", what=what
-            )
+            said = f"no other attempt: an answer was refused, and too little is left of {what}"
+            raise SpendExceeded(said, what=what)
 
     def answered(self, result: object) -> None:
         """Take in that an attempt was answered: whatever becomes of the answer, it has been paid for."""
@@ -62,11 +73,12 @@ class Account:
 
     def close(self) -> None:
         """Commit what the answers took. Without any there is the request alone: nothing came of it."""
-        tokens, cost = 0, Fraction(0)
-        for usage in self._answers:
-            tokens += self._tokens if usage is None else usage.total
-            cost += self._cost if usage is None else self._worth(usage)
-        self._held._commit(tokens, cost)
+        self._held._commit(*self._paid())
+
+    def _paid(self) -> tuple[int, Fraction]:
+        """Tell what the answers took; one that does not say it, all that it could."""
+        took = [self._most if usage is None else (usage.total, self._worth(usage)) for usage in self._answers]
+        return sum(tokens for tokens, _ in took), sum((cost for _, cost in took), Fraction(0))
 
     # ---------------------------------------------------------------------- of a stream
 
@@ -74,15 +86,9 @@ class Account:
         """Take in what a stream has taken so far: one that has no more to take is stopped."""
         said = usage or Usage()
         taken = Usage(said.input, max(said.output, pieces))
-        tokens = max(0, taken.total - self._tokens)
-        cost = max(Fraction(0), self._worth(taken) - self._cost)
-        if not tokens and not cost:
-            return
-        what = self._held._lacking(asked_for("more", tokens, cost, 0))
+        what = self._lacking(taken.total, self._worth(taken))
         if what is not None:
             raise SpendExceeded(f"the stream was stopped: it has taken more {what} than are left", what=what)
-        self._tokens += tokens
-        self._cost += cost
 
     def settle(self, usage: Usage | None, *, complete: bool, pieces: int = 0) -> None:
         """Commit what was taken. What is not known counts as all that was reserved.
@@ -128,5 +134,7 @@ def told(usage: Callable[[Any], object], result: object) -> Usage | None:
 
 def reserved(reserve: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Amount:
     """Tell how much a call with these arguments is to reserve."""
-    said = reserve(*args, **kwargs) if callable(reserve) else reserve
-    return amount(0 if said is None else said, "reserve")
+    if callable(reserve):
+        said = reserve(*args, **kwargs)
+        return amount(said, "reserve")
+    return 0 if reserve is None else cast("Amount", reserve)  # which was checked

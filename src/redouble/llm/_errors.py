@@ -3,8 +3,8 @@
     RedoubleError
     ├── StreamError            a stream that had begun went wrong
     │   ├── CutShort           it ended before it said that it was complete
-    │   ├── ErrorEvent         it said that something went wrong; .type .said
-    │   └── SpendExceeded      what it takes is more than `Spend` allows; .what
+    │   └── ErrorEvent         it said that something went wrong; .type .said
+    ├── SpendExceeded          a call was stopped in its midst: it takes more than `Spend` allows; .what
     └── Rejected
         └── SpendRefused       there was no allowance for it, so nothing was called; .what .retry_after
 
@@ -44,8 +44,13 @@ class ErrorEvent(StreamError):
         self.said = said
 
 
-class SpendExceeded(StreamError):
-    """A stream was stopped: it takes more than the `Spend` allows, of ``what``: ``tokens`` or ``cost``."""
+class SpendExceeded(RedoubleError):
+    """A call was stopped in its midst: it takes more of ``what``, tokens or cost, than the `Spend` allows.
+
+    That is a stream that has taken it, or a call whose answer was refused and which would be made again.
+    """
+
+    __reduce__ = StreamError.__reduce__
 
     def __init__(self, message: str = "", *, what: str | None = None) -> None:
         super().__init__(message)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from sys import modules
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from redouble._callable import colour, spelled
+from redouble._callable import colour, drop, spelled
 from redouble.llm._context import Call
 
-__all__ = ["Fitted", "is_async", "refuse_own_retries", "refuse_stream"]
+__all__ = ["Fitted", "is_async", "refuse_own_retries", "refuse_stream", "whole"]
 
 # What headers are called there.
 HEADERS = {
@@ -26,6 +27,8 @@ HEADERS = {
 }
 SDKS = ("anthropic", "openai")
 CLIENTS = ("httpx", "httpx2")
+
+T = TypeVar("T")
 
 
 class Fitted:
@@ -91,6 +94,24 @@ def refuse_stream(fn: Callable[..., Any], kwargs: dict[str, Any]) -> None:
             raise TypeError(
                 f"stream=True gives a stream: write model.stream({spelled(fn)}, ..., stream=True)"
             )
+
+
+def whole(fn: Callable[..., Any], answer: T) -> T:
+    """Return what a call gave, unless that is a stream, or will be one: nobody would guard it."""
+    kind = type(answer)
+    lazy = hasattr(kind, "__enter__") or hasattr(kind, "__aenter__")
+    if (
+        not hasattr(kind, "__next__")
+        and not hasattr(kind, "__anext__")
+        and not (lazy and kind.__module__.partition(".")[0] in SDKS)
+    ):
+        return answer
+    with suppress(Exception):
+        drop(cast("Any", answer).close())  # of an async one that is a coroutine, which nobody awaits
+    raise TypeError(
+        f"{spelled(fn)} gave a stream ({kind.__name__}), and a call guards none: write "
+        f"model.stream({spelled(fn)}, ...), or in a function of yours `yield` what comes"
+    )
 
 
 def _client_of(fn: Any) -> Any:

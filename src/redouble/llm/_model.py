@@ -27,7 +27,7 @@ from redouble.llm._account import Reserve
 from redouble.llm._answer import Answer
 from redouble.llm._calling import Asked, Asking, aattempting, attempting, opening
 from redouble.llm._context import Call, RetryIf
-from redouble.llm._fitted import is_async, refuse_own_retries, refuse_stream
+from redouble.llm._fitted import is_async, refuse_own_retries, refuse_stream, whole
 from redouble.llm._flow import Flow
 from redouble.llm._protocol import Protocol
 from redouble.llm._protocols import protocol_of
@@ -160,7 +160,7 @@ class Model(Layer):
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             refuse_stream(fn, kwargs)
             with Asked(asking.begin(name, args, kwargs, stream=False)):
-                return policy.call(attempted, *args, **kwargs)
+                return whole(fn, policy.call(attempted, *args, **kwargs))
 
         return called
 
@@ -172,7 +172,7 @@ class Model(Layer):
         async def called(*args: P.args, **kwargs: P.kwargs) -> T:
             refuse_stream(fn, kwargs)
             with Asked(asking.begin(name, args, kwargs, stream=False)):
-                return await policy.call(attempted, *args, **kwargs)
+                return whole(fn, await policy.call(attempted, *args, **kwargs))
 
         return called
 

@@ -41,6 +41,8 @@ def check_retry_if(retry_if: object) -> None:
     if retry_if is not None:
         wanted = "a function (error, attempt, context)"
         _function(retry_if, "Model retry_if", wanted)
+        if isinstance(retry_if, type):
+            raise TypeError(f"Model retry_if={retry_if.__name__} is a class: write {wanted}")
         if (took := takes_other_than(cast("RetryIf", retry_if), 3)) is not None:
             raise TypeError(f"Model retry_if={spelled(retry_if)} takes {took}: write {wanted}")
 
