@@ -88,7 +88,17 @@ FLOORS: dict[str, set[str]] = {
         *("aiohttp", "httpx", "httpx2", "requests"),
         *(
             f"grpc/_{name}"
-            for name in ("aio", "aio_call", "answer", "attempt", "cut", "details", "errors", "future")
+            for name in (
+                "aio",
+                "aio_call",
+                "aio_reading",
+                "answer",
+                "attempt",
+                "cut",
+                "details",
+                "errors",
+                "future",
+            )
         ),
         *(
             f"grpc/_{name}"
@@ -141,6 +151,7 @@ MAY_IMPORT_TIME = {
     "aiohttp",
     "http/_aiohttp",
     "grpc/_aio_call",
+    "grpc/_aio_reading",
     "grpc/_requests",
 }
 FROM_OUTSIDE = {
@@ -162,9 +173,12 @@ FROM_OUTSIDE = {
     "http/_urllib3": {"urllib3"},
     **{
         f"grpc/_{module}": {"grpc"}
-        for module in ("aio", "aio_call", "answer", "details", "errors", "interceptors")
+        for module in ("aio", "aio_call", "aio_reading", "answer", "details", "errors", "interceptors")
     },
-    **{f"grpc/_{module}": {"grpc"} for module in ("future", "native", "over", "permit", "stream", "_init__")},
+    **{
+        f"grpc/_{module}": {"grpc"}
+        for module in ("future", "native", "over", "permit", "service_config", "stream", "_init__")
+    },
 }
 
 MODULES = sorted(path.relative_to(SOURCE).with_suffix("").as_posix() for path in SOURCE.rglob("*.py"))

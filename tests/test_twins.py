@@ -297,7 +297,8 @@ def test_no_async_driver_is_without_a_twin() -> None:
             for name in ("__anext__", "_afirst", "_anext", "_leave", "aclose")
         ),
         *("llm/_guard.AsyncGuarded.asend", "llm/_guard.AsyncGuarded.athrow"),
-        *(f"grpc/_aio_call.{name}" for name in ("run", "told", "messages", "_each", "Reading.read")),
+        *(f"grpc/_aio_call.{name}" for name in ("run", "told")),
+        *(f"grpc/_aio_reading.{name}" for name in ("messages", "_each", "Reading.__anext__", "Reading.read")),
         *(f"grpc/_aio_call.Running.{name}_metadata" for name in ("initial", "trailing")),
         *(f"grpc/_aio_call.Running.{name}" for name in ("details", "debug_error_string", "_going")),
         *("grpc/_aio_call.Running.wait_for_connection", "grpc/_requests.AsyncTaking.__anext__"),

@@ -172,7 +172,7 @@ def test_an_error_is_a_call_that_has_failed(kind: type[Exception]) -> None:
         True,
         False,
         False,
-        0.0,
+        None,
     )
     with pytest.raises(kind) as caught:
         error.result()

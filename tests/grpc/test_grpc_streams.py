@@ -21,7 +21,7 @@ from dialling import (
 from serving import Server
 
 import redouble
-from redouble import Bulkhead, CircuitBreaker, Fallback
+from redouble import Bulkhead, CircuitBreaker, Fallback, Layer, Timeout
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,10 @@ def test_a_head_without_anything_in_it_is_no_reason_to_stop(remote: Server) -> N
     assert stream.initial_metadata() == (("head", "1"),)
 
 
-def test_a_stream_in_blocking_code_begins_at_once(remote: Server) -> None:
+@pytest.mark.parametrize("policy", [retry(), Timeout(60) | retry(), retry(timeout=60) | Timeout(50)])
+def test_a_stream_in_blocking_code_begins_at_once(remote: Server, policy: Layer) -> None:
     call, metadata = remote.script("a OK")
-    stream = stub_of(channel_of(remote, retry()), "down")(b"one", metadata=metadata)
+    stream = stub_of(channel_of(remote, policy), "down")(b"one", metadata=metadata)
     until(lambda: call.attempts)
     assert stream.is_active()
     assert list(stream) == [b"a"]

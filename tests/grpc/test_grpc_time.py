@@ -8,12 +8,30 @@ from typing import Any
 
 import grpc
 import pytest
-from dialling import ALL, ONE, STREAMS, channel_of, dial, report_of, retry, seen_of, stub_of, until
+from bystanders import Bystander
+from dialling import (
+    ALL,
+    ONE,
+    STREAMS,
+    base,
+    channel_of,
+    dial,
+    report_of,
+    request_of,
+    retry,
+    seen_of,
+    stub_of,
+    until,
+)
 from serving import Server
 
 import redouble
-from redouble import Layer, Pipeline, Retry, Timeout, presets
+import redouble.grpc
+from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
+from redouble.grpc._attempt import expired
+from redouble.grpc._errors import AIO, SYNC, Known
 from redouble.testing import virtual_time
+from redouble.types import Ended, On
 
 SHORT = 0.15  # second
 LONG = 60.0
@@ -113,6 +131,105 @@ def test_a_pushback_is_waited_for_exactly(remote: Server, colour: str, shape: st
         seen = dial(remote, colour, shape, "@123 UNAVAILABLE, @4567000 ABORTED, a OK", presets.grpc())
         assert seen_of(seen) == (b"a", "OK", 3, None)
         assert clock.delays == [0.123, 4567.0]
+
+
+def internal(error: Exception) -> bool | None:
+    return True if getattr(error, "code", str)() is grpc.StatusCode.INTERNAL else None
+
+
+def always(_: Exception) -> bool:
+    return True
+
+
+def never(_: Exception) -> bool:
+    return False
+
+
+class Judges:
+    """A rule that wants to know more than the error."""
+
+    def judge(self, ended: Ended) -> Verdict | None:
+        return Verdict.retry(after=7 if ended.attempt == 2 else None)
+
+
+@pytest.mark.parametrize(
+    ("on", "hints", "delays"),
+    [
+        (grpc.RpcError, Hints("instead", spread=0), [0.4, 0.5]),
+        (always, Hints("instead", spread=0), [0.4, 0.5]),
+        ([redouble.transient, internal], Hints("instead", spread=0), [0.4, 0.5]),
+        (Judges(), Hints("instead", spread=0), [0.4, 7]),  # who has asked already is not overruled
+        (grpc.RpcError, Hints("at_least", spread=0), [1, 1]),
+        (grpc.RpcError, Hints("ignore"), [1, 1]),
+    ],
+)
+@pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
+def test_a_pushback_is_obeyed_whatever_rule_says_retry(
+    remote: Server, colour: str, shape: str, on: On, hints: Hints, delays: list[float]
+) -> None:
+    with virtual_time() as clock:
+        policy = Retry(on=on, hints=hints, backoff=[1, 1, 1], give_up_after=None)
+        seen = dial(remote, colour, shape, "@400 INTERNAL, @500 INTERNAL, a OK", policy)
+        assert seen_of(seen) == (b"a", "OK", 3, None)
+        assert clock.delays == delays
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+@pytest.mark.parametrize("on", [OSError, never])
+def test_a_pushback_makes_nobody_retry(remote: Server, colour: str, shape: str, on: On) -> None:
+    seen = dial(remote, colour, shape, "@400 UNAVAILABLE, a OK", retry(on=on))
+    assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "stopped")
+
+
+@pytest.mark.parametrize("policy", [retry(timeout=30), Timeout(30) | retry()])
+@pytest.mark.parametrize("shape", ["down", "both"])
+def test_the_time_of_a_policy_begins_when_a_stream_is_read(remote: Server, shape: str, policy: Layer) -> None:
+    with virtual_time() as clock:
+        call, metadata = remote.script("UNAVAILABLE, a OK")
+        stream = stub_of(channel_of(remote, policy), shape)(request_of(shape), metadata=metadata)
+        clock.advance(100)
+        assert list(stream) == [b"a"]
+        assert len(call.attempts) == 2
+
+
+@pytest.mark.parametrize("shape", ["down", "both"])
+def test_no_stream_begins_early_that_has_no_time(remote: Server, shape: str) -> None:
+    call, metadata = remote.script("a OK")
+    stream = stub_of(channel_of(remote, retry(timeout=0)), shape)(request_of(shape), metadata=metadata)
+    with pytest.raises(redouble.errors.DeadlineExceeded):
+        next(stream)
+    assert call.attempts == []
+
+
+class Late(grpc.RpcError):
+    """What a server says that has been told until when."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("shape", ["unary", "up"])
+def test_no_attempt_begins_in_the_last_moment_after_one_that_took_all_the_time(
+    remote: Server, shape: str
+) -> None:
+    calls: list[object] = []
+
+    def late(*said: object) -> object:
+        calls.append(said)
+        clock.advance(LONG - 0.005)
+        raise Late
+
+    ours = redouble.grpc.interceptors(retry(on=Exception, give_up_after=None))
+    stub = stub_of(grpc.intercept_channel(base(remote.target), *ours, Bystander(late)), shape)
+    with virtual_time() as clock, pytest.raises(Late) as caught:
+        stub(request_of(shape), timeout=LONG)
+    assert (report_of(caught.value).reason, len(calls)) == ("timeout", 1)
+
+
+@pytest.mark.parametrize("both", [SYNC, AIO])
+@pytest.mark.parametrize(("seconds", "said"), [(0.149987654, "0.15"), (12.0, "12"), (-0.001, "0")])
+def test_how_long_the_first_message_was_waited_for(both: Known, seconds: float, said: str) -> None:
+    assert str(expired(seconds, both)) == f"no message within {said} s"
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from redouble import Bulkhead, Pipeline, Retry, Timeout
+from redouble import Bulkhead, Pipeline, Retry, Timeout, retry
 from redouble.config import _live
 from redouble.config._live import Live, load, policies
 from redouble.errors import ConfigError
@@ -26,7 +26,7 @@ def names(**options: Any) -> Any:
 
 
 def test_for_all_methods_unless_some_are_named() -> None:
-    assert names() == [{}]
+    assert names() == names(methods=None) == [{}]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,12 @@ def test_codes_by_name_are_taken_as_they_are() -> None:
     assert not any(sentence.startswith("on") for sentence in config.lost)
 
 
+def test_codes_may_be_those_of_grpc() -> None:
+    config = service_config(codes=[grpc.StatusCode.ABORTED, "INTERNAL", grpc.StatusCode.INTERNAL])
+    policy = config.mapping["methodConfig"][0]["retryPolicy"]
+    assert policy["retryableStatusCodes"] == ["ABORTED", "INTERNAL"]
+
+
 def outer(fn: Callable[..., object]) -> Callable[..., object]:
     return fn
 
@@ -62,7 +68,8 @@ def outer(fn: Callable[..., object]) -> Callable[..., object]:
         (5, r"policy=5 is no layer: write a redouble\.Retry or a pipeline, or None for presets\.grpc\(\)"),
         ("grpc", r"policy='grpc' is no layer: write a redouble\.Retry"),
         (Retry, r"policy=<class .*Retry'> is no layer: write .*Retry\(\)"),
-        (outer, r"policy=<function outer .*> is no layer: write .*outer\(\)"),
+        (outer, r"policy=<function outer .*> is no layer: write a redouble\.Retry"),
+        (retry, r"policy=.* is no layer: write a redouble\.Retry"),
         (
             Timeout(5),
             r"policy=Timeout\(.*\) has no Retry to export: write Retry\(\.\.\.\), or a ",
@@ -82,6 +89,9 @@ def test_what_is_no_policy(policy: Any, said: str) -> None:
         ("a.Orders", TypeError, r"methods='a\.Orders': write a list, such as \['a\.Orders'\]"),
         (b"a.Orders", TypeError, r"methods=b'a\.Orders': write a list"),
         (5, TypeError, r"methods=5: write a list of texts"),
+        ({"service": "a.Orders"}, TypeError, r"methods=\{'service': 'a\.Orders'\}: write a list of texts"),
+        ([{"service": "a.B"}], TypeError, r"methods: \{'service': 'a\.B'\} is no text: write 'package\.Ser"),
+        ([], ValueError, r"methods=\[\] is empty, so it would be for no method: write None for all of them"),
         ([5], TypeError, r"methods: 5 is no text: write 'package\.Service' or 'package\.Service/Method'"),
         (["/a.B/C"], ValueError, r"methods: '/a\.B/C' begins with a slash: write 'a\.B/C'"),
         (["/a.B/"], ValueError, r"methods: '/a\.B/' begins with a slash: write 'a\.B'"),
@@ -102,11 +112,8 @@ def test_what_is_no_method(methods: Any, kind: type[Exception], said: str) -> No
         ("UNAVAILABLE", TypeError, r"codes='UNAVAILABLE': write a list, such as \['UNAVAILABLE'\]"),
         (14, TypeError, r"codes=14: write a list of texts"),
         ([14], TypeError, r"codes: 14 is no text: write names, such as 'UNAVAILABLE'"),
-        (
-            [grpc.StatusCode.ABORTED],
-            TypeError,
-            r"codes: <StatusCode\.ABORTED.* such as 'ABORTED'",
-        ),
+        ([{"a": 1}], TypeError, r"codes: \{'a': 1\} is no text: write names, such as 'UNAVAILABLE'"),
+        ([grpc.StatusCode.OK], ValueError, r"codes: 'OK' is a success"),
         (
             [],
             ValueError,

@@ -41,8 +41,8 @@ def interceptors(policy: Layer | None = None) -> tuple[Interceptor]:
     policy: a `Retry`, any other layer, or a pipeline; a new `redouble.presets.grpc()` unless given, so that
         each channel has its own tokens for throttling.
 
-    A call by ``.future()`` takes a thread while it lasts. A stream begins at once if the policy only retries;
-    if it has a gate, that is asked when somebody waits for the first response.
+    A call by ``.future()`` takes a thread while it lasts. A stream begins at once if the policy has no other
+    layers than `Retry` and `Timeout`; else when somebody waits for the first response.
     """
     return (Interceptor(policy),)
 

@@ -8,7 +8,8 @@ from typing import Any
 import grpc
 
 from redouble._layer import Layer
-from redouble.grpc._aio_call import AioPermit, Answering, Reading, ReadingAndWriting, run
+from redouble.grpc._aio_call import AioPermit, Answering, run
+from redouble.grpc._aio_reading import Reading, ReadingAndWriting
 from redouble.grpc._attempt import aanswered, aopened
 from redouble.grpc._details import name_of
 from redouble.grpc._requests import Replayable, requests_of
@@ -22,6 +23,9 @@ class OfOneShape:
 
     def __init__(self, terms: Callable[[], Terms]) -> None:
         self._terms = terms
+
+    def __repr__(self) -> str:
+        return "<redouble.grpc.aio_interceptors() for grpc.aio, not grpc>"
 
     def _permit(
         self, continuation: Callable[..., Any], said: Any, requests: Replayable, shape: Shape

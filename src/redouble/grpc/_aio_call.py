@@ -6,21 +6,23 @@ They are there at once, before anything has come back, because gRPC hands on wha
 from __future__ import annotations
 
 from asyncio import FIRST_COMPLETED, Event, Task, create_task, sleep, wait
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 import grpc
 
-from redouble.grpc._attempt import END, Opened, amade
+from redouble.grpc._attempt import Opened, amade
 from redouble.grpc._errors import AIO, CANCELLED
 from redouble.grpc._permit import Permit
 
-__all__ = ["AioPermit", "Answering", "Reading", "ReadingAndWriting"]
+__all__ = ["AioPermit", "Answering", "Running", "Writing", "run"]
 
 
 class AioPermit(Permit):
     """What one logical call has done, and may do; others may wait for an attempt to be under way."""
+
+    broken: Exception | None = None  # what came after the first message
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -29,6 +31,10 @@ class AioPermit(Permit):
     def goes(self, call: Any) -> None:
         super().goes(call)
         self.going.set()
+
+    def breaks(self, error: Exception) -> None:
+        super().breaks(error)
+        self.broken = error
 
     def ends(self, _: object) -> None:
         """Learn that the stream has ended."""
@@ -107,11 +113,11 @@ class Running(grpc.aio.Call):
             found = await call.initial_metadata()
             if self._permit.commit(call) if found else not call.done():
                 return found
-        return await told(self, "initial_metadata")
+        return await told(self, "initial_metadata", *nothing())
 
     async def trailing_metadata(self) -> Any:
         """Wait for the end, and return what the server sent last."""
-        return await told(self, "trailing_metadata")
+        return await told(self, "trailing_metadata", *nothing())
 
     def code(self) -> Any:
         """Wait for the end, and return the code."""
@@ -156,7 +162,12 @@ class Running(grpc.aio.Call):
         return None
 
 
-async def told(call: Running, name: str, ok: Any = None, failed: Any = None, cut: Any = None) -> Any:
+def nothing() -> tuple[grpc.aio.Metadata, ...]:
+    """Make metadata for calls without any, however they ended."""
+    return (grpc.aio.Metadata(),) * 3
+
+
+async def told(call: Running, name: str, ok: Any, failed: Any, cut: Any) -> Any:
     """Ask what has succeeded, or the error; where there is neither, there are other words for it."""
     task = call._task
     await wait([task])
@@ -191,52 +202,6 @@ class Answering(Writing, grpc.aio.StreamUnaryCall[Any, Any]):
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._task.__await__()
-
-
-class Reading(Running, grpc.aio.UnaryStreamCall[Any, Any]):
-    """A call with one request and a stream of responses."""
-
-    _messages: AsyncIterator[Any] | None = None
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        if self._messages is None:
-            self._messages = messages(self._task, self._permit)
-        return self._messages
-
-    async def read(self) -> Any:
-        """Return the next response, or `grpc.aio.EOF`."""
-        return await anext(aiter(self), grpc.aio.EOF)
-
-
-class ReadingAndWriting(Writing, Reading, grpc.aio.StreamStreamCall[Any, Any]):
-    """A call with streams of both."""
-
-
-async def messages(task: Task[Any], permit: Permit) -> AsyncIterator[Any]:
-    """Hand on the messages of a stream."""
-    opened = await task
-    if not isinstance(opened, Opened):  # a fallback, for instance
-        async for item in _each(opened):
-            yield item
-        return
-    if opened.first is END:
-        return
-    yield opened.first
-    try:
-        async for message in opened.items:
-            yield message
-    except Exception as error:
-        permit.breaks(error)
-        raise
-
-
-async def _each(items: Any) -> AsyncIterator[Any]:
-    if isinstance(items, AsyncIterable):
-        async for item in cast("Any", items):
-            yield item
-    else:
-        for item in items:
-            yield item
 
 
 def _seen(task: Task[Any]) -> None:

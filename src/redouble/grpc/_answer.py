@@ -62,9 +62,10 @@ class Answer(Over):
         """Say whether the caller has cancelled it."""
         return isinstance(self._error, Cancelled | grpc.FutureCancelledError)
 
-    def time_remaining(self) -> Any:
-        """Say that there is no limit."""
-        return None
+    def debug_error_string(self) -> str:
+        """Say what gRPC says about it."""
+        said: str = self._told("debug_error_string", self.details())
+        return said
 
     def _told(self, name: str, otherwise: Any) -> Any:
         tell = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None

@@ -6,9 +6,10 @@ Each comes twice, for blocking and for async code. Whether there is another atte
 from __future__ import annotations
 
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from redouble._deadline import Deadline
+from redouble._source import END
 from redouble.errors import AttemptTimeout
 from redouble.grpc._answer import Answer
 from redouble.grpc._cut import awithin, within
@@ -17,7 +18,6 @@ from redouble.grpc._errors import AIO, SYNC, Known, known
 from redouble.grpc._permit import WAITING, Permit, cancel
 
 __all__ = [
-    "END",
     "Opened",
     "aanswered",
     "amade",
@@ -28,8 +28,6 @@ __all__ = [
     "made",
     "opened",
 ]
-
-END: Final[Any] = object()  # stands for the message after the last
 
 
 class Opened(NamedTuple):
@@ -70,7 +68,7 @@ def made(permit: Permit) -> Any:
     send = permit.plan.call_for(permit.plan.name)
     before = WAITING.set(permit)
     try:
-        rest = permit.rest()
+        rest = permit.waits()
         if rest == inf:
             return send(permit)
         with Deadline(max(0.0, rest)):
@@ -84,7 +82,7 @@ async def amade(permit: Permit) -> Any:
     send = permit.plan.call_for(permit.plan.name)
     before = WAITING.set(permit)
     try:
-        rest = permit.rest()
+        rest = permit.waits()
         if rest == inf:
             return await send(permit)
         with Deadline(max(0.0, rest)):
@@ -211,6 +209,6 @@ async def aopened(permit: Permit) -> Opened:
 
 def expired(seconds: float, both: Known) -> Exception:
     """Make the error of an attempt whose first message has not come in time."""
-    error = AttemptTimeout(f"no message within {max(0.0, seconds):g} s", limit="attempt", seconds=seconds)
+    error = AttemptTimeout(f"no message within {max(0.0, seconds):.3g} s", limit="attempt", seconds=seconds)
     known(error, both)
     return error

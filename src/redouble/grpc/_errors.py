@@ -14,7 +14,7 @@ import grpc
 from redouble import errors
 from redouble.grpc._over import Over
 
-__all__ = ["AIO", "CANCELLED", "SYNC", "Cancelled", "Known", "known"]
+__all__ = ["AIO", "CANCELLED", "SYNC", "Cancelled", "Known", "Withdrawn", "known"]
 
 CANCELLED = "Locally cancelled by application!"  # gRPC's own words
 KINDS: tuple[type[Exception], ...] = (
@@ -89,16 +89,22 @@ class Failure(Told, grpc.RpcError, Over):
         """Say whether the caller has cancelled it."""
         return False
 
-    def time_remaining(self) -> float:
-        """Say that it is over."""
-        return 0.0
-
 
 class Cancelled(Failure):
     """The caller has cancelled the call while no attempt was under way."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.CANCELLED
+
+    def cancelled(self) -> bool:
+        return True
+
+
+class Withdrawn(BaseException):
+    """What passes the layers of a policy when the caller has cancelled the call: as a task would be.
+
+    It is nobody's to judge, to count or to replace. What comes out is gRPC's own error, or `Cancelled`.
+    """
 
 
 class AioFailure(Told, grpc.aio.AioRpcError):

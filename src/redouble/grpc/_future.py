@@ -19,6 +19,7 @@ from redouble._threads import Job
 from redouble.errors import Stopped
 from redouble.grpc._answer import Answer
 from redouble.grpc._attempt import concluded
+from redouble.grpc._errors import Withdrawn
 from redouble.grpc._over import FutureOfAny
 from redouble.grpc._permit import Permit
 
@@ -41,18 +42,17 @@ class Future(grpc.Call, FutureOfAny):
         call: Any = None
         try:
             call = concluded(self._permit)
+        except Withdrawn:
+            pass
         except Exception as error:
             call = Answer(error=error)
         finally:
             with self._deciding:
-                self._call = self._ended(call or Answer(error=Stopped("the thread of the call was ended")))
+                if self._permit.cancelled:  # which holds, though an attempt may have come to its own end
+                    call = Answer(error=self._permit.withdrawn(None))
+                self._call = call or Answer(error=Stopped("the thread of the call was ended"))
                 self._done.set()
             tell(self._callbacks)
-
-    def _ended(self, call: Any) -> Any:
-        """Stand by what `cancel` has said, though the attempt may have come to its own end meanwhile."""
-        error = self._permit.withdrawn(call.exception() if isinstance(call, Answer) else None)
-        return call if error is None else Answer(error=error)
 
     # ------------------------------------------------------------------- as a future
 
@@ -68,7 +68,7 @@ class Future(grpc.Call, FutureOfAny):
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait for the end, and return the error, or None."""
-        if not self._done.wait(timeout):
+        if not self.done() and not self._done.wait(timeout):
             raise grpc.FutureTimeoutError
         if self.cancelled():
             raise grpc.FutureCancelledError
@@ -88,23 +88,23 @@ class Future(grpc.Call, FutureOfAny):
     def cancel(self) -> bool:
         """Cancel the call, or the waiting for its next attempt; say whether it was not over yet."""
         with self._deciding:
-            if self._done.is_set():
+            if self.done():
                 return False
             self._permit.cancelled = True
         self._permit.cancel()
         return True
 
     def cancelled(self) -> bool:
-        """Say whether it has ended because it was cancelled."""
-        return self._done.is_set() and bool(self._call.cancelled())
+        """Say whether it was cancelled."""
+        return self._permit.cancelled or (self._done.is_set() and bool(self._call.cancelled()))
 
     def done(self) -> bool:
-        """Say whether it is over."""
-        return self._done.is_set()
+        """Say whether it is over; who has cancelled it need not wait for its thread."""
+        return self._permit.cancelled or self._done.is_set()
 
     def running(self) -> bool:
         """Say whether it is not over."""
-        return not self._done.is_set()
+        return not self.done()
 
     # --------------------------------------------------------------------- as a call
 
@@ -124,9 +124,13 @@ class Future(grpc.Call, FutureOfAny):
         """Wait for the end, and return what the server sent last."""
         return self._over().trailing_metadata()
 
+    def debug_error_string(self) -> Any:
+        """Wait for the end, and return what gRPC says about it."""
+        return self._over().debug_error_string()
+
     def is_active(self) -> bool:
         """Say whether it is not over."""
-        return not self._done.is_set()
+        return not self.done()
 
     def time_remaining(self) -> Any:
         """Tell how long the call may take, or None."""

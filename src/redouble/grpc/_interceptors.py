@@ -32,6 +32,9 @@ class Interceptor(
         sends: dict[Shape, Send] = {"unary": answered, "future": answered, "stream": opened}
         self._terms = terms_of(policy, sends, aio=False)
 
+    def __repr__(self) -> str:
+        return "<redouble.grpc.interceptors() for grpc, not grpc.aio>"
+
     def intercept_unary_unary(
         self, continuation: Callable[..., Any], client_call_details: grpc.ClientCallDetails, request: Any
     ) -> Any:

@@ -41,3 +41,7 @@ class Over(grpc.Call, FutureOfAny):
     def is_active(self) -> bool:
         """Say that it is over."""
         return False
+
+    def time_remaining(self) -> Any:
+        """Say that there is no limit any more."""
+        return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from math import inf
 from typing import Any, cast
@@ -23,12 +24,12 @@ from redouble._report import STAMP, Mark, Report, annotate, stamp_of
 from redouble._retry_after import milliseconds
 from redouble._time import SYSTEM, here, virtual
 from redouble.errors import Reason, Stopped
-from redouble.grpc._errors import CANCELLED, Cancelled, Known, known
+from redouble.grpc._errors import CANCELLED, Cancelled, Known, Withdrawn, known
 from redouble.grpc._requests import Replayable
 from redouble.http._plan import Plan
 from redouble.http._story import Story
 
-__all__ = ["PUSHBACK", "WAITING", "Permit", "cancel"]
+__all__ = ["PUSHBACK", "WAITING", "Permit", "cancel", "forbids", "pushback"]
 
 PUSHBACK = "grpc-retry-pushback-ms"
 SLACK = 0.01  # second of which nothing would come, once an attempt has used up its time
@@ -49,6 +50,7 @@ class Permit(Mark):
     cancelled = False  # by the caller, who has no task to cancel
     bell: Bell  # to be heard by who waits for a delay, where another thread may cancel the call
     early: Any = None  # the call of a first attempt that has begun before anybody waits for it
+    patience = inf  # when the policy's time for the whole call is up
 
     def __init__(
         self,
@@ -64,10 +66,14 @@ class Permit(Mark):
         timeout = getattr(said, "timeout", None)
         rest = left() if ambient.active else inf
         self.until = self.started + min(inf if timeout is None else timeout, rest)
-        self.patience = self.started + plan.total
         self._deciding = allocate_lock()
 
     # ----------------------------------------------------------------------------- time
+
+    def waits(self) -> float:
+        """Take in that the policy begins, and its time with it; tell how long the call may take."""
+        self.patience = self.now() + self.plan.total
+        return self.rest()
 
     def rest(self) -> float:
         """Tell how long the call may take from now on, its messages included."""
@@ -90,14 +96,14 @@ class Permit(Mark):
         else:
             SYSTEM.sleep(seconds)
         if self.cancelled:
-            raise self.failed(Cancelled(CANCELLED))
+            raise Withdrawn
 
     # -------------------------------------------------------------------- of an attempt
 
     def begins(self) -> int:
         """Take in that an attempt begins; return how many there were before it."""
         if self.cancelled:
-            raise self.failed(Cancelled(CANCELLED))
+            raise Withdrawn
         # A policy has asked; a layer of the caller's own that calls twice has not.
         if self.sends and (reason := self._reason()) is not None:
             raise self.failed(Stopped(f"no other attempt: {OUTCOMES[reason][0]}", reason=reason))
@@ -117,16 +123,16 @@ class Permit(Mark):
         return call
 
     def failed(self, error: Exception) -> Exception:
-        """Leave the mark on an attempt's error, for whoever is about to retry."""
+        """Leave the mark on an attempt's error, for whoever is about to retry; or end the call."""
         with self._deciding:
             self.current = None  # it may be the error itself
         self.overdue = False
         self.forbidden = forbids(error)
         self.late = code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
-        try:
+        with suppress(Exception):  # it takes no marks: then nobody asks until the next attempt begins
             vars(error)[STAMP] = self
-        except Exception:  # it takes no marks: then nobody asks until the next attempt begins
-            return error
+        if self.cancelled:
+            raise Withdrawn from error
         return error
 
     def commit(self, call: Any) -> bool:
@@ -168,14 +174,15 @@ class Permit(Mark):
             annotate(error, self._story(Reason.stopped, error), None)
         known(error, both)
 
-    def withdrawn(self, error: Exception | None) -> Exception | None:
-        """Return what comes out instead, if the caller has cancelled the call and it does not say so."""
-        ended = isinstance(error, grpc.FutureCancelledError) or code_of(error) is grpc.StatusCode.CANCELLED
-        if ended or not self.cancelled:
-            return None
-        cancelled = self.failed(Cancelled(CANCELLED))
-        self.concludes(cancelled, {})
-        cancelled.__cause__ = error
+    def withdrawn(self, error: BaseException | None) -> Exception:
+        """Return what comes out of a call that the caller has cancelled, however it has ended."""
+        ended = error.__cause__ if isinstance(error, Withdrawn) else error
+        if code_of(ended) is grpc.StatusCode.CANCELLED:
+            cancelled = cast("Exception", ended)
+        else:
+            cancelled = Cancelled(CANCELLED)
+            cancelled.__cause__ = ended
+        annotate(cancelled, self._story(Reason.stopped, cancelled), None)
         return cancelled
 
     def breaks(self, error: Exception) -> None:
@@ -211,10 +218,18 @@ def code_of(error: Any) -> object:
         return None
 
 
-def forbids(error: Exception) -> bool:
-    """Say whether the server wants no retry: its time to wait is negative, or no number."""
+def pushback(error: object) -> float | None:
+    """Return how many seconds the server asks for, if it does; below zero if it wants no retry."""
     try:
         said = cast("Any", error).trailing_metadata() if isinstance(error, grpc.RpcError) else None
-        return any(key == PUSHBACK and milliseconds(value) is None for key, value in said or ())
+        asked = [milliseconds(value) for key, value in said or () if key == PUSHBACK]
     except Exception:  # it has none to show
-        return False
+        return None
+    if None in asked:  # a negative number, or none at all
+        return -1.0
+    return asked[-1] if asked else None
+
+
+def forbids(error: object) -> bool:
+    """Say whether the server wants no retry."""
+    return (pushback(error) or 0.0) < 0

@@ -10,11 +10,12 @@ from __future__ import annotations
 from _thread import allocate_lock
 from asyncio import Future, ensure_future, wait
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
-from typing import Any, Final, cast
+from reprlib import repr as shortly
+from typing import Any, cast
+
+from redouble._source import END
 
 __all__ = ["AsyncRequests", "Replayable", "Requests", "requests_of"]
-
-END: Final[Any] = object()  # stands for the item after the last
 
 
 class Replayable:
@@ -169,6 +170,8 @@ class AsyncTaking:
 
 def requests_of(source: Any, *, aio: bool) -> Replayable:
     """Look at the requests of a call whose client streams."""
+    if isinstance(source, bytes | bytearray | str):  # which would be sent byte by byte, or never
+        raise TypeError(f"requests={shortly(source)} is one message: write [{shortly(source)}]")
     if aio and isinstance(source, AsyncIterable):
         items = aiter(cast("Any", source))
         once = items is source

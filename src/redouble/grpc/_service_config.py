@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import random as chance
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, cast
+
+import grpc
 
 from redouble._callable import spelled
 from redouble._layer import Layer, Pipeline
@@ -20,6 +22,7 @@ from redouble._retry import Retry
 from redouble._time import SYSTEM
 from redouble._timeout import Timeout
 from redouble.grpc._native import CODES, retry_policy, span, throttling
+from redouble.grpc._terms import layer_of
 
 __all__ = ["ServiceConfig", "service_config"]
 
@@ -62,19 +65,22 @@ class ServiceConfig:
 
 
 def service_config(
-    policy: Layer | None = None, *, methods: Sequence[str] = (), codes: Iterable[str] | None = None
+    policy: Layer | None = None,
+    *,
+    methods: Sequence[str] | None = None,
+    codes: Iterable[str | grpc.StatusCode] | None = None,
 ) -> ServiceConfig:
     """Write a policy as a service config, for channels that retry by themselves instead of by interceptors.
 
     policy: a `Retry`, or a pipeline with one; `presets.grpc()` unless given.
     methods: for which it is: ``"package.Service"``, ``"package.Service/Method"``; all, unless given.
-    codes: the names of the status codes that are retried. Unless given, the policy's rule is asked about an
-        error of each code, without details: what it answers is written.
+    codes: the status codes that are retried, or their names. Unless given, the rule of the policy is asked
+        about an error of each, without details: what it answers is written.
 
     Attempts, growing delays, the time for the whole call (``timeout``, or a `Timeout` around the `Retry`) and
     `TokenBucket.grpc` can be written. The rest is in ``lost``.
     """
-    layers = tuple(_flat(_checked(policy)))
+    layers = tuple(_flat(layer_of(policy)))
     retries = [place for place, layer in enumerate(layers) if isinstance(layer, Retry)]
     if not retries:
         raise TypeError(f"policy={policy!r} has no Retry to export: write Retry(...), or a pipeline with one")
@@ -82,7 +88,7 @@ def service_config(
     retry = cast("Retry", first)
     lost: list[str] = []
     chosen = None if codes is None else _codes(codes)
-    method: dict[str, object] = {"name": [_name(each) for each in _listed(methods, "methods")] or [{}]}
+    method: dict[str, object] = {"name": [{}] if methods is None else _names(methods)}
     config: dict[str, object] = {"methodConfig": [method]}
     retried = retry_policy(retry, chosen, lost)
     limits = [retry._total, *(layer._within() for layer in outer if isinstance(layer, Timeout))]
@@ -159,17 +165,6 @@ def _of_layer(layer: Layer) -> str:
 # -------------------------------------------------------------------------------- checking
 
 
-def _checked(policy: object) -> Layer:
-    if policy is None:
-        from redouble.presets import grpc  # noqa: PLC0415  for those who name none
-
-        return grpc()
-    if isinstance(policy, type) or not isinstance(policy, Layer):
-        fix = f"write {spelled(policy)}()" if callable(policy) else "write a redouble.Retry or a pipeline"
-        raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for presets.grpc()")
-    return policy
-
-
 def _flat(policy: Layer) -> Iterator[Layer]:
     """Return the layers, those that go by a name as they are now."""
     if isinstance(policy, Pipeline):
@@ -181,13 +176,21 @@ def _flat(policy: Layer) -> Iterator[Layer]:
         yield policy
 
 
-def _listed(items: object, option: str) -> dict[object, None]:
-    """Accept several texts, each of which counts once: gRPC refuses a document that repeats itself."""
+def _listed(items: object, option: str) -> list[object]:
+    """Accept several of something."""
     if isinstance(items, str | bytes):
         raise TypeError(f"{option}={items!r}: write a list, such as [{items!r}]")
-    if not isinstance(items, Iterable):
+    if not isinstance(items, Iterable) or isinstance(items, Mapping):
         raise TypeError(f"{option}={items!r}: write a list of texts")
-    return dict.fromkeys(cast("Iterable[object]", items))
+    return list(cast("Iterable[object]", items))
+
+
+def _names(methods: object) -> list[dict[str, str]]:
+    """Read methods, each of which counts once: gRPC refuses a document that repeats itself."""
+    names = [_name(method) for method in _listed(methods, "methods")]
+    if not names:
+        raise ValueError("methods=[] is empty, so it would be for no method: write None for all of them")
+    return [name for place, name in enumerate(names) if name not in names[:place]]
 
 
 def _name(method: object) -> dict[str, str]:
@@ -201,17 +204,17 @@ def _name(method: object) -> dict[str, str]:
 
 
 def _codes(codes: object) -> list[str]:
-    found = list(_listed(codes, "codes"))
+    given = _listed(codes, "codes")
+    found = [code.name if isinstance(code, grpc.StatusCode) else code for code in given]
     if not found:
         raise ValueError("codes=[] is empty, so nothing would be retried: write Retry(attempts=1) for that")
     for code in found:
         if not isinstance(code, str):
-            name = getattr(code, "name", "UNAVAILABLE")
-            raise TypeError(f"codes: {code!r} is no text: write names, such as {name!r}")
+            raise TypeError(f"codes: {code!r} is no text: write names, such as 'UNAVAILABLE'")
         if code == "OK":
             raise ValueError("codes: 'OK' is a success: write the codes of failures, such as 'UNAVAILABLE'")
         if code not in CODES:
             from redouble.config._wrong import nearest  # noqa: PLC0415  for those who misspell
 
             raise ValueError(f"codes: {code!r} is no status code; {nearest(code.upper(), CODES)}")
-    return cast("list[str]", found)
+    return list(dict.fromkeys(cast("list[str]", found)))

@@ -1,6 +1,6 @@
 """A stream of responses in blocking code: an iterator with the face of a call.
 
-Its first attempt begins at once, as with gRPC itself, unless a gate has to be asked before. What follows a
+Its first attempt begins at once, as with gRPC itself, unless a layer has to be asked before. What follows a
 failure happens where somebody waits for the first message, and only until that has come.
 """
 
@@ -14,16 +14,18 @@ from typing import Any
 import grpc
 
 from redouble._bell import Bell
+from redouble._source import END
 from redouble.grpc._answer import Answer
-from redouble.grpc._attempt import END, Opened, begun, made
-from redouble.grpc._errors import SYNC
+from redouble.grpc._attempt import Opened, begun, made
+from redouble.grpc._errors import SYNC, Withdrawn
 from redouble.grpc._future import tell
+from redouble.grpc._over import FutureOfAny
 from redouble.grpc._permit import Permit, cancel
 
 __all__ = ["Stream"]
 
 
-class Stream(grpc.Call):
+class Stream(grpc.Call, FutureOfAny):
     """A stream of responses."""
 
     def __init__(self, permit: Permit, *, eager: bool) -> None:
@@ -31,10 +33,10 @@ class Stream(grpc.Call):
         self._call: Any = None  # the one that its messages come by, or how it came out
         self._items: Iterator[Any] = iter(())
         self._opening = allocate_lock()  # held while somebody waits for it
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], object]] = []
         self._deciding = allocate_lock()
         permit.bell = Bell()
-        if eager and permit.limit() > 0:
+        if eager and min(permit.limit(), permit.plan.total) > 0:
             permit.early = begun(permit, permit.rest())
 
     def __iter__(self) -> Iterator[Any]:
@@ -77,23 +79,34 @@ class Stream(grpc.Call):
         """Wait for the end, and return what the server said."""
         return self._opened().details()
 
+    def debug_error_string(self) -> Any:
+        """Wait for the end, and return what gRPC says about it."""
+        return self._opened().debug_error_string()
+
     def cancel(self) -> bool:
         """Cancel the call, or the waiting for its next attempt; say whether it was not over yet."""
         if self._call is not None:
             return cancel(self._call)
         self._permit.cancel()
+        if self._opening.acquire(blocking=False):  # nobody reads it, who would come to its end by himself
+            try:
+                self._open()
+            finally:
+                self._opening.release()
         return True
 
     def is_active(self) -> bool:
         """Say whether it is not over."""
-        call = self._call
-        return not self._permit.cancelled if call is None else bool(call.is_active())
+        call, permit = self._call, self._permit
+        if call is not None:
+            return bool(call.is_active())
+        return not permit.cancelled and permit.rest() > 0
 
     def time_remaining(self) -> Any:
         """Tell how long the call may take, or None."""
         return self._permit.remaining()
 
-    def add_callback(self, callback: Callable[[], None]) -> bool:
+    def add_callback(self, callback: Callable[[], object]) -> bool:
         """Call a function when it is over; False if it is."""
         with self._deciding:
             if self._call is None:
@@ -101,22 +114,66 @@ class Stream(grpc.Call):
                 return True
         return bool(self._call.add_callback(callback))
 
+    # ------------------------------------------------------------------- as a future
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the end, and raise the error if there is one; responses are read."""
+        return self._kept().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> Any:
+        """Wait for the end, and return the error, or None."""
+        return self._kept().exception(timeout)
+
+    def traceback(self, timeout: float | None = None) -> Any:
+        """Wait for the end, and say where the error was raised."""
+        return self._kept().traceback(timeout)
+
+    def _kept(self) -> Any:
+        """Wait for the first message, and return the call; who has cancelled it has none."""
+        call = self._opened()
+        if self.cancelled():
+            raise grpc.FutureCancelledError
+        return call
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call a function with the stream when it is over, or at once."""
+        if not self.add_callback(lambda: fn(self)):
+            fn(self)
+
+    def cancelled(self) -> bool:
+        """Say whether it was cancelled."""
+        return self._permit.cancelled if self._call is None else bool(self._call.cancelled())
+
+    def done(self) -> bool:
+        """Say whether it is over."""
+        return not self.is_active()
+
+    def running(self) -> bool:
+        """Say whether it is not over."""
+        return self.is_active()
+
     # ------------------------------------------------------------------------ opening
 
     def _opened(self) -> Any:
         """Wait for the first message, and return the call that it comes by, or how it came out."""
-        with self._opening:
-            if self._call is None:
+        if self._call is None:  # it is there before anybody is called back, who may ask for it
+            with self._opening:
                 self._open()
         return self._call
 
     def _open(self) -> None:
+        permit = self._permit
+        if self._call is not None:
+            return
         try:
-            opened = made(self._permit)
+            opened = _failed(permit.withdrawn(None)) if permit.cancelled else made(permit)
+        except Withdrawn as error:
+            opened = _failed(permit.withdrawn(error))
         except Exception as error:
-            self._permit.concludes(error, SYNC)
-            answer = Answer(error=self._permit.withdrawn(error) or error)
-            opened = Opened(answer, iter(answer.result, END), END)
+            permit.concludes(error, SYNC)
+            opened = _failed(permit.withdrawn(error) if permit.cancelled else error)
+        finally:
+            cancel(permit.taken())  # which nobody has come for
         if not isinstance(opened, Opened):  # a fallback, for instance
             opened = Opened(Answer(), iter(opened), END)
         call, items, first = opened
@@ -127,3 +184,8 @@ class Stream(grpc.Call):
             callback = self._callbacks.pop(0)
             if not call.add_callback(callback):
                 tell([callback])
+
+
+def _failed(error: Exception) -> Opened:
+    answer = Answer(error=error)
+    return Opened(answer, iter(answer.result, END), END)

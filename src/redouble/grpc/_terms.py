@@ -9,16 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
+from redouble._callable import spelled
 from redouble._kept import Kept
 from redouble._layer import Layer, Pipeline
-from redouble._report import stamp_of
 from redouble._retry import Retry
 from redouble._time import SYSTEM, Clock
-from redouble._verdict import Kind, Verdict
-from redouble.grpc._permit import WAITING, Permit
-from redouble.http._plan import Plan, Send, checked, is_named
+from redouble._timeout import Timeout
+from redouble._verdict import Ended, Kind, Verdict, judge
+from redouble.grpc._permit import WAITING, pushback
+from redouble.http._plan import Plan, Send, _flat, checked, is_named
 
-__all__ = ["MOST", "Shape", "Terms", "terms_of"]
+__all__ = ["MOST", "Shape", "Terms", "layer_of", "terms_of"]
 
 MOST = 1000  # methods to keep the functions of
 Shape: TypeAlias = Literal["unary", "future", "stream"]
@@ -28,21 +29,18 @@ class Terms:
     """What the interceptors of one channel go by."""
 
     def __init__(self, policy: object, sends: Mapping[Shape, Send], *, aio: bool) -> None:
-        if policy is None:
-            from redouble.presets import grpc  # noqa: PLC0415  it is above
-
-            policy = grpc()
-        if isinstance(policy, Layer) and any(layer._races() for layer in _flat(policy)):
+        policy = layer_of(policy)
+        if any(layer._races() for layer in _flat(policy)):
             raise TypeError(
                 f"policy={policy!r} has a Hedge, and the attempts of a call share its requests: hedge the "
                 "call instead, as in Hedge(0.1)(stub.Method)"
             )
         checked(policy, "redouble.grpc", sends["unary"], aio=aio)
-        self._layers = _flat(cast("Layer", policy))
+        self._layers = _flat(policy)
         self._sends, self._aio = sends, aio
         self._plans = Kept[Plan](MOST)
         # Whether a stream may begin before anybody reads: nobody has to be asked about a first attempt.
-        self.eager = all(isinstance(layer, Retry) for layer in self._layers)
+        self.eager = all(isinstance(layer, Retry | Timeout) for layer in self._layers)
         self._reads = any(isinstance(layer, Retry) and layer.until is not None for layer in self._layers)
 
     def plan(self, name: str, shape: Shape) -> Plan:
@@ -58,20 +56,44 @@ class Terms:
         return checked(Pipeline(*layers), name, self._sends[shape], aio=self._aio)
 
 
+def layer_of(policy: object) -> Layer:
+    """Look at what was passed as ``policy``."""
+    if policy is None:
+        from redouble.presets import grpc  # noqa: PLC0415  it is above
+
+        return grpc()
+    if isinstance(policy, type) or not isinstance(policy, Layer):
+        layers = isinstance(policy, type) and issubclass(policy, Layer)
+        fix = f"write {spelled(cast('Any', policy))}()" if layers else "write a redouble.Retry or a pipeline"
+        raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for presets.grpc()")
+    return policy
+
+
 def _prepared(layer: Layer, *, waits: bool) -> Layer:
     if not isinstance(layer, Retry):
         return layer
-    if getattr(layer.budget, "_only_retried", False):
-        layer = replace(layer, on=[forbidden, cast("Any", layer.on)])
+    layer = replace(layer, on=Obedient(layer))
     return replace(layer, clock=CANCELLABLE) if waits and layer.clock is SYSTEM else layer
 
 
-def forbidden(error: Exception) -> Verdict | None:
-    """Count it for the throttling if a server wants no retry, as gRPC does; the permit will say no."""
-    mark = stamp_of(error)
-    if isinstance(mark, Permit) and mark.forbidden:
-        return Verdict.retry(kind=Kind.server, reason="pushback")
-    return None
+class Obedient:
+    """The rules of a policy, and what the server says: whatever they go by, it is asked how long to wait."""
+
+    def __init__(self, policy: Retry) -> None:
+        self._rules = policy._rules
+        self._counts = getattr(policy.budget, "_only_retried", False)
+
+    def judge(self, ended: Ended, /) -> Verdict | None:
+        """Answer for one ended attempt."""
+        error = cast("Exception", ended.error)
+        asked = pushback(error)
+        if asked is not None and asked < 0 and self._counts:
+            # A server that wants no retry counts for the throttling, as with gRPC; the permit will say no.
+            return Verdict.retry(kind=Kind.server, reason="pushback")
+        said = judge(self._rules, error, lambda _: ended)
+        if asked is None or asked < 0 or said is None or said.action != "retry" or said.after is not None:
+            return said
+        return replace(said, after=asked)
 
 
 class Cancellable(Clock):
@@ -110,7 +132,3 @@ def terms_of(policy: Layer | None, sends: Mapping[Shape, Send], *, aio: bool) ->
         return found
 
     return current
-
-
-def _flat(policy: Layer) -> tuple[Layer, ...]:
-    return policy.layers if isinstance(policy, Pipeline) else (policy,)
