@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import Timer
 from threading import enumerate as enumerate_threads
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -30,6 +31,8 @@ import redouble.grpc
 from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
 from redouble.grpc._attempt import expired
 from redouble.grpc._errors import AIO, SYNC, Known
+from redouble.grpc._permit import Permit
+from redouble.grpc._requests import Replayable
 from redouble.testing import virtual_time
 from redouble.types import Ended, On
 
@@ -84,7 +87,7 @@ def test_limits_of_a_policy_are_limits_of_each_attempt(remote: Server, colour: s
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_no_delay_begins_that_does_not_fit(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[LONG]), timeout=LONG / 2)
+    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[LONG]), timeout=LONG / 4)
     assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "timeout")
     assert seen.report.limit == "deadline"
 
@@ -244,3 +247,15 @@ def test_a_policy_of_gates_alone_is_told_of_time_too(remote: Server) -> None:
     seen = dial(remote, "sync", "unary", "hang OK", Pipeline(Timeout(SHORT)))
     report = report_of(seen.error)
     assert (seen.code, report.reason, report.attempts) == ("DEADLINE_EXCEEDED", "stopped", 1)
+
+
+@pytest.mark.parametrize(
+    ("late", "left", "expected"),
+    [(True, 0, "timeout"), (True, 0.005, "timeout"), (True, 60, None), (False, 0, None)],
+)
+def test_who_has_used_up_the_time_is_not_asked_again(late: bool, left: float, expected: str | None) -> None:
+    """Nothing would come of the milliseconds that are left, and there may be some by another clock."""
+    (ours,) = redouble.grpc.interceptors(retry())
+    permit = Permit(ours._terms().plan("t.Service/Say", "unary"), print, SimpleNamespace(), Replayable(b""))
+    permit.now, permit.until, permit.late = lambda: 100.0, 100.0 + left, late
+    assert permit.meet(None) == expected
