@@ -136,9 +136,9 @@ def test_guarded_streams_in_a_pipeline(place: str) -> None:
 def test_a_worker_that_comes_too_late_finds_it_closed() -> None:
     """A busy machine may begin to wait for a chunk when nobody wants one any more."""
     flow = Flow(lambda: (Call("acme", "m-1", Timeouts()), None), None)
-    flow.begin()
-    chunks = Guarded[str](flow, lambda: iter("ab"))
-    assert next(chunks) == "a"
+    with flow.opening():
+        chunks = Guarded[str](flow, lambda: iter("ab"))
+        assert next(chunks) == "a"
     chunks.close()
     assert chunks._take() is END
 

@@ -40,35 +40,13 @@ class Opening(Opener[T]):
 
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and take its first chunk."""
-        self._flow.begin()
-        kept, cut = False, True
-        try:
-            opening = super().open()
-            kept, cut = True, False
-        except Exception:
-            cut = False
-            raise
-        finally:
-            self._flow.cut = cut
-            if not kept:
-                self._flow.fail()
-        return opening
+        with self._flow.opening():
+            return super().open()
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
         """Open a source, with retries, and take its first chunk."""
-        self._flow.begin()
-        kept, cut = False, True
-        try:
-            opening = await super().aopen()
-            kept, cut = True, False
-        except Exception:
-            cut = False
-            raise
-        finally:
-            self._flow.cut = cut
-            if not kept:
-                self._flow.fail()
-        return opening
+        with self._flow.opening():
+            return await super().aopen()
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Take note that a source failed after its first chunk: the stream is over."""

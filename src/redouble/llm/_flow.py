@@ -46,11 +46,23 @@ class Flow:
         self.account: Account | None = None
         self._call: Call | None = None
 
-    def begin(self) -> None:
-        """Begin: from now on its time counts."""
+    @contextmanager
+    def opening(self) -> Generator[None]:
+        """Begin: from now on its time counts; but without a first chunk it never began."""
         if self._call is not None:  # by `for` and by `async for`: it would be opened twice
             raise RuntimeError("this stream has been read: call model.stream(...) again for another one")
         self._call, self.account = self._begin()
+        kept, cut = False, True
+        try:
+            yield
+            kept, cut = True, False
+        except Exception:
+            cut = False
+            raise
+        finally:
+            self.cut = cut
+            if not kept:
+                self.fail()
 
     @property
     def call(self) -> Call:
