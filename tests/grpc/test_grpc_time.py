@@ -80,9 +80,9 @@ def test_delays_are_taken_off_the_time_of_the_call(remote: Server, shape: str) -
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 def test_a_delay_makes_the_next_attempt_shorter(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[0.05]), timeout=LONG)
+    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[0.05]), timeout=9)
     first, second = (attempt.left for attempt in seen.attempts)
-    assert first - second > 0.04  # however busy the machine is
+    assert first - second > 0.03  # however busy the machine is; gRPC tells it in hundredths below ten seconds
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
