@@ -78,11 +78,12 @@ def test_delays_are_taken_off_the_time_of_the_call(remote: Server, shape: str) -
     assert [attempt.left for attempt in seen.attempts] == pytest.approx([40, 30, 10], abs=5)
 
 
-@pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_delay_makes_the_next_attempt_shorter(remote: Server, colour: str, shape: str) -> None:
-    seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(backoff=[0.05]), timeout=9)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_delay_makes_the_next_attempt_shorter(remote: Server, shape: str) -> None:
+    """In async code, for real; gRPC tells such times in tenths of a second, rounded up."""
+    seen = dial(remote, "aio", shape, "UNAVAILABLE, a OK", retry(backoff=[0.3]), timeout=9)
     first, second = (attempt.left for attempt in seen.attempts)
-    assert first - second > 0.03  # however busy the machine is; gRPC tells it in hundredths below ten seconds
+    assert first - second > 0.1  # however busy the machine is
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
