@@ -7,42 +7,20 @@ every return inside, one after the other.
 from __future__ import annotations
 
 import gc
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeAlias
 
 import pytest
 
 from budgets import ANY, Meanwhile, bucket_of
+from interrupting import coming
 from redouble import Grant, RetryBudget, TokenBucket
 
 INSIDE = ("_budget.py", "_bucket.py", "_recent.py", "_shared.py", "_desk.py")
 MOMENTS = 200  # more than any single use has
 
 Budget: TypeAlias = RetryBudget | TokenBucket
-
-
-@contextmanager
-def coming(between: Callable[[], None], moment: int) -> Generator[list[bool]]:
-    """Do something at so many calls and returns inside of a budget; tell whether it came to that."""
-    left, came = [moment], list[bool]()
-
-    def watch(frame: FrameType, event: str, arg: Any) -> None:
-        if came or not frame.f_code.co_filename.endswith(INSIDE):
-            return
-        left[0] -= 1
-        if left[0] < 0:
-            came.append(True)
-            between()
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        yield came
-    finally:
-        sys.setprofile(before)
 
 
 def budget() -> RetryBudget:
@@ -105,7 +83,7 @@ def test_a_budget_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
     """Every credit counts once, every grant that was given counts, every one handed back does not."""
     for moment in range(MOMENTS):
         uses = Uses(budget())
-        with coming(getattr(uses, inner), moment) as came:
+        with coming(INSIDE, getattr(uses, inner), moment) as came:
             getattr(uses, outer)()
         uses.check()
         if not came:
@@ -119,7 +97,7 @@ def test_a_budget_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
 def test_a_bucket_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
     for moment in range(MOMENTS):
         uses = Uses(bucket())
-        with coming(getattr(uses, inner), moment) as came:
+        with coming(INSIDE, getattr(uses, inner), moment) as came:
             getattr(uses, outer)()
         assert uses.budget.snapshot()["tokens"] == pytest.approx(40 - len(uses.held))
         if not came:
@@ -160,7 +138,7 @@ def test_interrupted_anywhere_it_goes_on(outer: str, make: Callable[[], Budget])
     for moment in range(MOMENTS):
         uses = Uses(make())
         before = len(uses.held)
-        with coming(interrupt, moment) as came, suppress(KeyboardInterrupt):
+        with coming(INSIDE, interrupt, moment) as came, suppress(KeyboardInterrupt):
             getattr(uses, outer)()
         seen = uses.budget.snapshot(uses.now)
         if "tokens" in seen:

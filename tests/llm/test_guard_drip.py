@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from time import monotonic
 from typing import Any
 
 import httpx2
@@ -17,9 +16,7 @@ from redouble import Pipeline, Reason, Retry, deadline, report
 from redouble.llm import Model, Timeouts, current
 from servers import Server
 
-TOTAL = 0.15
-LONG = 20  # seconds: far less than the drip would take
-LIMITS = Timeouts(connect=5, read=30, total=TOTAL)
+LIMITS = Timeouts(connect=5, read=30, total=0.15)  # a drip takes far longer, and then is a success
 DRIPS = {
     "body": "200~size=9999~drip=0.02",
     "stream": "503,openai~stream~piece=1~drip=0.02",
@@ -53,11 +50,8 @@ def aclient(ours: bool) -> AbstractAsyncContextManager[httpx2.AsyncClient]:
 
 def too_late(asking: Callable[[], Any]) -> None:
     """See that something ends when the time is up, with an error that says so."""
-    began = monotonic()
     with pytest.raises(Exception) as caught:  # noqa: PT011  it is looked at below
         asking()
-    took = monotonic() - began
-    assert TOTAL / 2 < took < LONG
     said = report(caught.value)
     assert said is not None
     assert (said.reason, said.labels) == (Reason.timeout, {"provider": "acme", "model": "m-1"})

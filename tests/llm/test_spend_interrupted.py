@@ -7,40 +7,16 @@ return inside, one after the other.
 from __future__ import annotations
 
 import gc
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Any
+from contextlib import suppress
 
 import pytest
 from spending import tokens
 
+from interrupting import coming
 from redouble.llm import Reservation, Spend
 
 INSIDE = ("_spend.py", "_reservation.py", "_allowances.py", "_allowance.py", "_shared.py")
 MOMENTS = 400  # more than any single use has
-
-
-@contextmanager
-def coming(between: Callable[[], None], moment: int) -> Generator[list[bool]]:
-    """Do something at so many calls and returns inside; tell whether it came to that."""
-    left, came = [moment], list[bool]()
-
-    def watch(frame: FrameType, event: str, arg: Any) -> None:
-        if came or not frame.f_code.co_filename.endswith(INSIDE):
-            return
-        left[0] -= 1
-        if left[0] < 0:
-            came.append(True)
-            between()
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        yield came
-    finally:
-        sys.setprofile(before)
 
 
 class Uses:
@@ -90,7 +66,7 @@ def test_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
     """Everything counts once: what was reserved, what was taken, what went back."""
     for moment in range(MOMENTS):
         uses = Uses()
-        with coming(getattr(uses, inner), moment) as came:
+        with coming(INSIDE, getattr(uses, inner), moment) as came:
             getattr(uses, outer)()
         uses.check()
         if not came:
@@ -111,7 +87,7 @@ def test_one_reservation_settled_in_the_middle_of_its_own_use(outer: str, inner:
             with suppress(RuntimeError):
                 getattr(reservation, inner)()
 
-        with coming(settle, moment) as came, suppress(RuntimeError):
+        with coming(INSIDE, settle, moment) as came, suppress(RuntimeError):
             getattr(reservation, outer)()
         if outer == "more" and not came:
             settle()
@@ -132,7 +108,7 @@ def test_interrupted_anywhere_nothing_is_lost(outer: str) -> None:
     for moment in range(MOMENTS):
         uses = Uses()
         held = [reservation for reservation, _ in uses.open if outer != "drop"]
-        with coming(interrupt, moment) as came, suppress(KeyboardInterrupt):
+        with coming(INSIDE, interrupt, moment) as came, suppress(KeyboardInterrupt):
             getattr(uses, outer)()
         spent, reserved, _, _ = tokens(uses.spend)
         assert spent in {7, uses.taken}

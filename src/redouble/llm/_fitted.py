@@ -1,4 +1,4 @@
-"""What known clients are told of a call: its time limits, its key; and what must not be on there.
+"""What known clients are told of a call: its time limits, its key; and what of theirs is refused.
 
 Known by the module of a function, and without importing any: the SDKs of OpenAI and Anthropic, httpx and
 httpx2. Of anything else nothing is assumed: it can ask `redouble.llm.current`.

@@ -28,7 +28,7 @@ TEXTS = (bytes, bytearray, memoryview, str)
 
 
 class Flow:
-    """What all attempts at a stream share. To what limits a wait it is one: see `_attempt.Bounded`."""
+    """What all attempts at a stream share; each wait for a chunk has its limit here (`_attempt.Bounded`)."""
 
     clock: Clock = SYSTEM
     late: Limit | None = None  # which limit has ended it
