@@ -15,7 +15,7 @@ from redouble.http._client import Lasting, Terms, late_types
 from redouble.http._exchange import Exchange
 from redouble.http._idempotency import Keys
 from redouble.http._options import NOTHING
-from redouble.http._plan import Plan, checked
+from redouble.http._plan import HttpPlan, http_plan
 from support import ASYNC, Boom, in_colour
 
 NONE = [0] * 99
@@ -40,8 +40,8 @@ class Wire:
         await backend().sleep(0)
         return self.send(exchange)
 
-    def plan(self, policy: Layer | None, *, aio: bool = False, name: str = "client") -> Plan:
-        return checked(policy, name, self.asend if aio else self.send, aio=aio)
+    def plan(self, policy: Layer | None, *, aio: bool = False, name: str = "client") -> HttpPlan:
+        return http_plan(policy, name, self.asend if aio else self.send, aio=aio)
 
     def call(self, colour: str, policy: Layer | None, host: str = "a") -> object:
         """Send one exchange, by a plan of its own."""

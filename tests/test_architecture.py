@@ -68,7 +68,15 @@ FLOORS: dict[str, set[str]] = {
     "for tests": {"_switch", "_virtual", "_turned", "_script", "testing", "pytest_plugin"},
     "surface": {"types", "presets", "__init__"},
     "http": {
-        *("http/_rule", "http/_body", "http/_idempotency", "http/_options", "http/_plan", "http/_exchange"),
+        *(
+            "http/_rule",
+            "http/_body",
+            "http/_idempotency",
+            "http/_options",
+            "http/_plan",
+            "http/_client_plan",
+            "http/_exchange",
+        ),
         *("http/_permit", "http/_story", "http/_client", "http/_host"),
         "http/__init__",
     },

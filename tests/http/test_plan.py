@@ -23,7 +23,7 @@ from redouble import (
     report,
 )
 from redouble.http import IDEMPOTENT, rule
-from redouble.http._plan import default
+from redouble.http._plan import _default
 from redouble.http._rule import FAILING
 from sending import Wire, retrying
 from support import ASYNC, Boom, in_colour
@@ -82,8 +82,8 @@ def test_what_is_no_policy(wrong: Any) -> None:
 
 
 def test_the_policy_of_those_who_name_none() -> None:
-    assert default() is default()
-    assert default().attempts == presets.http().attempts
+    assert _default() is _default()
+    assert _default().attempts == presets.http().attempts
     one, other = Wire(), Wire()
     assert one.plan(None).layers[0] is other.plan(None).layers[0]
 

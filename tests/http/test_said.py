@@ -14,7 +14,7 @@ import pytest
 from redouble import Retry, Timeout
 from redouble._kept import Kept
 from redouble.http._options import NO_RETRIES, said
-from redouble.http._plan import Plan
+from redouble.http._plan import HttpPlan
 from support import Ledger
 
 MOST = 100
@@ -26,8 +26,8 @@ def send(exchange: Any) -> Any:
     return exchange
 
 
-def plan_of(*layers: Any) -> Plan:
-    return Plan(layers or (RETRY,), "client", send, aio=False)
+def plan_of(*layers: Any) -> HttpPlan:
+    return HttpPlan(layers or (RETRY,), "client", send, aio=False)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_is_wrong_with_one_option(value: Any, says: str) -> None:
 # ----------------------------------------------------------------------------------- plans
 
 
-def attempts(plan: Plan) -> list[int | None]:
+def attempts(plan: HttpPlan) -> list[int | None]:
     return [layer.attempts for layer in plan.layers if isinstance(layer, Retry)]
 
 
@@ -107,12 +107,12 @@ def attempts(plan: Plan) -> list[int | None]:
     ],
 )
 def test_the_plan_that_comes_of_it(value: Any, expected: list[int]) -> None:
-    assert attempts(said(value).plan(plan_of(), Kept[Plan](MOST))) == expected
+    assert attempts(said(value).plan(plan_of(), Kept[HttpPlan](MOST))) == expected
 
 
 @pytest.mark.parametrize("value", [{}, {"idempotent": True}, {"idempotency_key": "k"}])
 def test_the_plan_stays_if_nothing_is_said_about_it(value: Any) -> None:
-    plan, kept = plan_of(), Kept[Plan](MOST)
+    plan, kept = plan_of(), Kept[HttpPlan](MOST)
     assert said(value).plan(plan, kept) is plan
     assert len(kept) == 0
 
@@ -120,13 +120,13 @@ def test_the_plan_stays_if_nothing_is_said_about_it(value: Any) -> None:
 def test_all_other_options_stay() -> None:
     budget = Ledger()
     plan = plan_of(Retry(attempts=3, name="mine", budget=budget))
-    (layer,) = said({"attempts": 2}).plan(plan, Kept[Plan](MOST)).layers
+    (layer,) = said({"attempts": 2}).plan(plan, Kept[HttpPlan](MOST)).layers
     assert isinstance(layer, Retry)
     assert (layer.attempts, layer.name, layer.budget) == (2, "mine", budget)
 
 
 def test_whoever_says_the_same_has_the_same_plan() -> None:
-    plan, kept = plan_of(), Kept[Plan](MOST)
+    plan, kept = plan_of(), Kept[HttpPlan](MOST)
     first, second, other = (said({"attempts": n, "timeout": 5}).plan(plan, kept) for n in (2, 2, 5))
     assert first is second
     assert first is not other
@@ -134,7 +134,7 @@ def test_whoever_says_the_same_has_the_same_plan() -> None:
 
 
 def test_what_has_no_hash_is_not_kept() -> None:
-    plan, kept = plan_of(), Kept[Plan](MOST)
+    plan, kept = plan_of(), Kept[HttpPlan](MOST)
     for _ in range(2):
         assert attempts(said({"attempts": 2, "labels": {"a": "b"}, "backoff": [0]}).plan(plan, kept)) == [2]
     assert len(kept) == 0
@@ -142,7 +142,7 @@ def test_what_has_no_hash_is_not_kept() -> None:
 
 def test_no_more_plans_are_kept_than_so_many() -> None:
     """The oldest goes; those that stay are the same."""
-    plan, kept = plan_of(), Kept[Plan](MOST)
+    plan, kept = plan_of(), Kept[HttpPlan](MOST)
     made = [said({"attempts": n}).plan(plan, kept) for n in range(1, MOST + 51)]
     assert len(kept) == MOST
     assert said({"attempts": MOST + 50}).plan(plan, kept) is made[-1]
@@ -168,7 +168,7 @@ def test_no_more_plans_are_kept_than_so_many() -> None:
 )
 def test_a_plan_that_cannot_be_made(value: Any, error: type[Exception], says: str) -> None:
     """It says so by the name of the option, each time."""
-    plan, kept = plan_of(), Kept[Plan](MOST)
+    plan, kept = plan_of(), Kept[HttpPlan](MOST)
     for _ in range(2):
         with pytest.raises(error, match=says):
             said(value).plan(plan, kept)
@@ -177,7 +177,7 @@ def test_a_plan_that_cannot_be_made(value: Any, error: type[Exception], says: st
 
 def test_what_is_wrong_is_not_taken_for_what_is_right() -> None:
     """True equals 1, and a plan for one attempt is kept."""
-    plan, kept = plan_of(), Kept[Plan](MOST)
+    plan, kept = plan_of(), Kept[HttpPlan](MOST)
     assert attempts(said({"attempts": 1}).plan(plan, kept)) == [1]
     with pytest.raises(TypeError, match="attempts"):
         said({"attempts": True}).plan(plan, kept)
@@ -193,7 +193,7 @@ def threads_that_switch_often() -> Iterator[None]:
 
 @pytest.mark.usefixtures("threads_that_switch_often")
 def test_many_threads_say_different_things_at_once() -> None:
-    plan, kept, errors = plan_of(), Kept[Plan](MOST), list[Exception]()
+    plan, kept, errors = plan_of(), Kept[HttpPlan](MOST), list[Exception]()
 
     def work(own: int) -> None:
         try:

@@ -15,7 +15,7 @@ from redouble.grpc._permit import Permit
 from redouble.grpc._requests import Replayable, requests_of
 from redouble.grpc._stream import Stream
 from redouble.grpc._terms import Shape, terms_of
-from redouble.http._plan import Send
+from redouble.http._client_plan import Send
 
 __all__ = ["Interceptor"]
 

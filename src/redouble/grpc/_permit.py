@@ -26,7 +26,7 @@ from redouble._time import SYSTEM, here, virtual
 from redouble.errors import Reason, Stopped
 from redouble.grpc._errors import CANCELLED, Cancelled, Known, Withdrawn, known
 from redouble.grpc._requests import Replayable
-from redouble.http._plan import Plan
+from redouble.http._client_plan import Plan
 from redouble.http._story import Story
 
 __all__ = ["PUSHBACK", "WAITING", "Permit", "cancel", "forbids", "pushback"]

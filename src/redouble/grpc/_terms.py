@@ -1,6 +1,6 @@
 """What a policy becomes for one channel: for each method a function that makes attempts, by its name.
 
-Any layer or pipeline will do; what a limit of it means for a client is known to `http._plan`.
+Any layer or pipeline will do; what a limit of it means for a client is known to `http._client_plan`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from redouble._time import SYSTEM, Clock
 from redouble._timeout import Timeout
 from redouble._verdict import Ended, Kind, Verdict, judge
 from redouble.grpc._permit import WAITING, pushback
-from redouble.http._plan import Plan, Send, _flat, checked, is_named
+from redouble.http._client_plan import Plan, Send, checked, flat, is_named
 
 __all__ = ["MOST", "Shape", "Terms", "layer_of", "terms_of"]
 
@@ -30,13 +30,13 @@ class Terms:
 
     def __init__(self, policy: object, sends: Mapping[Shape, Send], *, aio: bool) -> None:
         policy = layer_of(policy)
-        if any(layer._races() for layer in _flat(policy)):
+        if any(layer._races() for layer in flat(policy)):
             raise TypeError(
                 f"policy={policy!r} has a Hedge, and the attempts of a call share its requests: hedge the "
                 "call instead, as in Hedge(0.1)(stub.Method)"
             )
-        checked(policy, "redouble.grpc", sends["unary"], aio=aio)
-        self._layers = _flat(policy)
+        checked(policy, Plan, "redouble.grpc", sends["unary"], aio=aio)
+        self._layers = flat(policy)
         self._sends, self._aio = sends, aio
         self._plans = Kept[Plan](MOST)
         # Whether a stream may begin before anybody reads: nobody has to be asked about a first attempt.
@@ -53,7 +53,7 @@ class Terms:
             raise TypeError(f"until= judges one response, and {name} gives a stream of them: leave it out")
         waits = shape != "unary" and not self._aio  # a task is cancelled by itself
         layers = (_prepared(layer, waits=waits) for layer in self._layers)
-        return checked(Pipeline(*layers), name, self._sends[shape], aio=self._aio)
+        return checked(Pipeline(*layers), Plan, name, self._sends[shape], aio=self._aio)
 
 
 def layer_of(policy: object) -> Layer:

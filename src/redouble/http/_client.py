@@ -15,10 +15,11 @@ from redouble._layer import Layer
 from redouble._time import SYSTEM, reader
 from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.http._body import AGAIN, Content
+from redouble.http._client_plan import Credit, Send, is_named
 from redouble.http._exchange import Exchange
 from redouble.http._idempotency import Keys, as_idempotency
 from redouble.http._options import NOTHING, said
-from redouble.http._plan import Credit, Plan, Send, checked, is_named
+from redouble.http._plan import HttpPlan, http_plan
 
 __all__ = ["NOW", "SMALL", "UNTIL", "Going", "Lasting", "Shrunk", "Terms", "late_types", "room", "waiting"]
 
@@ -53,12 +54,12 @@ class Terms:
         self, name: str, policy: Layer | None, idempotency: Keys, send: Send, lasting: Lasting, *, aio: bool
     ) -> None:
         self._keys = as_idempotency(idempotency)
-        self.plan = checked(policy, name, send, aio=aio)
+        self.plan = http_plan(policy, name, send, aio=aio)
         self.quick = self.plan.quick and not self._keys.auto
         self.credited = self.plan.budget is not None
         self.credits = Kept[Credit](HOSTS)  # by whatever the client knows a host by
         self._lasting = lasting
-        self._others = Kept[Plan](MOST)
+        self._others = Kept[HttpPlan](MOST)
         self._now = reader(SYSTEM, aio=aio)
 
     def exchange(self, request: Any, source: Content, host: Hashable, options: object = NOTHING) -> Exchange:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, cast
 
 from redouble._kept import Kept
 from redouble._layer import Layer, Pipeline
+from redouble.http._client_plan import RETRY_OPTIONS
 from redouble.http._idempotency import is_key
-from redouble.http._plan import RETRY_OPTIONS, Plan
+from redouble.http._plan import HttpPlan
 
 __all__ = ["NOTHING", "Said", "said"]
 
@@ -30,7 +31,7 @@ class Said(NamedTuple):
     policy: Layer | None = None
     options: Mapping[str, Any] = {}
 
-    def plan(self, plan: Plan, kept: Kept[Plan]) -> Plan:
+    def plan(self, plan: HttpPlan, kept: Kept[HttpPlan]) -> HttpPlan:
         """Return the plan that comes of it; it is kept, for whoever says the same."""
         if self.policy is None and not self.options:
             return plan
@@ -41,7 +42,7 @@ class Said(NamedTuple):
             return self._made(plan)
         return found or kept.have(what, lambda: self._made(plan))
 
-    def _made(self, plan: Plan) -> Plan:
+    def _made(self, plan: HttpPlan) -> HttpPlan:
         plan = plan if self.policy is None else plan.other(self.policy)
         return plan.varied(self.options) if self.options else plan
 

@@ -18,7 +18,7 @@ from redouble._time import here
 from redouble.errors import AttemptTimeout, Reason, Stopped
 from redouble.http._body import AGAIN, Content
 from redouble.http._idempotency import Idempotency
-from redouble.http._plan import Plan
+from redouble.http._plan import HttpPlan
 from redouble.http._rule import sent
 
 __all__ = ["Permit"]
@@ -54,7 +54,7 @@ class Permit(Mark):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: HttpPlan,
         keys: Idempotency,
         request: Any,
         source: Content,

@@ -1,187 +1,41 @@
-"""What a policy becomes for one client: a function that sends, and what that function has to know.
-
-Any layer or pipeline will do. What a client has to know is read off it: which statuses and methods it was
-told of, how long a call may take, whether it has a budget for each host. A client can end its waiting by
-itself, and knows then what became of the request; so limits of attempts become deadlines.
-"""
+"""The plan of one policy for one HTTP client: which responses fail, which requests may be repeated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import fields, replace
-from functools import cache, partial
-from math import inf
-from typing import Any, TypeAlias, cast
+from functools import cache
 
-from redouble._budget import RetryBudget
-from redouble._callable import spelled
-from redouble._deadline import deadline
-from redouble._hosts import MOST, HostBudgets
-from redouble._kept import Kept
-from redouble._layer import Layer, Pipeline
+from redouble._layer import Layer
 from redouble._retry import Retry
 from redouble._retry_after import should_retry
-from redouble._time import SYSTEM
-from redouble._timeout import Timeout
+from redouble.http._client_plan import Plan, Send, checked
 from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule
 
-__all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "checked", "is_named"]
-
-Send: TypeAlias = Callable[[Any], Any]
-Credit: TypeAlias = Callable[[float], object]
-
-RETRY_OPTIONS = frozenset(field.name for field in fields(Retry) if field.init)
+__all__ = ["HttpPlan", "http_plan"]
 
 
-class Plan:
-    """One policy, for one client."""
+class HttpPlan(Plan):
+    """A plan that knows the statuses and methods of the HTTP rules in its policy."""
 
     def __init__(self, layers: tuple[Layer, ...], name: str, send: Send, *, aio: bool) -> None:
-        retries = [layer for layer in layers if isinstance(layer, Retry)]
+        retries = (layer for layer in layers if isinstance(layer, Retry))
         rules = [rule for layer in retries for _, rule in layer._rules if isinstance(rule, HttpRule)]
-        self.layers = layers
         self.failing: frozenset[int] = FAILING.union(*(rule.statuses for rule in rules))
         self.methods = frozenset[str]().union(*(rule.methods for rule in rules)) if rules else IDEMPOTENT
-        # Those of the outermost are for the whole call; those further in begin anew with each attempt.
-        around = layers[: layers.index(retries[0])] if retries else layers
-        limits = [cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)]
-        self.total = min([retries[0]._total if retries else inf, *limits])
-        self.labels: Mapping[str, str] = retries[0].labels if retries else {}
-        self.name = (retries[0].name if retries else "") or name
-        self.reads = any(layer.until is not None for layer in retries)  # a rule for results wants to see them
-        self.most = _product(layer.attempts for layer in retries)
-        self._name, self._send, self._aio = name, send, aio
-        self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
-        self._calls = Kept[Send](MOST)
-        # Whether a first attempt may be made without asking: nobody wants to know before it has ended.
-        self.quick = len(layers) == 1 and _says_nothing(layers[0])
-        self.budget: Any = retries[0].budget if self.quick else None
-        self._call = self._wrapped(None)  # also says at construction what cannot be done
-
-    def call_for(self, host: Hashable) -> Send:
-        """Return what sends a request to this host."""
-        if not self._by_host:
-            return self._call
-        return self._calls.get(host) or self._calls.have(host, lambda: self._wrapped(host))
+        super().__init__(layers, name, send, aio=aio)
 
     def fails(self, status: int, headers: object) -> bool:
-        """Say whether an answer is a failure of the other side."""
+        """Return True if a response with this status and these headers is a failure of the server."""
         return status in self.failing or (status >= 400 and should_retry(headers) is True)
 
-    def credit_for(self, host: Hashable) -> Credit:
-        """Return what is told the time of a success with this host, where the plan is quick."""
-        budget = self.budget.of(host) if self._by_host else self.budget
-        plain = type(budget) in (RetryBudget, HostBudgets) and budget._by == "success"
-        return cast("Credit", budget._earn) if plain else partial(budget.credit, None)
 
-    def varied(self, options: Mapping[str, Any]) -> Plan:
-        """Return the plan with other options of its outermost `Retry`."""
-        outermost = next((layer for layer in self.layers if isinstance(layer, Retry)), None)
-        if outermost is None:
-            raise TypeError(f"{', '.join(sorted(options))}: there is no Retry in the policy to be varied")
-        layers = tuple(
-            replace(outermost, **options) if layer is outermost else layer for layer in self.layers
-        )
-        return Plan(layers, self._name, self._send, aio=self._aio)
-
-    def other(self, policy: Layer) -> Plan:
-        """Return the plan of another policy."""
-        return Plan(_flat(policy), self._name, self._send, aio=self._aio)
-
-    def _wrapped(self, host: Hashable | None) -> Send:
-        layers = [part for layer in self.layers for part in self._parts(layer, host)]
-        return Pipeline(*layers)(self._send) if layers else self._send
-
-    def _parts(self, layer: Layer, host: Hashable | None) -> tuple[Layer, ...]:
-        if isinstance(layer, Timeout) and layer.worker is None:
-            return (Within(cast("float", layer.seconds)),)
-        if not isinstance(layer, Retry):
-            return (layer,)
-        parts: list[Layer] = []
-        if layer._total < inf and layer is not next(each for each in self.layers if isinstance(each, Retry)):
-            parts.append(Within(layer._total))
-        said = replace(layer, name=layer.name or self._name)
-        if self._aio and layer._total < inf:
-            # A client is cut by itself, in a way that it can bear; the policy only begins nothing too late.
-            said = replace(said, timeout=None, give_up_after=layer._limit)
-        if host is not None and isinstance(layer.budget, HostBudgets):
-            said = replace(said, budget=layer.budget.of(host))
-        if layer._attempt_limit < inf and layer.worker is None:
-            return *parts, replace(said, attempt_timeout=None), Within(layer._attempt_limit)
-        return *parts, said
-
-
-def _says_nothing(layer: Layer) -> bool:
-    """Say whether a layer only retries, and is told of a success at most: no limits, rules or observers."""
-    if not isinstance(layer, Retry) or layer._total < inf or layer._attempt_limit < inf:
-        return False
-    silent = layer._plain or (layer._credited and getattr(layer.budget, "_ignores_starts", False))
-    return silent and layer.worker is None and layer._work_limit == inf and layer.clock is SYSTEM
-
-
-class Within(Layer):
-    """A deadline around each call: what is inside ends its waiting by itself."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        """Return ``fn`` with a deadline, for a plain function."""
-
-        def within(exchange: object) -> Any:
-            with deadline(self._seconds):
-                return fn(exchange)
-
-        return within
-
-    def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        """Return ``fn`` with a deadline, for a coroutine function."""
-
-        async def within(exchange: object) -> Any:
-            with deadline(self._seconds):
-                return await fn(exchange)
-
-        return within
-
-
-def checked(policy: object, name: str, send: Send, *, aio: bool) -> Plan:
-    """Make the plan of what was passed as ``policy``."""
-    if policy is None:
-        policy = default()
-    if isinstance(policy, type) or not isinstance(policy, Layer):
-        fix = f"write {spelled(policy)}()" if callable(policy) else "write a redouble.Retry or a pipeline"
-        raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for the default")
-    if isinstance(policy, Pipeline) and any(map(is_named, policy.layers)):
-        raise TypeError(
-            f"policy={policy!r}: a client follows one name, so name the whole pipeline in the configuration"
-        )
-    if any(layer._races() for layer in _flat(policy)):
-        raise TypeError(
-            f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
-            "instead, as in Hedge(0.1)(client.get)"
-        )
-    return Plan(_flat(policy), name, send, aio=aio)
-
-
-def is_named(policy: object) -> bool:
-    """Say whether `redouble.policies` has made it; who never uses a configuration need not import it."""
-    return hasattr(type(policy), "_unloaded")
+def http_plan(policy: object, name: str, send: Send, *, aio: bool) -> HttpPlan:
+    """Return the plan of what was passed as ``policy``; None stands for `presets.http`."""
+    return checked(_default() if policy is None else policy, HttpPlan, name, send, aio=aio)
 
 
 @cache
-def default() -> Retry:
-    """Return the policy of all who name none: one, so that they share its budgets."""
-    from redouble.presets import http  # noqa: PLC0415  it is above
+def _default() -> Retry:
+    """Return the policy of all clients that name none: one object, so that they share its budgets."""
+    from redouble.presets import http  # noqa: PLC0415  presets need not be loaded where each client has a policy
 
     return http()
-
-
-def _flat(policy: Layer) -> tuple[Layer, ...]:
-    return policy.layers if isinstance(policy, Pipeline) else (policy,)
-
-
-def _product(counts: Any) -> float:
-    most = 1.0
-    for count in counts:
-        most *= inf if count is None else count
-    return most

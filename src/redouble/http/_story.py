@@ -10,7 +10,7 @@ from redouble._report import PREFIX, AttemptRecord, Mark, Report, annotate
 from redouble._transient import kind_of, transient
 from redouble._verdict import Kind
 from redouble.errors import Reason
-from redouble.http._plan import Plan
+from redouble.http._client_plan import Plan
 
 __all__ = ["Story", "Told"]
 
