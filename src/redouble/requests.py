@@ -167,7 +167,7 @@ class Adapter(BaseAdapter):
             exchange.ends = exchange.now() + rest
         failure = None
         try:
-            with waiting(exchange, rest):
+            with waiting(exchange.now, rest):
                 rest = rest if rest == inf else exchange.hurry(rest)
                 response = self._sent(exchange.request, exchange.how, rest)
                 if response.status_code >= 400:

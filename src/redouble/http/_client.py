@@ -141,12 +141,12 @@ class Held:
 
 
 @contextmanager
-def waiting(exchange: Exchange, rest: float) -> Generator[None]:
+def waiting(now: Callable[[], float], rest: float) -> Generator[None]:
     """Shorten every wait inside to the time that is left."""
     if rest == inf:
         yield
         return
-    before = UNTIL.set((exchange.now() + rest, exchange.now))
+    before = UNTIL.set((now() + rest, now))
     try:
         yield
     finally:

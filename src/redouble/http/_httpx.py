@@ -87,7 +87,7 @@ class Sender(Common):
         request = exchange.request
         before = request.extensions
         exchange.ends = exchange.now() + rest
-        with waiting(exchange, rest):
+        with waiting(exchange.now, rest):
             request.extensions = shortened(before, exchange.hurry(rest))
             try:
                 return self._send(exchange)
@@ -185,7 +185,7 @@ class AsyncSender(Common):
         request = exchange.request
         before = request.extensions
         exchange.ends = exchange.now() + rest
-        with waiting(exchange, rest):
+        with waiting(exchange.now, rest):
             request.extensions = shortened(before, exchange.hurry(rest))
             try:
                 with move_on_after(max(0.0, rest - exchange.slack / 2)):

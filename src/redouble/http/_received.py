@@ -133,7 +133,7 @@ class Received(Common):
         if rest == inf:
             return list(pieces) if self.whole else self._collected(pieces)
         exchange = self._exchange
-        with waiting(exchange, rest):
+        with waiting(exchange.now, rest):
             return self._collected(pieces, exchange.now() + rest)
 
     def _collected(self, pieces: Iterator[bytes], until: float = inf) -> list[bytes]:
@@ -207,7 +207,7 @@ class AsyncReceived(Common):
         rest = self._left()
         if rest == inf:
             return [piece async for piece in pieces] if self.whole else await self._collected(pieces)
-        with waiting(self._exchange, rest), move_on_after(max(0.0, rest)):
+        with waiting(self._exchange.now, rest), move_on_after(max(0.0, rest)):
             return await self._collected(pieces)
         raise self._late()
 

@@ -45,7 +45,7 @@ class Received(requests.Response):
         while True:
             pieces = self._pieces(chunk_size, decode_unicode)
             try:
-                with waiting(exchange, exchange.left_to_read()):
+                with waiting(exchange.now, exchange.left_to_read()):
                     held = list(pieces) if self._whole else list(islice(pieces, 1))
             except Exception as error:
                 self._begin_again(exchange, error)
