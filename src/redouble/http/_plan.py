@@ -155,7 +155,7 @@ def checked(policy: object, name: str, send: Send, *, aio: bool) -> Plan:
         raise TypeError(
             f"policy={policy!r}: a client follows one name, so name the whole pipeline in the configuration"
         )
-    if any(layer._races() for layer in _flat(policy)):
+    if any(layer.traits().concurrent for layer in _flat(policy)):
         raise TypeError(
             f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
             "instead, as in Hedge(0.1)(client.get)"
