@@ -33,7 +33,7 @@ class Gate(Layer):
 
     Write ``admit`` and ``ended``; both are quick, take the time, and never wait. The time is that of
     ``clock.now()`` in every colour: one gate may serve threads and event loops at once. A gate can
-    also be used by ``with gate:``, in blocking and in async code.
+    also be used by ``with gate:``, in blocking and in async code. All hooks of `Layer` are optional.
     """
 
     @property
@@ -86,7 +86,7 @@ class Gate(Layer):
         return StreamFunction(fn, gated)
 
     def traits(self) -> Traits:
-        """Return that the gate itself is shared: it may stand in a pipeline only once."""
+        """Return `Traits` with the gate itself as shared: it must not stand twice in one pipeline."""
         from redouble._worst import Traits  # noqa: PLC0415  for those who ask
 
         return Traits(shared=(self,))

@@ -210,11 +210,9 @@ class Keyed(Shared, StandIn, Generic[L]):
         return layer.layers if isinstance(layer, Pipeline) else (layer,)
 
     def describe(self) -> str:
-        """Return the descriptions of the layers that one key has."""
         return f"{super().describe() or 'a layer'} for each key, {self._most} at most"
 
     def traits(self) -> Traits:
-        """Return the traits of the layers that one key has; what is shared is the whole."""
         return super().traits()._replace(shared=(self,))
 
     def __repr__(self) -> str:

@@ -194,19 +194,16 @@ class Retry(Options, Layer):
         return Entrance[T](self, self.name or spelled(make), partial(make, *args, **kwargs))
 
     def describe(self) -> str:
-        """Return the number of attempts, the delays and the limits."""
         from redouble import _retry_analysis as analysis  # noqa: PLC0415
 
         return analysis.describe(self)
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        """Return the worst case with all attempts made and every delay at its longest."""
         from redouble import _retry_analysis as analysis  # noqa: PLC0415
 
         return analysis.worst_case(self, inner)
 
     def traits(self) -> Traits:
-        """Return its limits, its budget, and the errors that it retries."""
         from redouble._worst import Traits  # noqa: PLC0415
 
         return Traits(
@@ -218,7 +215,6 @@ class Retry(Options, Layer):
         )
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
-        """Report limits, delays and attempts that do not fit together, and retries inside retries."""
         from redouble import _retry_analysis as analysis  # noqa: PLC0415
 
         return analysis.lint(self, outer, inner, worst)

@@ -25,17 +25,13 @@ class StandIn(Layer):
         return ()
 
     def describe(self) -> str:
-        """Return the descriptions of the layers it stands for."""
         return Pipeline(*self._stands_for()).describe()
 
     def traits(self) -> Traits:
-        """Return the traits of the layers it stands for."""
         return Pipeline(*self._stands_for()).traits()
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        """Return the worst case through the layers it stands for."""
         return Pipeline(*self._stands_for()).worst_case(inner)
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
-        """Report what the layers it stands for report."""
         return Pipeline(*self._stands_for()).lint(outer, inner, worst)

@@ -171,7 +171,6 @@ class Named(StandIn, Shared):
         return self.current.call(fn, *args, **kwargs)
 
     def describe(self) -> str:
-        """Return the name, and the description of what has it."""
         return f"{self._name}: {super().describe() or 'not loaded yet'}"
 
     def _stands_for(self) -> tuple[Layer, ...]:

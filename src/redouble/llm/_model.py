@@ -123,20 +123,16 @@ class Model(Layer):
         return True
 
     def describe(self) -> str:
-        """Return the provider, the model, and the description of the policy."""
         return f"{self.provider}/{self.model}: {self._calls.describe()}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        """Return the worst case with the policy."""
         return self._calls.worst_case(inner)
 
     def traits(self) -> Traits:
-        """Return the traits of the policy, and the `Spend` that calls share."""
         traits = self._calls.traits()
         return traits if self.spend is None else traits._replace(shared=(*traits.shared, self.spend))
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
-        """Return what the policy reports."""
         return self._calls.lint(outer, inner, worst)
 
     def within(self, timeouts: Timeouts | Duration | None, /) -> Model:
