@@ -2,8 +2,8 @@
 
 A layer says how it wraps a plain function (`around`), a coroutine function (`around_async`), a generator
 function (`around_stream`) and an async generator function (`around_async_stream`). Finding out which one it
-is, methods, partials, callable objects, names, docstrings and `policy_of` are dealt with here, once. What
-any layer does is not known here.
+is, methods, partials, callable objects, names, docstrings and `policy_of` are dealt with here, once. The
+hooks of a layer are declared here, and called in `_explain`, `_stats` and `config`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Layer:
 
     @property
     def _kept_by_wrapper(self) -> bool:
-        """True if every wrapper holds a strong reference to its layer, so that `policy_of` may be weak."""
+        """True if every wrapper holds a strong reference to its layer: `policy_of` may refer to it weakly."""
         return False
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
