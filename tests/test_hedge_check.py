@@ -24,7 +24,7 @@ from redouble import (
     Timeout,
     policy_of,
 )
-from redouble._worst import Worst
+from redouble._worst import WorstCase
 from test_pipeline_check import checked
 from test_worst import plain, worst_of
 
@@ -175,15 +175,15 @@ def test_what_is_explained(layer: Layer, told: str) -> None:
 @pytest.mark.parametrize(
     ("layers", "worst"),
     [
-        (Hedge(), Worst(calls=2)),
-        (Hedge(1, None, hedges=3), Worst(calls=4)),
-        (Hedge() | Timeout(2), Worst(calls=2, seconds=2)),
-        (Hedge(1, None, hedges=3) | Timeout(2), Worst(calls=4, seconds=5)),
-        (Timeout(2) | Hedge(1, None, hedges=3), Worst(calls=4, seconds=2)),
-        (plain(backoff=[0, 0]) | Hedge(1, None) | Timeout(2), Worst(calls=6, seconds=9)),
+        (Hedge(), WorstCase(calls=2)),
+        (Hedge(1, None, hedges=3), WorstCase(calls=4)),
+        (Hedge() | Timeout(2), WorstCase(calls=2, seconds=2)),
+        (Hedge(1, None, hedges=3) | Timeout(2), WorstCase(calls=4, seconds=5)),
+        (Timeout(2) | Hedge(1, None, hedges=3), WorstCase(calls=4, seconds=2)),
+        (plain(backoff=[0, 0]) | Hedge(1, None) | Timeout(2), WorstCase(calls=6, seconds=9)),
     ],
 )
-def test_what_it_comes_to_at_worst(layers: Layer, worst: Worst) -> None:
+def test_what_it_comes_to_at_worst(layers: Layer, worst: WorstCase) -> None:
     assert worst_of(Pipeline(layers)) == worst
 
 

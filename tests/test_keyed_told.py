@@ -116,9 +116,9 @@ def test_what_depends_on_the_key_is_told_once_there_is_one() -> None:
 
 
 def test_what_races_is_known_to_race() -> None:
-    races = {name: Keyed(first, make)._races() for name, make in MAKES.items()}
+    races = {name: Keyed(first, make).traits().concurrent for name, make in MAKES.items()}
     assert [name for name, so in races.items() if so] == ["hedge"]
-    assert Keyed(first, lambda: Bulkhead(1) | Hedge(1))._races()
+    assert Keyed(first, lambda: Bulkhead(1) | Hedge(1)).traits().concurrent
 
 
 def test_the_same_twice() -> None:

@@ -31,14 +31,14 @@ class Marked(Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         def marked(*args: P.args, **kwargs: P.kwargs) -> T:
-            self.passed.append(self.name)
+            self.passed.append(str(self.name))
             return fn(*args, **kwargs)
 
         return marked
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         async def marked(*args: P.args, **kwargs: P.kwargs) -> T:
-            self.passed.append(self.name)
+            self.passed.append(str(self.name))
             return await fn(*args, **kwargs)
 
         return marked

@@ -48,9 +48,9 @@ def test_it_takes_over_all_values(
 ) -> None:
     thing, other = make(**before), make(**after)
     assert told(thing) != told(other)
-    thing._retune(other)
+    thing.reconfigure(other)
     assert told(thing) == told(other)
-    thing._retune(other)
+    thing.reconfigure(other)
     assert told(thing) == told(other)
 
 
@@ -58,7 +58,7 @@ def test_it_takes_over_all_values(
 def test_its_name_stays(make: Callable[..., Any], before: dict[str, Any], after: dict[str, Any]) -> None:
     thing = make(**before, name="shared")
     assert "name='shared'" in repr(thing)
-    thing._retune(make(**after, name="another"))
+    thing.reconfigure(make(**after, name="another"))
     assert thing.name == "shared"
     assert "name='shared'" in repr(thing)
 
@@ -76,10 +76,10 @@ def test_a_name_is_a_text(make: Callable[..., Any]) -> None:
 def test_tokens_stay() -> None:
     bucket = TokenBucket(100)
     assert spent(bucket, 4) == 4
-    bucket._retune(TokenBucket(50, {None: 1}))
+    bucket.reconfigure(TokenBucket(50, {None: 1}))
     assert bucket.snapshot() == {"tokens": 50, "owed": 0, "capacity": 50}
     assert spent(bucket, 50) == 50
-    bucket._retune(TokenBucket(500, {None: 1}))
+    bucket.reconfigure(TokenBucket(500, {None: 1}))
     assert spent(bucket, 1) == 0, "the capacity grows, and brings no tokens"
     bucket.credit(Grant(30))
     assert bucket.snapshot()["tokens"] == 30
@@ -90,14 +90,14 @@ def test_time_brings_what_it_did_until_now() -> None:
         bucket = TokenBucket(100, {None: 100}, refill_per_second=10)
         assert spent(bucket, 1) == 1
         clock.advance(4)
-        bucket._retune(TokenBucket(100, {None: 60}, refill_per_second=1))
+        bucket.reconfigure(TokenBucket(100, {None: 60}, refill_per_second=1))
         assert bucket.snapshot()["tokens"] == 40
         clock.advance(20)
         assert spent(bucket, 2) == 1
-        bucket._retune(TokenBucket(100, {None: 1}))
+        bucket.reconfigure(TokenBucket(100, {None: 1}))
         clock.advance(100)
         assert spent(bucket, 1) == 0
-        bucket._retune(TokenBucket(100, {None: 5}, refill_per_second=2, when_empty="wait"))
+        bucket.reconfigure(TokenBucket(100, {None: 5}, refill_per_second=2, when_empty="wait"))
         clock.advance(2)
         assert bucket.spend() == Grant(5, 0.5)
 
@@ -107,7 +107,7 @@ def test_the_same_share_of_a_throttling_is_there() -> None:
     bucket = TokenBucket.grpc(10, 0.1)
     for _ in range(4):
         bucket.failed()
-    bucket._retune(TokenBucket.grpc(100, 1))
+    bucket.reconfigure(TokenBucket.grpc(100, 1))
     assert bucket.snapshot() == {"tokens": 60, "capacity": 100, "above": 50}
 
 
@@ -117,7 +117,7 @@ def test_the_same_share_of_a_throttling_is_there() -> None:
 def test_a_bulkhead_that_grows_lets_those_in_who_wait() -> None:
     with crowd(Bulkhead(1, None)) as guests:
         everybody = [guests.come(colour) for colour in COLOURS]
-        guests.gate._retune(Bulkhead(3, None))
+        guests.gate.reconfigure(Bulkhead(3, None))
         until(lambda: len(guests.came) == 3)
         assert set(guests.came) == {guest.name for guest in everybody[:3]}
         assert guests.used() == (3, 2)
@@ -126,7 +126,7 @@ def test_a_bulkhead_that_grows_lets_those_in_who_wait() -> None:
 def test_a_bulkhead_that_shrinks_lets_nobody_in_until_enough_have_left() -> None:
     with crowd(Bulkhead(3, None)) as guests:
         first, second, third, _ = [guests.come(colour) for colour in COLOURS[:4]]
-        guests.gate._retune(Bulkhead(1, 0))
+        guests.gate.reconfigure(Bulkhead(1, 0))
         for guest in (first, second):
             guest.leave()
             assert len(guests.came) == 3
@@ -144,7 +144,7 @@ def test_functions_that_were_decorated_before_go_by_the_new_limit() -> None:
         return levels if levels == 1 else deep(levels - 1)
 
     for limit in (1, 3, 2):
-        gate._retune(Bulkhead(limit, 0))
+        gate.reconfigure(Bulkhead(limit, 0))
         assert deep(limit) == 1
         with pytest.raises(errors.BulkheadFull, match=f"{limit} calls? (is|are) inside") as raised:
             deep(limit + 1)
@@ -159,7 +159,7 @@ def test_a_bulkhead_that_did_not_wait_does() -> None:
     def waits() -> str:
         return "in"
 
-    gate._retune(Bulkhead(1, 5, 1))
+    gate.reconfigure(Bulkhead(1, 5, 1))
     ticket = gate.admit(0)
     with virtual_time() as clock:
         with pytest.raises(errors.BulkheadFull, match=r"nobody left within 5 s"):
@@ -198,7 +198,7 @@ def test_what_is_used_of_a_burst_stays_used(
         for _ in range(used):
             take()
         began = clock.now()
-        gate._retune(RateLimit(**after))
+        gate.reconfigure(RateLimit(**after))
         for _ in passed:
             take()
         assert [round(time - began, 6) for time in times[used:]] == passed
@@ -208,7 +208,7 @@ def test_a_pause_that_was_asked_for_stays() -> None:
     gate = RateLimit(1, wait=0)
     with virtual_time() as clock:
         gate.follow({"Retry-After": "30"})
-        gate._retune(RateLimit(100, burst=10))
+        gate.reconfigure(RateLimit(100, burst=10))
         gate.call(Boom)
         assert clock.now() >= 30
 
@@ -229,7 +229,7 @@ def test_those_who_wait_go_by_the_new_rate() -> None:
     for thread in threads:
         thread.start()
     until(lambda: gate.snapshot()["queued"] == len(COLOURS))
-    gate._retune(RateLimit(1000))
+    gate.reconfigure(RateLimit(1000))
     for thread in threads:
         thread.join(A_MINUTE)
     assert sorted(came) == sorted(COLOURS)

@@ -113,7 +113,7 @@ from support import Boom, options
 def test_its_story_goes_on(before: dict[str, Any], story: str, after: dict[str, Any], then: str) -> None:
     told = Story(**before)
     told.tell(story)
-    told.breaker._retune(CircuitBreaker(**after))
+    told.breaker.reconfigure(CircuitBreaker(**after))
     told.tell(then)
 
 
@@ -121,7 +121,7 @@ def test_who_is_told_and_by_which_clock_stays() -> None:
     story = Story(failures=1, cooldown=10, name="db")
     story.tell("bad:open +4")
     others: list[object] = []
-    story.breaker._retune(CircuitBreaker(cooldown=20, name="other", on_change=others.append))
+    story.breaker.reconfigure(CircuitBreaker(cooldown=20, name="other", on_change=others.append))
     story.tell("+15:open +1:half_open good:closed")
     assert [event.what for event in story.events] == ["circuit_opened", "circuit_half_open", "circuit_closed"]
     assert {event.name for event in story.events} == {"db"}
@@ -131,7 +131,7 @@ def test_who_is_told_and_by_which_clock_stays() -> None:
 def test_a_breaker_that_closes_by_its_new_terms_says_so() -> None:
     story = Story(failures=1, cooldown=1, probes=4)
     story.tell("bad +1 good good:half_open")
-    story.breaker._retune(CircuitBreaker(cooldown=1))
+    story.breaker.reconfigure(CircuitBreaker(cooldown=1))
     assert story.events[-1].what == "circuit_closed"
 
 
@@ -144,12 +144,12 @@ def test_what_counts_as_a_failure_is_a_value() -> None:
 
     with pytest.raises(Boom):
         fail()
-    breaker._retune(CircuitBreaker(Boom, failures=1))
+    breaker.reconfigure(CircuitBreaker(Boom, failures=1))
     with pytest.raises(Boom):
         fail()
     with pytest.raises(errors.CircuitOpen):
         fail()
-    assert breaker._acts_on() is Boom
+    assert breaker.traits().handles is Boom
 
 
 def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
@@ -161,14 +161,14 @@ def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
         clock.time += seconds
 
     work(5)
-    breaker._retune(CircuitBreaker(failures=1, slow=3))
+    breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
     assert breaker._passing is None, "every call is looked at"
     work(2)
     work(3)
     with pytest.raises(errors.CircuitOpen):
         work(0)
     breaker.close()
-    breaker._retune(CircuitBreaker(failures=1))
+    breaker.reconfigure(CircuitBreaker(failures=1))
     work(5)
     work(5)
     assert breaker._passing is not None, "nobody is asked"
@@ -177,9 +177,9 @@ def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
 def test_calls_under_way_when_slow_ones_begin_to_count_and_when_they_no_longer_do() -> None:
     story = Story(failures=1)
     story.tell("a>")
-    story.breaker._retune(CircuitBreaker(failures=1, slow=3))
+    story.breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
     story.tell("+9 a=good:closed b>")
-    story.breaker._retune(CircuitBreaker(failures=1))
+    story.breaker.reconfigure(CircuitBreaker(failures=1))
     story.tell("+9 b=good:closed")
 
 
@@ -193,7 +193,7 @@ TERMS = CircuitBreaker(failures=2, cooldown=12, probes=2)._terms
 
 
 def retuned(story: Story) -> None:
-    story.breaker._retune(CircuitBreaker(failures=2, cooldown=12, probes=2))
+    story.breaker.reconfigure(CircuitBreaker(failures=2, cooldown=12, probes=2))
 
 
 def called(story: Story) -> None:
@@ -217,7 +217,7 @@ def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
     breaker = story.breaker
 
     def interrupted() -> None:
-        breaker._retune(CircuitBreaker(cooldown=50))
+        breaker.reconfigure(CircuitBreaker(cooldown=50))
         assert breaker._terms.cooldown == 10
         breaker._circuit._open(0)
 
@@ -230,7 +230,7 @@ def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
 def test_a_rejected_call_knows_how_long_it_is_now() -> None:
     story = Story(failures=1, cooldown=10)
     story.tell("bad:open +4")
-    story.breaker._retune(CircuitBreaker(cooldown=20))
+    story.breaker.reconfigure(CircuitBreaker(cooldown=20))
     with pytest.raises(errors.CircuitOpen) as raised:
         story.breaker.admit(story.clock.now())
     assert raised.value.retry_after == 16

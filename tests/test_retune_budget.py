@@ -32,17 +32,17 @@ def test_with_another_share_the_same_credits_earn_more_or_less() -> None:
     budget = RetryBudget(0.1, 0, 10)
     credited(budget, 1.0, 100)
     assert granted(budget, 1.0, 4) == 4
-    budget._retune(RetryBudget(0.5, 0, 10))
+    budget.reconfigure(RetryBudget(0.5, 0, 10))
     assert granted(budget, 1.0) == 46
-    budget._retune(RetryBudget(0.2, 0, 10))
+    budget.reconfigure(RetryBudget(0.2, 0, 10))
     assert budget.snapshot() == {"available": 0, "limit": 20, "granted": 50, "credits": 100}
-    budget._retune(RetryBudget(0.2, 4, 10))
+    budget.reconfigure(RetryBudget(0.2, 4, 10))
     assert granted(budget, 1.0) == 10
 
 
 def test_before_it_was_ever_used() -> None:
     budget = RetryBudget(0.1, 0, 10)
-    budget._retune(RetryBudget(0.1, 1, 5))
+    budget.reconfigure(RetryBudget(0.1, 1, 5))
     assert granted(budget, -100.0) == 5
     assert granted(budget, -94.0) == 5
 
@@ -54,7 +54,7 @@ def test_with_another_window(window: float, there: int) -> None:
     credited(budget, 2.0, 50)
     assert granted(budget, 2.0, 20) == 20
     credited(budget, 10.0, 7)
-    budget._retune(RetryBudget(1, 0, window))
+    budget.reconfigure(RetryBudget(1, 0, window))
     told = budget.snapshot(10.0)
     assert (told["credits"], told["granted"]) == (there + 7, 20 if there else 0)
     assert granted(budget, 10.0) == told["available"] == there - 20 * bool(there) + 7
@@ -65,7 +65,7 @@ def test_what_was_forgotten_before_stays_forgotten() -> None:
     budget = RetryBudget(0, 1, 10)
     assert granted(budget, 0.0) == 10
     assert granted(budget, 11.0) == 10
-    budget._retune(RetryBudget(0, 1, 100))
+    budget.reconfigure(RetryBudget(0, 1, 100))
     assert granted(budget, 11.0) == 90
 
 
@@ -75,7 +75,7 @@ def test_grants_do_not_come_to_lie_in_the_future() -> None:
         clock.advance(1000.5)
         budget = RetryBudget(0, 0.01, 1000)
         assert granted(budget, clock.now()) == 10
-        budget._retune(RetryBudget(0, 500, 0.1))
+        budget.reconfigure(RetryBudget(0, 500, 0.1))
         assert granted(budget, clock.now()) == 40
         clock.advance(0.11)
         assert granted(budget, clock.now()) == 50
@@ -85,12 +85,12 @@ def test_a_grant_of_another_window_cannot_be_handed_back() -> None:
     budget = RetryBudget(0, 1, 10)
     grant = budget.spend(KIND, 0.0)
     assert grant is not None
-    budget._retune(RetryBudget(0, 1, 20))
+    budget.reconfigure(RetryBudget(0, 1, 20))
     budget.refund(grant, 0.0)
     assert budget.snapshot()["granted"] == 1
     another = budget.spend(KIND, 0.0)
     assert another is not None
-    budget._retune(RetryBudget(0, 2, 20))
+    budget.reconfigure(RetryBudget(0, 2, 20))
     budget.refund(another, 0.0)
     budget.refund(Grant(1), 0.0)
     assert budget.snapshot()["granted"] == 0
@@ -101,7 +101,7 @@ def test_a_change_in_the_middle_of_counting_is_made_after_it() -> None:
 
     class Interrupted(RetryBudget):
         def _settle(self) -> None:
-            self._retune(RetryBudget(0.5, 0, 10))
+            self.reconfigure(RetryBudget(0.5, 0, 10))
             assert self.ratio == 0.1
             super()._settle()
 
@@ -115,7 +115,7 @@ def test_budgets_of_hosts_change_too() -> None:
     budgets = HostBudgets(0, 1, 10)
     host = budgets.of("a")
     assert granted(host, 0.0, 3) == 3
-    budgets._retune(HostBudgets(0, 2, 10))
+    budgets.reconfigure(HostBudgets(0, 2, 10))
     assert granted(host, 0.0) == 17
     assert budgets.of("a") is host
     assert [granted(budgets.of("b"), 0.0), granted(budgets, 0.0)] == [20, 20]
@@ -154,7 +154,7 @@ def test_no_more_is_granted_than_the_values_of_now_allow(
             case "retune":
                 # What the window has forgotten does not come back with a longer one.
                 known = [when for when in known if now - when < Fraction(str(budget.window)) * TICK]
-                budget._retune(RetryBudget(**options[number]))
+                budget.reconfigure(RetryBudget(**options[number]))
             case _:
                 window = Fraction(str(budget.window)) * TICK
                 lately = sum(now - when < window for when in earned)

@@ -49,7 +49,7 @@ class Budget(Used):
         self.times += self.thing.spend(Kind.unknown, 1.5) is not None
 
     def retune(self) -> None:
-        self.thing._retune(RetryBudget(0, 1, 20))
+        self.thing.reconfigure(RetryBudget(0, 1, 20))
 
     def left(self) -> object:
         told = self.thing.snapshot(1.5)
@@ -66,7 +66,7 @@ class Bucket(Used):
         self.times += self.thing.spend() is not None
 
     def retune(self) -> None:
-        self.thing._retune(TokenBucket(40, {None: 1}))
+        self.thing.reconfigure(TokenBucket(40, {None: 1}))
 
     def left(self) -> object:
         return self.thing.snapshot()["tokens"] + self.times
@@ -87,7 +87,7 @@ class Rate(Used):
             self.call()
 
     def retune(self) -> None:
-        self.thing._retune(RateLimit(1, per=500, burst=20, wait=0))
+        self.thing.reconfigure(RateLimit(1, per=500, burst=20, wait=0))
 
     def left(self) -> object:
         assert self.thing._flow.quick < inf
@@ -105,7 +105,7 @@ class Places(Used):
             self.times += 1
 
     def retune(self) -> None:
-        self.thing._retune(Bulkhead(20, 0))
+        self.thing.reconfigure(Bulkhead(20, 0))
 
     def left(self) -> object:
         places = self.thing._places

@@ -104,7 +104,7 @@ def test_calls_while_the_limit_goes_up_and_down(colour: str) -> None:
         thread.start()
     limits = iter([1, 4, 2, 3] * 1000)
     while any(thread.is_alive() for thread in threads) and (limit := next(limits, None)) is not None:
-        gate._retune(Bulkhead(limit, None))
+        gate.reconfigure(Bulkhead(limit, None))
     for thread in threads:
         thread.join(A_MINUTE)
     assert max(most) <= 4
@@ -160,7 +160,7 @@ def test_calls_while_the_rate_goes_up_and_down() -> None:
         thread.start()
     rates = iter([1e5, 1e6, 3e5] * 300)
     while any(thread.is_alive() for thread in threads) and (rate := next(rates, None)) is not None:
-        gate._retune(RateLimit(rate, burst=int(rate / 1000)))
+        gate.reconfigure(RateLimit(rate, burst=int(rate / 1000)))
     for thread in threads:
         thread.join(A_MINUTE)
     assert sorted(passed) == sorted([0, 1, 2, 3] * 200)
@@ -189,7 +189,7 @@ def test_spending_while_the_values_change(thing: Any, others: list[Any]) -> None
         thread.start()
     while any(thread.is_alive() for thread in threads):
         for other in others:
-            thing._retune(other)
+            thing.reconfigure(other)
     for thread in threads:
         thread.join(A_MINUTE)
     assert len(granted) == 100
@@ -214,8 +214,8 @@ def test_a_breaker_whose_terms_change_all_the_time() -> None:
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        breaker._retune(CircuitBreaker(ratio=0.9, minimum=10**6, slow=100, window=7))
-        breaker._retune(CircuitBreaker(failures=10**6))
+        breaker.reconfigure(CircuitBreaker(ratio=0.9, minimum=10**6, slow=100, window=7))
+        breaker.reconfigure(CircuitBreaker(failures=10**6))
     for thread in threads:
         thread.join(A_MINUTE)
     assert [type(end) for end in ends] == [OSError] * len(range(0, 200, 3)) * 4

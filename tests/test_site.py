@@ -176,7 +176,10 @@ def test_members_are_those_a_reader_can_use() -> None:
     assert members("redouble", "Outcome") == ["unwrap"]
     assert members("redouble", "Report") == ["late"]
     assert members("redouble", "Kind") == ["network", "timeout", "throttled", "server", "client", "unknown"]
-    assert members("redouble", "Gate") == ["clock", "admit", "ended"]
+    assert members("redouble", "Gate") == ["clock", "admit", "ended", "traits"]
+    hooks = {"name", "describe", "traits", "worst_case", "lint", "snapshot", "register"}
+    assert hooks | {"can_reconfigure", "reconfigure"} <= set(members("redouble", "Layer"))
+    assert members("redouble.types", "WorstCase") == ["within", "after"]
     assert {"call", "run"} <= set(members("redouble", "Retry"))
     assert "on" not in members("redouble", "Retry")
     assert entries.entry("redouble", "Backoff").members[0].kind == "classmethod"

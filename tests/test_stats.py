@@ -26,7 +26,7 @@ from redouble import (
     TokenBucket,
     stats,
 )
-from redouble._register import SECTIONS, enlist, strike
+from redouble._register import SECTIONS, register, unregister
 from redouble.testing import virtual_time
 from support import Boom
 
@@ -124,10 +124,10 @@ def test_a_gate_of_your_own_may_be_listed_and_struck_out() -> None:
             return {"passed": 3}
 
     gate = Own()
-    enlist(gate, "layers")
+    register(gate, "layers")
     assert listed("stats own") == {"layers": {"type": "Own", "passed": 3}}
-    strike(gate)
-    strike(gate)
+    unregister(gate)
+    unregister(gate)
     assert listed("stats own") == {}
 
 

@@ -23,7 +23,7 @@ from redouble import (
     Worker,
     presets,
 )
-from redouble._worst import Worst
+from redouble._worst import WorstCase
 from support import Ledger
 from support import options as defaults
 
@@ -32,10 +32,10 @@ OPEN = "for as long as your function takes"
 ENDLESS = f"calls until time is up, {OPEN}"
 
 
-def worst_of(pipeline: Pipeline) -> Worst:
-    worst = Worst()
+def worst_of(pipeline: Pipeline) -> WorstCase:
+    worst = WorstCase()
     for layer in reversed(pipeline.layers):
-        worst = layer._worst(worst)
+        worst = layer.worst_case(worst)
     return worst
 
 
@@ -134,6 +134,6 @@ def test_what_it_comes_to(layer: Layer, worst: str) -> None:
 
 def test_numbers_for_programs() -> None:
     """Nothing is known of a budget of one's own: it may ask for any wait."""
-    assert worst_of(plain() | Bulkhead(1, wait=4) | Timeout(2)) == Worst(3, 21, 15)
-    assert worst_of(Pipeline(plain(budget=Ledger(wait=99)))) == Worst(3, inf, inf)
-    assert worst_of(Pipeline()) == Worst(1, inf, 0)
+    assert worst_of(plain() | Bulkhead(1, wait=4) | Timeout(2)) == WorstCase(3, 21, 15)
+    assert worst_of(Pipeline(plain(budget=Ledger(wait=99)))) == WorstCase(3, inf, inf)
+    assert worst_of(Pipeline()) == WorstCase(1, inf, 0)

@@ -14,12 +14,12 @@ from redouble._counted import counted
 from redouble._cubic import Tide
 from redouble._failure import Failures
 from redouble._line import Line
-from redouble._register import enlist
 from redouble._telling import refused
 from redouble._time import SYSTEM
 from redouble._transient import transient
 from redouble._verdict import Kind, On
 from redouble._waiting import WaitingGate
+from redouble._worst import Traits
 from redouble.errors import RateLimited, Rejected
 
 __all__ = ["AdaptiveRate", "throttling"]
@@ -62,7 +62,7 @@ class AdaptiveRate(WaitingGate):
         least = number(least, "AdaptiveRate least", 1e-9, 1e9, "calls a second, more than 0, such as 0.5")
         instance(name, "AdaptiveRate name", str | None, "a text, or None")
         self.name = name
-        enlist(self, "limits")
+        self.register("limits")
         self._tide = Tide(SYSTEM.now(), least)
         self._line = Line(self._tide, self._wait, self._refused)
 
@@ -99,12 +99,12 @@ class AdaptiveRate(WaitingGate):
         error = RateLimited(f"{whose} is down to {rate} after throttling, {why}", retry_after=wait)
         return refused(error, "adaptive_rate", self.name)
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         waits = "" if self._wait is None else f", waiting up to {in_seconds(self._wait)}"
         return f"as fast as the other side lets us{waits}"
 
-    def _acts_on(self) -> On:
-        return self._throttles.on
+    def traits(self) -> Traits:
+        return Traits(handles=self._throttles.on, shared=(self,))
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"

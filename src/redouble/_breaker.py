@@ -9,7 +9,7 @@ from __future__ import annotations
 import random as chance
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from redouble._check import Duration, hook, in_seconds, instance, methods
 from redouble._circuit import Circuit
@@ -21,16 +21,13 @@ from redouble._guarded import guarded
 from redouble._layer import Layer
 from redouble._news import News, announce
 from redouble._period import Change, Period, State, Ticket
-from redouble._register import enlist
 from redouble._shared import Locked, weakly
 from redouble._telling import refused
 from redouble._terms import terms
 from redouble._time import SYSTEM, Chance, Clock
 from redouble._verdict import On
+from redouble._worst import Traits, WorstCase
 from redouble.errors import CircuitOpen
-
-if TYPE_CHECKING:
-    from redouble._worst import Worst
 
 __all__ = ["CircuitBreaker"]
 
@@ -81,7 +78,7 @@ class CircuitBreaker(Locked, Gate):
         methods(clock, "clock", ("now",))
         methods(random, "random", ("random",))
         self.name, self.clock = name, clock
-        enlist(self, "breakers")
+        self.register("breakers")
         self._on_change = on_change
         # A subclass that has its own is asked about every call.
         self._as_is = type(self).admit is CircuitBreaker.admit and type(self).ended is CircuitBreaker.ended
@@ -91,7 +88,7 @@ class CircuitBreaker(Locked, Gate):
         self._settle()
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     @property
@@ -165,8 +162,12 @@ class CircuitBreaker(Locked, Gate):
                 self._desk.do(self._circuit.become, state, self.clock.now())
         self._news.publish()
 
-    def _retune(self, other: Self) -> None:
-        """Go by the terms of another one from now on, and keep the state, and what was counted."""
+    def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
+        """Return True: all settings can change."""
+        return True
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Take over the terms of another breaker; the state and the counts stay."""
         with self._lock:
             self._desk.do(self._take_over, other)
         self._news.publish()
@@ -176,28 +177,26 @@ class CircuitBreaker(Locked, Gate):
         self._circuit.retune(self._terms, self.clock.now())
         self._passing = None  # `_settle` looks again
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         return self._terms.told()
 
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
-        around_retry = any(layer._retries() for layer in inner)
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
+        around_retry = any(layer.traits().retries for layer in inner)
         if around_retry:
             yield (
                 "CircuitBreaker outside Retry: it sees one failure where there were several attempts, and "
                 "attempts go on at a service that is known to be down; put it inside"
             )
-        attempt = outer[max((i for i, layer in enumerate(outer) if layer._retries()), default=0) :]
-        cut = any(layer._cuts_each() for layer in attempt)
+        attempt = outer[max((i for i, layer in enumerate(outer) if layer.traits().retries), default=0) :]
+        cut = any(layer.traits().each_call_limit < inf for layer in attempt)
         if cut and not around_retry and worst.seconds == self._terms.slow == inf:
             yield (
                 "CircuitBreaker inside the limit of an attempt: a call that is cut looks cancelled to it, so "
                 "that a service that hangs never opens it; put a Timeout inside, or say slow="
             )
 
-    def _acts_on(self) -> On:
-        return self._failures.on
+    def traits(self) -> Traits:
+        return Traits(handles=self._failures.on, shared=(self,))
 
     # ---------------------------------------------------------------- news
 

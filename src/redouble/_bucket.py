@@ -13,7 +13,7 @@ from typing import Literal, Self, cast
 
 from redouble._check import instance, number
 from redouble._grant import Grant
-from redouble._register import enlist
+from redouble._register import register
 from redouble._shared import Locked
 from redouble._throttling import RetryThrottling
 from redouble._time import SYSTEM
@@ -89,7 +89,7 @@ class TokenBucket(Locked):
             )
         instance(name, "TokenBucket name", str | None, "a text, or None")
         self.name = name
-        enlist(self, "budgets")
+        register(self, "budgets")
         self.when_empty: Literal["refuse", "wait"] = when_empty
         self._may_wait = when_empty == "wait"
         self._ignores_starts = type(self).start is TokenBucket.start
@@ -151,8 +151,12 @@ class TokenBucket(Locked):
                 have = min(self._have(self._now) + passed * self.refill_per_second, self.capacity)
             return {"tokens": max(0.0, have), "owed": max(0.0, -have), "capacity": self.capacity}
 
-    def _retune(self, other: Self) -> None:
-        """Go by the values of another one from now on, and keep the tokens, as far as they still fit in."""
+    def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
+        """Return True: all settings can change."""
+        return True
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Take over the settings of another bucket; tokens stay, up to the new capacity."""
         with self._lock:
             now = SYSTEM.now()
             self._have(now)

@@ -15,7 +15,7 @@ from redouble._check import Duration, instance, number
 from redouble._check import seconds as checked
 from redouble._grant import Grant
 from redouble._recent import SLICES, Recent
-from redouble._register import enlist
+from redouble._register import register
 from redouble._shared import Locked
 from redouble._time import SYSTEM
 from redouble._verdict import Kind
@@ -53,7 +53,6 @@ class RetryBudget(Locked):
     """
 
     _may_wait = False
-    _fixed = ("_by",)  # functions that were decorated before do not ask again what earns
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class RetryBudget(Locked):
             raise ValueError(f"RetryBudget credit={credit!r}: write 'success' or 'request'")
         instance(name, "RetryBudget name", str | None, "a text, or None")
         self.name = name
-        enlist(self, "budgets")
+        register(self, "budgets")
         self._by: Literal["success", "request"] = credit
         self._ignores_starts = credit == "success" and type(self).start is RetryBudget.start
         # As they were written, and not as binary floats: 0.07 of 100 is 7, and not 8.
@@ -145,8 +144,12 @@ class RetryBudget(Locked):
                 "credits": earning,
             }
 
-    def _retune(self, other: RetryBudget) -> None:
-        """Go by the values of another one from now on, and keep what was credited and granted.
+    def can_reconfigure(self, other: RetryBudget, /) -> bool:
+        """Return True unless ``credit`` differs: functions that are decorated already cannot change it."""
+        return self._by == other._by
+
+    def reconfigure(self, other: RetryBudget, /) -> None:
+        """Take over the settings of another budget; what was credited and granted stays.
 
         With another window the slices are others: credits count from the beginning of their old one, grants
         from its end. So never too many are granted; but a grant of before cannot be handed back any more.

@@ -16,12 +16,11 @@ from redouble._entry import Entry
 from redouble._gate import Gate, Passage
 from redouble._layer import Layer
 from redouble._places import Ticket
-from redouble._register import enlist
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
 
 if TYPE_CHECKING:
-    from redouble._worst import Worst
+    from redouble._worst import WorstCase
 
 __all__ = ["Bulkhead"]
 
@@ -73,13 +72,13 @@ class Bulkhead(Shared, Gate):
         self._queue = None if queue is None else whole(queue, "Bulkhead queue", 0, "0 or more, or None")
         instance(name, "Bulkhead name", str | None, "a text, or None")
         self.name = name
-        enlist(self, "bulkheads")
+        self.register("bulkheads")
         # A subclass that has its own is asked about every call, and never waits.
         self._as_is = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
         self._places = Entry(self._limit, self._wait, self._queue, name)
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     @property
@@ -147,23 +146,25 @@ class Bulkhead(Shared, Gate):
     def _passage(self, *, stream: bool = False) -> Passage:
         return Place(self) if self._as_is else super()._passage(stream=stream)
 
-    def _retune(self, other: Self) -> None:
-        """Go by the values of another one from now on; whoever is inside stays, or waits on."""
+    def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
+        """Return True: all settings can change."""
+        return True
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Take over the limits of another bulkhead; calls inside it and in its queue stay there."""
         self._limit, self._wait, self._queue = other._limit, other._wait, other._queue
         self._places.retune(self._limit, self._wait, self._queue)
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         waits = "wait" if self.wait is None else f"wait up to {in_seconds(self.wait)}"
         return f"{self.limit} at once, others " + (waits if self.wait != 0 else "are refused")
 
-    def _worst(self, inner: Worst, /) -> Worst:
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait)
 
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del inner, worst
-        if any(layer._retries() for layer in outer):
+        if any(layer.traits().retries for layer in outer):
             yield (
                 "Bulkhead inside Retry: a call gives its place away while it waits to retry, so that more "
                 "calls than the limit are under way; put it outside"

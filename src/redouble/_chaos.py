@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from enum import Enum
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from redouble._callable import done, spelled, would_not_run
 from redouble._check import Duration, instance, number
@@ -18,12 +18,9 @@ from redouble._check import seconds as checked
 from redouble._faults import Fault, maker
 from redouble._function import Bystander, StreamFunction
 from redouble._layer import Layer
-from redouble._register import enlist
 from redouble._shared import Shared
 from redouble._time import SYSTEM
-
-if TYPE_CHECKING:
-    from redouble._worst import Worst
+from redouble._worst import Traits, WorstCase
 
 __all__ = ["Chaos"]
 
@@ -86,13 +83,13 @@ class Chaos(Shared, Layer):
         if not callable(switch):
             instance(switch, "Chaos switch", bool, "True, False, or a function that says so")
         self.name = name
-        enlist(self, "layers")
+        self.register("layers")
         self.switch: bool | Callable[[], bool] = switch
         self._draw = chance.random if seed is None else Random(seed).random  # noqa: S311  no secret
         self._hit = 0
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     def snapshot(self) -> Mapping[str, float]:
@@ -186,14 +183,15 @@ class Chaos(Shared, Layer):
                 f"Chaos result= cannot replace {spelled(fn)}, a generator: use fault= or latency="
             )
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         parts = [("late", self._latency is not None), ("failing", self._fault is not None)]
         parts.append(("replaced", self._result is not NOTHING))
         return f"{100 * self._rate:.3g} % of the calls " + " and ".join(word for word, so in parts if so)
 
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
+    def traits(self) -> Traits:
+        return Traits(shared=(self,))
+
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
         others = [type(layer).__name__ for layer in inner if not isinstance(layer, Chaos)]
         if others:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random as chance
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
+from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
 
 from redouble._ambient import ambient
 from redouble._check import Duration, instance, methods, whole
@@ -18,7 +18,6 @@ from redouble._gate import Gate, better_inside
 from redouble._gradient import Aimd, Gradient, Vegas, Way
 from redouble._guarded import seen_in_task
 from redouble._layer import Layer
-from redouble._register import enlist
 from redouble._room import Room
 from redouble._shape import Template, shaped
 from redouble._shared import Locked
@@ -27,10 +26,8 @@ from redouble._time import SYSTEM, Chance, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On
 from redouble._windowed import Windowed
+from redouble._worst import Traits, WorstCase
 from redouble.errors import BulkheadFull
-
-if TYPE_CHECKING:
-    from redouble._worst import Worst
 
 __all__ = ["AdaptiveConcurrency", "overloaded"]
 
@@ -128,7 +125,7 @@ class AdaptiveConcurrency(Locked, Gate):
         instance(name, "AdaptiveConcurrency name", str | None, "a text, or None")
         methods(random, "random", ("random",))
         self.name, self._by = name, by
-        enlist(self, "limits")
+        self.register("limits")
         way: Way = {"gradient": Gradient, "vegas": Vegas}[by]() if by != "aimd" else Aimd(spans["slow"])
         self._windowed = Windowed(
             way, initial, least, most, spans["window"], spans["relearn"], SYSTEM.now(), random.random
@@ -138,7 +135,7 @@ class AdaptiveConcurrency(Locked, Gate):
         self._now = reader(SYSTEM, aio=False)
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     @property
@@ -223,17 +220,16 @@ class AdaptiveConcurrency(Locked, Gate):
         says = f"{whose} is reached: {calls} inside, which is what the service takes"
         raise refused(BulkheadFull(says, limit=limit, wait=0), "adaptive_concurrency", self.name)
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         return f"as many at once as the service takes, {self._room.limit} so far"
 
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
         return better_inside(self, inner, "it takes the delays between attempts for a slow service")
 
-    def _acts_on(self) -> On | None:
-        return self._drops.on if self._by == "aimd" else None  # the others go by time
+    def traits(self) -> Traits:
+        # The other algorithms depend on latency, not on errors.
+        return Traits(handles=self._drops.on if self._by == "aimd" else None, shared=(self,))
 
     def _forked(self) -> None:
         super()._forked()

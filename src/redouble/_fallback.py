@@ -20,7 +20,7 @@ from redouble._layer import Layer
 from redouble._verdict import On
 
 if TYPE_CHECKING:
-    from redouble._worst import Worst
+    from redouble._worst import WorstCase
 
 __all__ = ["Fallback"]
 
@@ -62,7 +62,7 @@ class Fallback(Layer):
         self._failures = Failures(on, "Fallback")
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
@@ -130,16 +130,14 @@ class Fallback(Layer):
 
         return StreamFunction(fn, replaced)
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         own_time = "" if self._fn is None else f"; what {spelled(self._fn)} takes is not counted"
         return "something else instead of an error" + own_time
 
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del inner, worst
         for layer in outer:
-            on = layer._acts_on()
+            on = layer.traits().handles
             if on is not None and self._failures.covers(on):
                 name = type(layer).__name__
                 yield (

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redouble._callable import done
 from redouble._layer import AROUND, Layer
@@ -17,6 +17,9 @@ from redouble._telling import TOLD, refused, sort_of
 from redouble._time import SYSTEM, Clock
 from redouble._ways import Ways
 from redouble.errors import Rejected
+
+if TYPE_CHECKING:
+    from redouble._worst import Traits
 
 __all__ = ["Gate", "Passage", "better_inside"]
 
@@ -30,12 +33,12 @@ class Gate(Layer):
 
     Write ``admit`` and ``ended``; both are quick, take the time, and never wait. The time is that of
     ``clock.now()`` in every colour: one gate may serve threads and event loops at once. A gate can
-    also be used by ``with gate:``, in blocking and in async code.
+    also be used by ``with gate:``, in blocking and in async code. All hooks of `Layer` are optional.
     """
 
     @property
-    def _held(self) -> bool:
-        # One with wrappers of its own may not hold it.
+    def _kept_by_wrapper(self) -> bool:
+        # A subclass with wrappers of its own may not keep a reference in them.
         return all(getattr(type(self), around) is getattr(Gate, around) for around in AROUND.values())
 
     clock: Clock = SYSTEM
@@ -82,8 +85,11 @@ class Gate(Layer):
 
         return StreamFunction(fn, gated)
 
-    def _shared(self) -> tuple[object, ...]:
-        return (self,)
+    def traits(self) -> Traits:
+        """Return `Traits` with the gate itself as shared: it must not stand twice in one pipeline."""
+        from redouble._worst import Traits  # noqa: PLC0415  for those who ask
+
+        return Traits(shared=(self,))
 
     def _passage(self, *, stream: bool = False) -> Passage:
         """Return the way of one call, or of one generator, through this gate."""
@@ -126,8 +132,8 @@ class Gate(Layer):
 
 
 def better_inside(gate: Gate, inner: tuple[Layer, ...], why: str) -> Iterator[str]:
-    """Object to a gate around a retry, where one end stands for several attempts."""
-    if any(layer._retries() for layer in inner):
+    """Report a gate around a retry, where one end stands for several attempts."""
+    if any(layer.traits().retries for layer in inner):
         yield f"{type(gate).__name__} outside Retry: {why}; put it inside"
 
 
@@ -147,7 +153,7 @@ class Passage:
         try:
             self.ticket = self.gate.admit(self.gate.clock.now())
         except Rejected as error:
-            refused(error, sort_of(self.gate), getattr(self.gate, "name", None))  # one of a gate of your own
+            refused(error, sort_of(self.gate), self.gate.name)  # one of a gate of your own
             error.__dict__.pop(TOLD, None)  # which may raise this very error again
             raise
         self.entered = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from redouble._ambient import ambient
 from redouble._callable import colour, spelled
@@ -18,15 +18,12 @@ from redouble._failure import Failures
 from redouble._grant import Budget
 from redouble._layer import Layer
 from redouble._race import race
-from redouble._register import enlist
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
 from redouble._stakes import Stakes
 from redouble._time import SYSTEM, reader
 from redouble._verdict import On, Until, check_until
-
-if TYPE_CHECKING:
-    from redouble._worst import Worst
+from redouble._worst import Traits, WorstCase
 
 __all__ = ["Hedge"]
 
@@ -121,11 +118,11 @@ class Hedge(Shared, Layer):
             methods(budget, "budget", ("spend", "refund"))
         instance(name, "Hedge name", str | None, "a text, or None")
         self.name, self._hedges, self._share = name, hedges, share
-        enlist(self, "layers")
+        self.register("layers")
         self._stakes = Stakes(self._fixed, share, hedges, Failures(on, "Hedge"), until, different, budget)
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     def snapshot(self) -> Mapping[str, float | None]:
@@ -167,30 +164,28 @@ class Hedge(Shared, Layer):
     def _refuse(self, fn: object, why: str) -> NoReturn:
         raise TypeError(f"Hedge runs attempts side by side, and cannot do so with {spelled(fn)}, {why}")
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         late = "takes longer than most" if self._fixed is None else f"takes over {in_seconds(self._fixed)}"
         load = "" if self._share is None else f", for {100 * self._share:.3g} % of the calls at most"
         more = "once more" if self._hedges == 1 else f"up to {self._hedges} times more"
         return f"{more} if it {late}{load}"
 
-    def _worst(self, inner: Worst, /) -> Worst:
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
         more = inner._replace(calls=inner.calls * (1 + self._hedges))
         return more._replace(seconds=more.seconds + self._hedges * (self._fixed or 0.0))
 
-    def _races(self) -> bool:
-        return True
+    def traits(self) -> Traits:
+        return Traits(concurrent=True, shared=(self,))
 
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del worst
-        if any(layer._retries() for layer in inner):
+        if any(layer.traits().retries for layer in inner):
             yield (
                 "Hedge outside Retry: a call that is slow because it retries is made a second time, and that "
                 "one retries too; put it inside"
             )
-        limits = (min(layer._within(), getattr(layer, "_attempt_limit", inf)) for layer in outer)
-        limit = min(limits, default=inf)
+        traits = [layer.traits() for layer in outer]
+        limit = min((min(own.time_limit, own.each_call_limit) for own in traits), default=inf)
         if self._fixed is not None and limit <= self._fixed:
             yield (
                 f"Hedge(delay={self._fixed:g}) inside a limit of {in_seconds(limit)}: that one is always "

@@ -27,10 +27,11 @@ class HostBudgets(RetryBudget):
         """Return the budget of a host: the same one for all who ask."""
         return self._by_host.have(host, self._made)
 
-    def _retune(self, other: RetryBudget) -> None:
-        super()._retune(other)
+    def reconfigure(self, other: RetryBudget, /) -> None:
+        """Take over the settings of another one, here and in the budgets of all hosts."""
+        super().reconfigure(other)
         for budget in tuple(self._by_host._things.values()):
-            budget._retune(other)
+            budget.reconfigure(other)
 
     def _made(self) -> RetryBudget:
         return RetryBudget(self.ratio, self.per_second, self.window, self._by)

@@ -24,12 +24,13 @@ from redouble._check import seconds as checked
 from redouble._function import StreamFunction
 from redouble._keys import check_hashable, check_key, wants_key
 from redouble._layer import Layer, Pipeline
-from redouble._register import enlist, strike
+from redouble._register import unregister
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
 from redouble._standin import StandIn
 from redouble._table import Entry, Held, Table, Ways
 from redouble._time import SYSTEM, reader
+from redouble._worst import Traits
 
 __all__ = ["Keyed"]
 
@@ -103,7 +104,7 @@ class Keyed(Shared, StandIn, Generic[L]):
         self._idle = inf if idle is None else checked(idle, "Keyed idle")
         instance(name, "Keyed name", str | None, "a text, or None")
         self.name = name
-        enlist(self, "layers")
+        self.register("layers")
         self._one: Layer | None = None  # to look at
         self._table = Table(self._made, self._most, self._idle)
 
@@ -196,8 +197,8 @@ class Keyed(Shared, StandIn, Generic[L]):
         if self._one is None:
             self._one = one = self._made(None)
             for layer in one.layers if isinstance(one, Pipeline) else (one,):
-                strike(layer)  # nobody's calls go through it
-                strike(getattr(layer, "budget", None))
+                unregister(layer)  # nobody's calls go through it
+                unregister(getattr(layer, "budget", None))
         return self._one
 
     def _stands_for(self) -> tuple[Layer, ...]:
@@ -208,9 +209,11 @@ class Keyed(Shared, StandIn, Generic[L]):
         layer = self._sample() if known is None else known.layer
         return layer.layers if isinstance(layer, Pipeline) else (layer,)
 
-    def _told(self) -> str:
-        told = [f"{type(layer).__name__} ({layer._told()})" for layer in self._stands_for()]
-        return f"{' | '.join(told) or 'a layer'} for each key, {self._most} at most"
+    def describe(self) -> str:
+        return f"{super().describe() or 'a layer'} for each key, {self._most} at most"
+
+    def traits(self) -> Traits:
+        return super().traits()._replace(shared=(self,))
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"

@@ -2,23 +2,23 @@
 
 A layer says how it wraps a plain function (`around`), a coroutine function (`around_async`), a generator
 function (`around_stream`) and an async generator function (`around_async_stream`). Finding out which one it
-is, methods, partials, callable objects, names, docstrings and `policy_of` are dealt with here, once. What
-any layer does is not known here.
+is, methods, partials, callable objects, names, docstrings and `policy_of` are dealt with here, once. The
+hooks of a layer are declared here, and called in `_explain`, `_stats` and `config`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
-from math import inf
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from redouble._callable import Colour, colour, refuse, spelled
+from redouble._check import instance
+from redouble._register import LAYER_SECTIONS, LayerSection, register
 
 if TYPE_CHECKING:
-    from redouble._verdict import On
-    from redouble._worst import Worst
+    from redouble._worst import Traits, WorstCase
 
 __all__ = ["Layer", "Pipeline", "decoration", "policy_of"]
 
@@ -43,14 +43,21 @@ _decorated: WeakKeyDictionary[Callable[..., Any], tuple[Reference, list[Referenc
 
 
 class Layer:
-    """Something that wraps a function: say how in ``around`` and its kin, and it is a decorator.
+    """Something that wraps a function: write ``around`` and its variants, and it is a decorator.
 
     ``layer(fn)`` decorates, ``layer.call(fn, *args)`` calls once, ``outer | inner`` makes a pipeline.
+
+    All other methods are optional hooks. `Pipeline.explain` calls ``describe`` and ``worst_case``,
+    `Pipeline.check` calls ``lint`` and ``traits``, a reload of the configuration calls ``can_reconfigure``
+    and ``reconfigure``, and `redouble.stats` calls ``snapshot`` of layers that ``register`` has registered.
     """
 
+    name: str | None = None
+    """What the layer is called in events, metrics and `redouble.stats`."""
+
     @property
-    def _held(self) -> bool:
-        """Say whether wrappers are sure to hold their layer."""
+    def _kept_by_wrapper(self) -> bool:
+        """True if every wrapper holds a strong reference to its layer: `policy_of` may refer to it weakly."""
         return False
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
@@ -74,47 +81,63 @@ class Layer:
     def _no(self, fn: object, kind: str) -> TypeError:
         return TypeError(f"{type(self).__name__} cannot wrap {kind}, which {spelled(fn)} is")
 
-    def _told(self) -> str:
-        """Say in a few words what it does, for `Pipeline.explain`."""
+    def describe(self) -> str:
+        """Return a few words for `Pipeline.explain`: what the layer does, and its limits."""
         return ""
 
-    def _worst(self, inner: Worst, /) -> Worst:
-        """Say what a call comes to at worst, given what it comes to inside."""
+    def traits(self) -> Traits:
+        """Return what other layers may ask about this one, for `Pipeline.check`."""
+        from redouble._worst import Traits  # noqa: PLC0415  for those who ask
+
+        return Traits()
+
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        """Return the worst case of a call through this layer, given that of the inner function."""
         return inner
 
-    def _retries(self) -> bool:
-        """Say whether it may call what is inside more than once."""
-        return False
-
-    def _acts_on(self) -> On | None:
-        """Return which errors it does something about, or learns from; None if that is not by error."""
-        return None
-
-    def _cuts_each(self) -> bool:
-        """Say whether it limits each call of what is inside."""
-        return False
-
-    def _races(self) -> bool:
-        """Say whether it may call what is inside several times at once."""
-        return False
-
-    def _within(self) -> float:
-        """Tell the seconds after which everything inside is over."""
-        return inf
-
-    def _objections(
+    def lint(
         self,
         outer: tuple[Layer, ...],  # noqa: ARG002
         inner: tuple[Layer, ...],  # noqa: ARG002
-        worst: Worst,  # noqa: ARG002
+        worst: WorstCase,  # noqa: ARG002
         /,
     ) -> Iterable[str]:
-        """Say what is known to hurt about its place, given what is around it and what is inside comes to."""
+        """Return what is known to hurt about the place of this layer, a sentence with its reason each.
+
+        outer: the layers around this one, outermost first.
+        inner: the layers inside, outermost first.
+        worst: the worst case of the inner function.
+        """
         return ()
 
-    def _shared(self) -> tuple[object, ...]:
-        """Return what it shares with other calls."""
-        return ()
+    def can_reconfigure(self, other: Any, /) -> bool:  # noqa: ARG002
+        """Return True if this layer can take over the settings of ``other``, of the same class.
+
+        It changes nothing.
+        """
+        return False
+
+    def reconfigure(self, other: Any, /) -> None:
+        """Take over the settings of ``other`` and keep the state: called if `can_reconfigure` returns True.
+
+        Calls may be under way in other threads. It must not raise: a reload exchanges everything or nothing.
+        """
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Return the current state, for `redouble.stats`: names, and values that JSON can represent."""
+        return {}
+
+    def register(self, section: LayerSection = "layers") -> None:
+        """List this layer in ``redouble.stats()[section]`` for as long as it lives, if it has a name.
+
+        Call it in ``__init__``. Metrics read the sections ``breakers`` (by the ``state`` of a snapshot) and
+        ``bulkheads`` (by its ``in_use`` and ``queued``).
+        """
+        kind = type(self).__name__
+        instance(self.name, f"{kind} name", str | None, "a text, or None")
+        if section not in LAYER_SECTIONS:
+            raise ValueError(f"{kind}.register({section!r}): write one of {', '.join(LAYER_SECTIONS)}")
+        register(self, section)
 
     def _around(self, fn: Any) -> Any:
         """Return ``fn`` wrapped, whatever kind of function it is."""
@@ -151,7 +174,7 @@ class Pipeline(Layer):
     """Layers in order, outermost first; pipelines inside it are flattened."""
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     def __init__(self, *layers: Layer) -> None:
@@ -164,15 +187,39 @@ class Pipeline(Layer):
 
     def explain(self) -> str:
         """Draw it for people: the layers, what each does, and what a call comes to at worst."""
-        from redouble._explain import drawn  # noqa: PLC0415  for those who ask
+        from redouble import _explain as analysis  # noqa: PLC0415  for those who ask
 
-        return drawn(self.layers)
+        return analysis.explain(self.layers)
 
     def check(self) -> list[str]:
-        """Say what in it is known to hurt, each with its reason in a sentence; nothing, if all is well."""
-        from redouble._explain import objections  # noqa: PLC0415  for those who ask
+        """Return what in it is known to hurt, each with its reason in a sentence; nothing, if all is well."""
+        from redouble import _explain as analysis  # noqa: PLC0415  for those who ask
 
-        return list(objections(self.layers))
+        return list(analysis.check(self.layers))
+
+    def describe(self) -> str:
+        """Return the descriptions of its layers, in one line."""
+        from redouble import _explain as analysis  # noqa: PLC0415  for those who ask
+
+        return analysis.describe(self.layers)
+
+    def traits(self) -> Traits:
+        """Return the traits that its layers have together."""
+        from redouble import _explain as analysis  # noqa: PLC0415  for those who ask
+
+        return analysis.combined_traits(self.layers)
+
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        """Return the worst case of a call through all of its layers."""
+        from redouble import _explain as analysis  # noqa: PLC0415  for those who ask
+
+        return analysis.combined_worst_case(self.layers, inner)
+
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
+        """Return what its layers report, outermost first."""
+        from redouble import _explain as analysis  # noqa: PLC0415  for those who ask
+
+        return [said for own in analysis.lint(self.layers, outer, inner, worst) for said in own]
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         return self._inside_out(fn, "around")
@@ -221,7 +268,7 @@ def _dressed(wrapped: F, fn: Callable[..., Any]) -> F:
 
 
 def _reference(layer: Layer) -> Reference:
-    return ref(layer) if layer._held else lambda: layer
+    return ref(layer) if layer._kept_by_wrapper else lambda: layer
 
 
 def policy_of(fn: object, /) -> Layer | None:

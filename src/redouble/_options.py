@@ -18,7 +18,7 @@ from redouble._check import Duration, hook, instance, methods, seconds, whole
 from redouble._events import Event
 from redouble._grant import Budget
 from redouble._hints import Hints
-from redouble._register import Counts, counts_of, enlist
+from redouble._register import Counts, counts_of, register
 from redouble._time import SYSTEM, Borrowed, Chance, Clock, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
@@ -128,7 +128,7 @@ class Options:
         instance(self.name, "name", str | None, "a text, or None to use the function's name")
         self._put("labels", _labels(self.labels))
         self._put("_counts", None if self.name is None else counts_of(self.name))
-        enlist(self, "policies")
+        register(self, "policies")
         methods(self.clock, "clock", ("now", "sleep"))
         methods(self.random, "random", ("random",))
         clock: object = self.clock

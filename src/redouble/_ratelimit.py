@@ -14,7 +14,6 @@ from redouble._check import Duration, in_seconds, instance, number, whole
 from redouble._check import seconds as checked
 from redouble._flow import Flow
 from redouble._line import Line
-from redouble._register import enlist
 from redouble._retry_after import hint, quota
 from redouble._shape import Template, shaped
 from redouble._telling import refused
@@ -82,8 +81,6 @@ class RateLimit(WaitingGate):
     name: what it is called in its errors.
     """
 
-    _fixed = ("_following",)  # functions that were decorated before do not ask again
-
     def __init__(
         self,
         rate: float,
@@ -108,7 +105,7 @@ class RateLimit(WaitingGate):
         instance(following, "RateLimit following", bool, "True or False")
         instance(name, "RateLimit name", str | None, "a text, or None")
         self.name, self._following = name, following
-        enlist(self, "limits")
+        self.register("limits")
         self._flow = Flow(self._per / self._rate, self._burst)
         self._line = Line(self._flow, self._wait, self._refused)
 
@@ -185,8 +182,12 @@ class RateLimit(WaitingGate):
             limit=self,  # for `policy_of`
         )
 
-    def _retune(self, other: Self) -> None:
-        """Go by the values of another one from now on; what is used of the burst stays used."""
+    def can_reconfigure(self, other: Self, /) -> bool:
+        """Return True unless ``following`` differs: functions that are decorated already cannot change it."""
+        return self._following == other._following
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Take over the settings of another limit; what is used of the burst stays used."""
         self._rate, self._per, self._burst = other._rate, other._per, other._burst
         self._wait = self._line._wait = other._wait
         self._following = other._following
@@ -205,7 +206,7 @@ class RateLimit(WaitingGate):
         error = RateLimited(f"{whose} is used up: {self._rate:g} {each}, {why}", retry_after=wait)
         return refused(error, "rate_limit", self.name)
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         waits = "wait" if self._wait is None else f"wait up to {in_seconds(self._wait)}"
         each = "a second" if self._per == 1 else f"in {in_seconds(self._per)}"
         return f"{self._rate:g} {each}, others " + (waits if self._wait != 0 else "are refused")

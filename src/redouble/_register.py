@@ -1,27 +1,39 @@
-"""Everything in this process that has a name and a state: for `redouble.stats`, and for gauges.
+"""The registry of named policies, budgets and layers of this process, for `redouble.stats` and for gauges.
 
-Nothing is kept alive by it. What things are, and what they tell of themselves, is not known here.
+It holds weak references only.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from redouble._shared import Guard
 
-__all__ = ["SECTIONS", "Counts", "Section", "counts_of", "enlist", "enlisted", "strike"]
+__all__ = [
+    "LAYER_SECTIONS",
+    "SECTIONS",
+    "Counts",
+    "LayerSection",
+    "Section",
+    "counts_of",
+    "register",
+    "registered",
+    "unregister",
+]
 
-Section: TypeAlias = Literal["policies", "budgets", "breakers", "bulkheads", "limits", "layers"]
-SECTIONS: tuple[Section, ...] = ("policies", "budgets", "breakers", "bulkheads", "limits", "layers")
+LayerSection: TypeAlias = Literal["breakers", "bulkheads", "limits", "layers"]
+Section: TypeAlias = Literal["policies", "budgets"] | LayerSection
+LAYER_SECTIONS: tuple[LayerSection, ...] = ("breakers", "bulkheads", "limits", "layers")
+SECTIONS: tuple[Section, ...] = ("policies", "budgets", *LAYER_SECTIONS)
 
 
 class Named(Protocol):
-    """Something that may have a name."""
+    """An object that may have a name."""
 
     @property
     def name(self) -> str | None:
-        """Its name."""
+        """The name, or None."""
         ...
 
 
@@ -39,22 +51,22 @@ _counts: WeakValueDictionary[str, Counts] = WeakValueDictionary()
 _lock = Guard()
 
 
-def enlist(thing: Named, section: Section) -> None:
-    """Remember something for as long as it lives, if it has a name."""
+def register(thing: Named, section: Section) -> None:
+    """Add an object that has a name; it is listed for as long as it lives."""
     if thing.name is not None:
         _lists[section][id(thing)] = thing
 
 
-def strike(thing: object) -> None:
-    """Forget something that was only made to be looked at."""
+def unregister(thing: object) -> None:
+    """Remove an object, such as one that was created for inspection only."""
     for named in _lists.values():
         named.pop(id(thing), None)
 
 
-def enlisted(section: Section) -> list[tuple[str, Named]]:
-    """Return what there is, oldest first, by name."""
+def registered(section: Section) -> list[tuple[str, Named]]:
+    """Return the names and objects of a section, oldest first."""
     alive = [thing for reference in _lists[section].valuerefs() if (thing := reference()) is not None]
-    return [(cast("str", thing.name), thing) for thing in alive]
+    return [(name, thing) for thing in alive if (name := thing.name) is not None]
 
 
 def counts_of(name: str) -> Counts:

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import FrozenInstanceError
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from redouble._block import AsyncAttempts, attempts
@@ -28,8 +27,7 @@ from redouble._shape import shaped
 if TYPE_CHECKING:
     from redouble._enter import Entrance
     from redouble._resume import Stream
-    from redouble._verdict import On
-    from redouble._worst import Worst
+    from redouble._worst import Traits, WorstCase
 
 __all__ = ["Retry"]
 
@@ -80,7 +78,7 @@ class Retry(Options, Layer):
     """
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
@@ -195,40 +193,31 @@ class Retry(Options, Layer):
         refuse_until(self, f"{spelled(make)} gives none")
         return Entrance[T](self, self.name or spelled(make), partial(make, *args, **kwargs))
 
-    def _told(self) -> str:
-        from redouble import _worst  # noqa: PLC0415
+    def describe(self) -> str:
+        from redouble import _retry_analysis as analysis  # noqa: PLC0415
 
-        return _worst.told_of_retry(self)
+        return analysis.describe(self)
 
-    def _worst(self, inner: Worst, /) -> Worst:
-        from redouble import _worst  # noqa: PLC0415
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        from redouble import _retry_analysis as analysis  # noqa: PLC0415
 
-        return _worst.worst_of_retry(self, inner)
+        return analysis.worst_case(self, inner)
 
-    def _retries(self) -> bool:
-        return self.attempts != 1
+    def traits(self) -> Traits:
+        from redouble._worst import Traits  # noqa: PLC0415
 
-    def _acts_on(self) -> On | None:
-        return self.on if self.attempts != 1 and self.until is None else None
+        return Traits(
+            retries=self.attempts != 1,
+            time_limit=self._total,
+            each_call_limit=self._attempt_limit,
+            handles=self.on if self.attempts != 1 and self.until is None else None,
+            shared=() if self.budget is None else (self.budget,),
+        )
 
-    def _cuts_each(self) -> bool:
-        return self._attempt_limit < inf
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
+        from redouble import _retry_analysis as analysis  # noqa: PLC0415
 
-    def _within(self) -> float:
-        return self._total
-
-    def _shared(self) -> tuple[object, ...]:
-        return () if self.budget is None else (self.budget,)
-
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterable[str]:
-        from redouble._worst import objections_to_retry  # noqa: PLC0415
-
-        limit = min((layer._within() for layer in outer), default=inf)
-        yield from objections_to_retry(self, limit, worst)
-        if self._retries() and any(layer._retries() for layer in inner):
-            yield "Retry inside Retry: their attempts multiply; retry in one place"
+        return analysis.lint(self, outer, inner, worst)
 
     def __aiter__(self) -> AsyncAttempts:
         return AsyncAttempts(self)

@@ -21,10 +21,6 @@ P = ParamSpec("P")
 class Shared:
     """Something with a state of its own: never copied, and never sent to another process."""
 
-    def _shared(self) -> tuple[object, ...]:
-        """Return itself: what a layer shares with other calls."""
-        return (self,)
-
     def __copy__(self) -> Self:
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from redouble._register import SECTIONS, Section, counts_of, enlisted
+from redouble._register import SECTIONS, Section, counts_of, registered
 from redouble._time import SYSTEM
 
 __all__ = ["snapshot_of", "stats"]
@@ -31,7 +31,7 @@ def stats() -> dict[str, dict[str, dict[str, Any]]]:
 
 def _named(section: Section) -> Iterator[tuple[str, dict[str, Any]]]:
     seen: set[str] = set()
-    for name, thing in enlisted(section):
+    for name, thing in registered(section):
         told = _policy(name, thing) if section == "policies" else _snapshot(thing, section)
         if section == "policies" and name in seen:
             continue  # policies are values, and one of them may be a copy of another: what counts is by name
@@ -55,12 +55,11 @@ def _policy(name: str, policy: Any) -> dict[str, Any]:
 
 
 def _snapshot(thing: object, section: Section) -> dict[str, Any]:
-    told: Mapping[str, Any] = {}
+    kind = type(thing).__name__
     try:
-        told = snapshot_of(thing, section)
-    except Exception:  # of a subclass: the others can tell all the same
-        told = {"snapshot": "failed"}
-    return {"type": type(thing).__name__, **told}
+        return {"type": kind, **snapshot_of(thing, section)}
+    except Exception:  # of a layer written by a user: the others are listed all the same
+        return {"type": kind, "snapshot": "failed"}
 
 
 def snapshot_of(thing: object, section: Section) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random as chance
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from math import floor
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from redouble._check import Duration, in_seconds, instance, methods, number, whole
 from redouble._check import seconds as checked
@@ -17,16 +17,13 @@ from redouble._failure import Failures
 from redouble._gate import Gate, better_inside
 from redouble._layer import Layer
 from redouble._recent import SLICES, Recent
-from redouble._register import enlist
 from redouble._shared import Locked
 from redouble._tally import Tally
 from redouble._telling import refused
 from redouble._time import SYSTEM, Chance
 from redouble._verdict import On
+from redouble._worst import Traits, WorstCase
 from redouble.errors import Rejected
-
-if TYPE_CHECKING:
-    from redouble._worst import Worst
 
 __all__ = ["Throttle"]
 
@@ -116,11 +113,11 @@ class Throttle(Locked, Gate):
         instance(name, "Throttle name", str | None, "a text, or None")
         methods(random, "random", ("random",))
         self.name, self._random = name, random
-        enlist(self, "limits")
+        self.register("limits")
         self._tally = Lately(self._window)
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     def admit(self, now: float, /) -> None:
@@ -178,17 +175,15 @@ class Throttle(Locked, Gate):
         requests, accepts = self._tally.requests.total, self._tally.accepts.total
         return 0.0 if requests < self._minimum else rejection(requests, accepts, self._k, self._most)
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         return f"at most {self._k:g} calls for each one accepted in {in_seconds(self._window)}"
 
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
         return better_inside(self, inner, "it counts one call where there were several attempts")
 
-    def _acts_on(self) -> On:
-        return self._failures.on
+    def traits(self) -> Traits:
+        return Traits(handles=self._failures.on, shared=(self,))
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"

@@ -10,7 +10,7 @@ from typing import Self
 
 from redouble._check import instance, number
 from redouble._grant import Grant
-from redouble._register import enlist
+from redouble._register import register
 from redouble._shared import Locked
 from redouble._verdict import Kind
 
@@ -35,7 +35,7 @@ class RetryThrottling(Locked):
         self.ratio = number(ratio, "TokenBucket.grpc ratio", 0.001, 1000, "a number above 0, such as 0.1")
         instance(name, "TokenBucket.grpc name", str | None, "a text, or None")
         self.name = name
-        enlist(self, "budgets")
+        register(self, "budgets")
         self._tokens = self.capacity
 
     def start(self, now: float | None = None, /) -> None:
@@ -64,8 +64,12 @@ class RetryThrottling(Locked):
         """Tell how many ``tokens`` there are, and from how many on retries are allowed (``above``)."""
         return {"tokens": self._tokens, "capacity": self.capacity, "above": self.capacity / 2}
 
-    def _retune(self, other: Self) -> None:
-        """Go by the values of another one from now on; the same share of the tokens is there, as in gRPC."""
+    def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
+        """Return True: all settings can change."""
+        return True
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Take over the settings of another one; the same share of the tokens is there, as in gRPC."""
         with self._lock:
             # No call in between, as above.
             self._tokens = self._tokens / self.capacity * other.capacity

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from redouble._ambient import ambient
 from redouble._attempt import worked
@@ -23,10 +23,8 @@ from redouble._layer import Layer
 from redouble._telling import late
 from redouble._time import SYSTEM, Clock, here
 from redouble._worker import Worker, check_worker
+from redouble._worst import Traits, WorstCase
 from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning
-
-if TYPE_CHECKING:
-    from redouble._worst import Worst
 
 __all__ = ["Timeout"]
 
@@ -58,7 +56,7 @@ class Timeout(Layer):
             check_worker(self.worker, "Timeout worker")
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
@@ -104,24 +102,19 @@ class Timeout(Layer):
 
         return StreamFunction(fn, limited)
 
-    def _told(self) -> str:
+    def describe(self) -> str:
         return f"at most {in_seconds(self._limit)}"
 
-    def _worst(self, inner: Worst, /) -> Worst:
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
         grace = 0.0 if self.worker is None else self.worker.grace
         return inner.within(self._limit + cast("float", grace))
 
-    def _cuts_each(self) -> bool:
-        return True
+    def traits(self) -> Traits:
+        return Traits(time_limit=self._limit, each_call_limit=self._limit)
 
-    def _within(self) -> float:
-        return self._limit
-
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del inner, worst
-        limit = min((layer._within() for layer in outer), default=inf)
+        limit = min((layer.traits().time_limit for layer in outer), default=inf)
         if limit <= self._limit:
             yield (
                 f"Timeout({self._limit:g}) inside a limit of {in_seconds(limit)}: that one is always reached "

@@ -12,7 +12,7 @@ from redouble._line import Line
 from redouble._shared import Shared
 
 if TYPE_CHECKING:
-    from redouble._worst import Worst
+    from redouble._worst import WorstCase
 
 __all__ = ["WaitingGate"]
 
@@ -24,7 +24,7 @@ class WaitingGate(Shared, Gate):
     _wait: float | None
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
     @property
@@ -39,13 +39,11 @@ class WaitingGate(Shared, Gate):
     def _passage(self, *, stream: bool = False) -> Passage:
         return Permit(self, stream=stream)
 
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterator[str]:
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
         return better_inside(self, inner, "attempts pass that it knows nothing of")
 
-    def _worst(self, inner: Worst, /) -> Worst:
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self._wait is None else self._wait)
 
 

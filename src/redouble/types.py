@@ -1,4 +1,4 @@
-"""Names for annotations: what rules, judges, observers and budgets are told and asked, what streams are.
+"""Names for annotations: of rules, judges, observers, budgets and streams, and of the hooks of layers.
 
 >>> from redouble.types import Event
 >>> def log(event: Event) -> None: ...
@@ -14,6 +14,7 @@ from redouble._resume import Stream
 from redouble._time import Chance
 from redouble._verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._watch import Observation
+from redouble._worst import Traits, WorstCase
 from redouble.errors import Limit
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "On",
     "Rule",
     "Stream",
+    "Traits",
     "Until",
     "What",
+    "WorstCase",
 ]

@@ -204,13 +204,13 @@ def test_a_signal_while_we_wait_for_our_turn() -> None:
 def test_an_exchange_that_is_interrupted_is_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """By Ctrl-C, say: the error comes out, and everything is exchanged."""
     budget: Any = load(said(2, budgets={"own": {}})).budgets["own"]
-    payments, retune = policies("payments"), budget._retune
+    payments, reconfigure = policies("payments"), budget.reconfigure
 
     def interrupted(other: object) -> None:
-        monkeypatch.setattr(budget, "_retune", retune)
+        monkeypatch.setattr(budget, "reconfigure", reconfigure)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(budget, "_retune", interrupted)
+    monkeypatch.setattr(budget, "reconfigure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         reload(said(3, budgets={"own": {"ratio": 0.7}}))
     assert (payments.attempts, budget.ratio) == (3, 0.7)

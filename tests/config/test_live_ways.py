@@ -6,7 +6,6 @@ import copy
 import pickle
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from math import inf
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from test_live_named import Failing, said
 
 from redouble import Bulkhead, Pipeline, Timeout
 from redouble._standin import StandIn
-from redouble._worst import Worst
+from redouble._worst import Traits, WorstCase
 from redouble.config import _live
 from redouble.config._live import Live, load, policies
 from support import ASYNC, in_colour
@@ -149,23 +148,18 @@ def test_it_is_never_copied_nor_sent() -> None:
 
 
 def answers(layer: Any) -> list[object]:
-    """Ask it all that layers ask each other."""
+    """Call all hooks that layers call of each other."""
     return [
-        layer._worst(Worst()),
-        layer._retries(),
-        layer._races(),
-        layer._acts_on(),
-        layer._cuts_each(),
-        layer._within(),
-        layer._shared(),
-        list(layer._objections((Timeout(1),), (Bulkhead(1),), Worst())),
+        layer.worst_case(WorstCase()),
+        layer.traits(),
+        list(layer.lint((Timeout(1),), (Bulkhead(1),), WorstCase())),
     ]
 
 
 def test_before_there_is_a_configuration_it_has_no_opinion() -> None:
-    nobody: list[object] = [Worst(), False, False, None, False, inf, (), list[str]()]
-    assert answers(policies("payments")) == answers(StandIn()) == nobody
-    assert policies("payments")._told() == "payments: not loaded yet"
+    nothing: list[object] = [WorstCase(), Traits(), list[str]()]
+    assert answers(policies("payments")) == answers(StandIn()) == answers(Pipeline()) == nothing
+    assert policies("payments").describe() == "payments: not loaded yet"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +170,7 @@ def test_it_answers_as_its_policy_would(policy: dict[str, Any]) -> None:
     config = load({"budgets": {"shared": {}}, "policies": {"payments": policy}})
     payments, current = policies("payments"), config.policies["payments"]
     assert answers(payments) == answers(current)
-    assert payments._told() == f"payments: Retry ({current._told()})"
+    assert payments.describe() == f"payments: Retry ({current.describe()})"
     assert Pipeline(payments, Timeout(9)).check() == Pipeline(current, Timeout(9)).check()
 
 
@@ -190,12 +184,19 @@ def test_it_answers_as_its_pipeline_would() -> None:
     gates = {"db": {"type": "bulkhead", "limit": 3}}
     config = load({"gates": gates, "pipelines": {"all": {"layers": layers}}})
     every, current = policies("all"), config.pipelines["all"]
-    worst, *rest = answers(every)
-    inner = Worst()
+    inner = WorstCase()
     for layer in reversed(current.layers):
-        inner = layer._worst(inner)
-    assert worst == inner
-    assert every._told().startswith("all: Timeout (at most 3 s) | Bulkhead (3 at once, ")
-    assert rest[:-1] == [True, True, None, True, 2, (config.gates["db"], current.layers[-1])]
+        inner = layer.worst_case(inner)
+    assert answers(every) == answers(current)
+    assert answers(every)[0] == inner
+    assert every.describe().startswith("all: Timeout (at most 3 s) | Bulkhead (3 at once, ")
+    assert every.traits() == Traits(
+        retries=True,
+        concurrent=True,
+        time_limit=2,
+        each_call_limit=3,
+        handles=None,
+        shared=(config.gates["db"], current.layers[-1]),
+    )
     assert Pipeline(every, Bulkhead(1)).check() == Pipeline(current, Bulkhead(1)).check()
     assert Pipeline(config.gates["db"], every).check()[-1].startswith("the same Bulkhead is there twice")

@@ -217,7 +217,7 @@ def test_each_other_layer_is_lost() -> None:
         "CircuitBreaker (opens after 5 failures in a row, for 30 s): a service config knows no such layer",
         "Timeout (at most 2 s) for each attempt: gRPC limits the whole call, and no attempt",
         "Retry (up to 2 attempts, delays of 1 s in all) inside a Retry: the outer one is exported",
-        f"Hedge ({Hedge(0.1)._told()}): a service config knows no such layer",
+        f"Hedge ({Hedge(0.1).describe()}): a service config knows no such layer",
     )
 
 

@@ -20,7 +20,7 @@ from weakref import ref
 from redouble._check import instance
 from redouble._layer import Pipeline
 from redouble._log import log
-from redouble._register import strike
+from redouble._register import unregister
 from redouble._retry import Retry
 from redouble.config._config import Config
 from redouble.config._document import read
@@ -164,9 +164,9 @@ class Live(Turns[Source]):
                 spare = [fresh for key, fresh in parts.shared.items() if what.shared[key] is not fresh]
             finally:
                 for thing in spare:  # nobody will use it, and it is in nobody's statistics
-                    strike(thing)
+                    unregister(thing)
             for _, fresh in what.tuned:
-                strike(fresh)
+                unregister(fresh)
         return Ready(what, (source, environ), current, made)
 
     def _exchange(self, ready: Ready) -> None:
@@ -175,9 +175,9 @@ class Live(Turns[Source]):
         self._what, self._source = ready.what, ready.source
         for key, thing in before.items():
             if ready.what.shared.get(key) is not thing:
-                strike(thing)
+                unregister(thing)
         for old, fresh in ready.what.tuned:
-            old._retune(fresh)
+            old.reconfigure(fresh)
         for named, layer in ready.current.items():
             named._current = layer
         for cell, filling in ready.made.items():

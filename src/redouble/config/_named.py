@@ -77,6 +77,13 @@ class Named(StandIn, Shared):
             raise self._unloaded()
         return self._current
 
+    @property
+    def name(  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is not set
+        self,
+    ) -> str | None:
+        """The name of the policy, for events and reports; None for a pipeline."""
+        return self.current.name
+
     def _unloaded(self) -> ConfigError:
         return ConfigError(
             f"no configuration is loaded yet: call redouble.config.load(...) first, and then use {self!r}"
@@ -163,8 +170,8 @@ class Named(StandIn, Shared):
         """Call ``fn`` through what has this name and return what it returns: await it if ``fn`` is async."""
         return self.current.call(fn, *args, **kwargs)
 
-    def _told(self) -> str:
-        return f"{self._name}: {super()._told() or 'not loaded yet'}"
+    def describe(self) -> str:
+        return f"{self._name}: {super().describe() or 'not loaded yet'}"
 
     def _stands_for(self) -> tuple[Layer, ...]:
         current = self._current

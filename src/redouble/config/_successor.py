@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from redouble._layer import Layer, Pipeline
 from redouble._retry import Retry
@@ -24,6 +24,19 @@ Key: TypeAlias = tuple[str, str]  # a section, and a name in it
 L = TypeVar("L", bound=Layer)
 
 NOTHING = Parts({}, {}, {}, {}, {})
+
+
+@runtime_checkable
+class Reconfigurable(Protocol):
+    """A budget or a layer that may take over the settings of another one, and keep its state."""
+
+    def can_reconfigure(self, other: Any, /) -> bool:
+        """Return True if it can take over the settings of ``other``; change nothing."""
+        ...
+
+    def reconfigure(self, other: Any, /) -> None:
+        """Take over the settings of ``other``."""
+        ...
 
 
 class InForce(NamedTuple):
@@ -50,7 +63,7 @@ def successor(before: InForce | None, parts: Parts) -> InForce:
     unchanged: set[Key] = set()
     for key, fresh in parts.shared.items():
         old, as_before = shared.get(key), was.said.get(key) == parts.said[key]
-        if type(old) is type(fresh) and (as_before or _can_be_tuned(old, fresh)):
+        if type(old) is type(fresh) and (as_before or _can_reconfigure(old, fresh)):
             kept[key] = old
             if as_before:
                 unchanged.add(key)
@@ -72,9 +85,8 @@ def successor(before: InForce | None, parts: Parts) -> InForce:
     return InForce(config, parts, {**parts.shared, **kept}, tuple(tuned), changed)
 
 
-def _can_be_tuned(old: object, fresh: object) -> bool:
-    fixed: tuple[str, ...] = getattr(old, "_fixed", ())
-    return hasattr(old, "_retune") and all(getattr(old, name) == getattr(fresh, name) for name in fixed)
+def _can_reconfigure(old: object, fresh: object) -> bool:
+    return isinstance(old, Reconfigurable) and old.can_reconfigure(fresh)
 
 
 def _recipes(parts: Parts) -> dict[Key, Recipe]:
@@ -159,7 +171,7 @@ class Inline:
         if type(fresh) is not type(old) or {id(fresh), id(old)} & self._shared:
             return False
         named = getattr(fresh, "name", None) == getattr(old, "name", None)
-        return named and fresh is not old and _can_be_tuned(old, fresh)
+        return named and fresh is not old and _can_reconfigure(old, fresh)
 
 
 def _chosen(section: str, new: Mapping[str, L], old: Mapping[str, L], stay: set[Key]) -> dict[str, L]:

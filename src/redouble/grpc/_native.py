@@ -17,9 +17,9 @@ import grpc
 from redouble._backoff import Backoff, Step, _make
 from redouble._check import in_seconds
 from redouble._retry import Retry
+from redouble._retry_analysis import ALMOST
 from redouble._throttling import RetryThrottling
 from redouble._verdict import Ended, Verdict, judge
-from redouble._worst import ALMOST
 
 __all__ = ["CODES", "retry_policy", "span", "throttling"]
 

@@ -91,10 +91,10 @@ def service_config(
     method: dict[str, object] = {"name": [{}] if methods is None else _names(methods)}
     config: dict[str, object] = {"methodConfig": [method]}
     retried = retry_policy(retry, chosen, lost)
-    limits = [retry._total, *(layer._within() for layer in outer if isinstance(layer, Timeout))]
+    limits = [retry._total, *(layer.traits().time_limit for layer in outer if isinstance(layer, Timeout))]
     if retried is None:  # then a limit of each attempt is one of the call
         limits += [retry._attempt_limit, retry._work_limit]
-        limits += [layer._within() for layer in inner if isinstance(layer, Timeout)]
+        limits += [layer.traits().time_limit for layer in inner if isinstance(layer, Timeout)]
     else:
         method["retryPolicy"] = retried
         if (tokens := throttling(retry, lost)) is not None:
@@ -153,7 +153,7 @@ def _of_calling(policy: Retry) -> Iterator[str]:
 
 
 def _of_layer(layer: Layer) -> str:
-    told = f" ({words})" if (words := layer._told()) else ""
+    told = f" ({words})" if (words := layer.describe()) else ""
     what = f"{type(layer).__name__}{told}"
     if isinstance(layer, Retry):
         return f"{what} inside a Retry: the outer one is exported"

@@ -30,7 +30,7 @@ class Terms:
 
     def __init__(self, policy: object, sends: Mapping[Shape, Send], *, aio: bool) -> None:
         policy = layer_of(policy)
-        if any(layer._races() for layer in flat(policy)):
+        if any(layer.traits().concurrent for layer in flat(policy)):
             raise TypeError(
                 f"policy={policy!r} has a Hedge, and the attempts of a call share its requests: hedge the "
                 "call instead, as in Hedge(0.1)(stub.Method)"

@@ -147,7 +147,7 @@ def checked(policy: object, plan: type[P], name: str, send: Send, *, aio: bool) 
         raise TypeError(
             f"policy={policy!r}: a client follows one name, so name the whole pipeline in the configuration"
         )
-    if any(layer._races() for layer in flat(policy)):
+    if any(layer.traits().concurrent for layer in flat(policy)):
         raise TypeError(
             f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
             "instead, as in Hedge(0.1)(client.get)"

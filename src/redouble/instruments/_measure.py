@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from redouble._events import Event, What
-from redouble._register import Section, enlisted
+from redouble._register import Section, registered
 from redouble._stats import snapshot_of
 from redouble.instruments import _schema as schema
 from redouble.instruments._reading import code_of, kind_of, reason_of, word
@@ -76,7 +76,7 @@ def gauged(metric: Metric) -> Gauged:
     """Tell what a gauge shows now, for each of its labels. Those of one name are added up."""
     section, read = READERS[metric]
     found: Gauged = {}
-    for name, thing in enlisted(section):
+    for name, thing in registered(section):
         try:
             told = read(snapshot_of(thing, section))
         except Exception:  # noqa: S112  of a subclass: the others can be read all the same

@@ -18,9 +18,8 @@ from redouble._function import StreamFunction
 from redouble._layer import Layer
 from redouble._refused import refuse_until
 from redouble._retry import Openable, Retry
-from redouble._verdict import On
 from redouble._worker import Worker
-from redouble._worst import Worst
+from redouble._worst import Traits, WorstCase
 from redouble.http._idempotency import Keys, as_idempotency
 from redouble.llm import _settings as settings
 from redouble.llm._account import Reserve
@@ -120,31 +119,21 @@ class Model(Layer):
             object.__setattr__(self, name, value)
 
     @property
-    def _held(self) -> bool:
+    def _kept_by_wrapper(self) -> bool:
         return True
 
-    def _told(self) -> str:
-        return f"{self.provider}/{self.model}: {self._calls._told()}"
+    def describe(self) -> str:
+        return f"{self.provider}/{self.model}: {self._calls.describe()}"
 
-    def _worst(self, inner: Worst, /) -> Worst:
-        return self._calls._worst(inner)
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        return self._calls.worst_case(inner)
 
-    def _retries(self) -> bool:
-        return self._calls._retries()
+    def traits(self) -> Traits:
+        traits = self._calls.traits()
+        return traits if self.spend is None else traits._replace(shared=(*traits.shared, self.spend))
 
-    def _acts_on(self) -> On | None:
-        return self._calls._acts_on()
-
-    def _within(self) -> float:
-        return self._calls._within()
-
-    def _shared(self) -> tuple[object, ...]:
-        return (*self._calls._shared(), *(() if self.spend is None else (self.spend,)))
-
-    def _objections(
-        self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: Worst, /
-    ) -> Iterable[str]:
-        return self._calls._objections(outer, inner, worst)
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
+        return self._calls.lint(outer, inner, worst)
 
     def within(self, timeouts: Timeouts | Duration | None, /) -> Model:
         """Return the same with other time limits, for one call: a `Timeouts`, or seconds for all of it."""

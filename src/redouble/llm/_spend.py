@@ -14,7 +14,7 @@ from typing import Final
 from redouble._check import Duration, in_seconds, instance, number, whole
 from redouble._check import seconds as checked
 from redouble._log import log
-from redouble._register import enlist
+from redouble._register import register
 from redouble._shared import Shared
 from redouble._telling import refused
 from redouble.llm._allowance import Allowance, Amount
@@ -78,7 +78,7 @@ class Spend(Shared):
         self.warn_at = None if warn_at is None else number(warn_at, "Spend warn_at", 1e-9, 1, share)
         instance(name, "Spend name", str | None, "a text, or None")
         self.name = name
-        enlist(self, "limits")
+        register(self, "limits")
         self.tokens, self.cost, self.requests = tokens, cost, requests
         soft = None if self.warn_at is None else exactly(self.warn_at)
         allowances = {what: Allowance(limit, soft and soft * limit) for what, limit in limits.items()}
