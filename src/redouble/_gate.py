@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from redouble._callable import done
 from redouble._layer import AROUND, Layer
+from redouble._nested import asks_gate
 from redouble._telling import TOLD, refused, sort_of
 from redouble._time import SYSTEM, Clock
 from redouble._ways import Ways
@@ -142,8 +143,9 @@ class Passage:
         self.ticket: Any = None
         self.entered = False
 
+    @asks_gate
     def enter(self) -> None:
-        """Be let in, or not."""
+        """Acquire admission, or raise `Rejected`."""
         try:
             self.ticket = self.gate.admit(self.gate.clock.now())
         except Rejected as error:
