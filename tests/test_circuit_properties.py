@@ -19,8 +19,14 @@ from redouble._terms import CircuitBreakerSettings
 
 # Times are whole seconds, and a slice of the window is one second: so the model can be exact.
 WINDOW = SLICES
+
+
+def made(**options: Any) -> CircuitBreakerSettings:
+    return CircuitBreaker(**options).settings
+
+
 SETTINGS = st.builds(
-    lambda **options: CircuitBreaker(**options).settings,
+    made,
     failures=st.integers(1, 4),
     ratio=st.none() | st.sampled_from([0.07, 0.25, 0.5, 1.0]),
     window=st.just(float(WINDOW)),

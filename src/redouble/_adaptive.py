@@ -15,6 +15,7 @@ from redouble._counted import counted
 from redouble._cubic import Tide
 from redouble._failure import Failures
 from redouble._line import Line
+from redouble._public import public
 from redouble._register import enlist
 from redouble._telling import refused
 from redouble._time import SYSTEM
@@ -47,6 +48,7 @@ class AdaptiveRateSettings:
     name: str | None
 
 
+@public("redouble")
 class AdaptiveRate(WaitingGate):
     """Slow down when the other side throttles, and find out bit by bit how fast it may be.
 

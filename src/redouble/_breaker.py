@@ -22,6 +22,7 @@ from redouble._guarded import guarded
 from redouble._layer import Layer
 from redouble._news import News, announce
 from redouble._period import Change, Period, State, Ticket
+from redouble._public import public
 from redouble._register import enlist
 from redouble._shared import Locked, weakly
 from redouble._telling import refused
@@ -39,6 +40,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@public("redouble")
 class CircuitBreaker(Locked, Gate):
     """Open after too many failures: reject calls for a while, then let a few through to see.
 

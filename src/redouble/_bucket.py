@@ -14,6 +14,7 @@ from typing import Literal, Self, cast
 
 from redouble._check import instance, number
 from redouble._grant import Grant
+from redouble._public import public
 from redouble._register import enlist
 from redouble._shared import Locked
 from redouble._throttling import RetryThrottling
@@ -62,6 +63,7 @@ class TokenBucketSettings:
     name: str | None
 
 
+@public("redouble")
 class TokenBucket(Locked):
     """Let every retry pay in tokens, and successes bring them back.
 

@@ -15,6 +15,7 @@ from typing import Literal
 from redouble._check import Duration, instance, number
 from redouble._check import seconds as checked
 from redouble._grant import Grant
+from redouble._public import public
 from redouble._recent import SLICES, Recent
 from redouble._register import enlist
 from redouble._shared import Locked
@@ -49,6 +50,7 @@ class RetryBudgetSettings:
     name: str | None
 
 
+@public("redouble")
 class RetryBudget(Locked):
     """Allow retries as a share of the calls that went well lately, and a few in any case.
 

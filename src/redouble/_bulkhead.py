@@ -17,6 +17,7 @@ from redouble._entry import Entry
 from redouble._gate import Gate, Passage
 from redouble._layer import Layer
 from redouble._places import Ticket
+from redouble._public import public
 from redouble._register import enlist
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
@@ -61,6 +62,7 @@ class BulkheadSettings:
     name: str | None
 
 
+@public("redouble")
 class Bulkhead(Shared, Gate):
     """Let at most ``limit`` calls in at once, in all threads and event loops together.
 

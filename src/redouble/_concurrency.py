@@ -19,6 +19,7 @@ from redouble._gate import Gate, better_inside
 from redouble._gradient import Aimd, Gradient, Vegas, Way
 from redouble._guarded import seen_in_task
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._register import enlist
 from redouble._room import Room
 from redouble._shape import Template, shaped
@@ -94,6 +95,7 @@ class AdaptiveConcurrencySettings:
     random: Chance
 
 
+@public("redouble")
 class AdaptiveConcurrency(Locked, Gate):
     """Let as many calls in at once as the service answers without making them wait for each other.
 

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from redouble._callable import done
 from redouble._layer import AROUND, Layer
 from redouble._nested import asks_gate
+from redouble._public import public
 from redouble._telling import TOLD, refused, sort_of
 from redouble._time import SYSTEM, Clock
 from redouble._ways import Ways
@@ -26,6 +27,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+@public("redouble")
 class Gate(Layer):
     """A layer that lets a call in or raises `Rejected`, and learns how it ended.
 

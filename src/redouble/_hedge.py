@@ -18,6 +18,7 @@ from redouble._check import seconds as checked
 from redouble._failure import Failures
 from redouble._grant import Budget
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._race import race
 from redouble._register import enlist
 from redouble._shape import Template, shaped
@@ -83,6 +84,7 @@ class HedgeSettings:
     name: str | None
 
 
+@public("redouble")
 class Hedge(Shared, Layer):
     """Make a late call a second time, beside the first: the first acceptable outcome wins, others are ended.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from redouble._callable import Colour, colour, refuse, spelled
+from redouble._public import public
 
 if TYPE_CHECKING:
     from redouble._verdict import On
@@ -42,6 +43,7 @@ Reference: TypeAlias = "Callable[[], Layer | None]"
 _decorated: WeakKeyDictionary[Callable[..., Any], tuple[Reference, list[Reference]]] = WeakKeyDictionary()
 
 
+@public("redouble")
 class Layer:
     """Something that wraps a function: say how in ``around`` and its kin, and it is a decorator.
 
@@ -147,6 +149,7 @@ class Layer:
         return Pipeline(self, inner)
 
 
+@public("redouble")
 class Pipeline(Layer):
     """Layers in order, outermost first; pipelines inside it are flattened."""
 
@@ -224,6 +227,7 @@ def _reference(layer: Layer) -> Reference:
     return ref(layer) if layer._held else lambda: layer
 
 
+@public("redouble")
 def policy_of(fn: object, /) -> Layer | None:
     """Return the layer that decorates ``fn`` (the outermost one), or None."""
     try:

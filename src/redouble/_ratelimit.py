@@ -15,6 +15,7 @@ from redouble._check import Duration, in_seconds, instance, number, whole
 from redouble._check import seconds as checked
 from redouble._flow import Flow
 from redouble._line import Line
+from redouble._public import public
 from redouble._register import enlist
 from redouble._retry_after import hint, quota
 from redouble._shape import Template, shaped
@@ -80,6 +81,7 @@ class RateLimitSettings:
     name: str | None
 
 
+@public("redouble")
 class RateLimit(WaitingGate):
     """Let ``rate`` calls begin in ``per`` seconds, one after the other; after a rest ``burst`` at once.
 

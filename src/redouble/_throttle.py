@@ -17,6 +17,7 @@ from redouble._counted import counted
 from redouble._failure import Failures
 from redouble._gate import Gate, better_inside
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._recent import SLICES, Recent
 from redouble._register import enlist
 from redouble._shared import Locked
@@ -89,6 +90,7 @@ class ThrottleSettings:
     random: Chance
 
 
+@public("redouble")
 class Throttle(Locked, Gate):
     """Turn away as many calls as the service would turn away, before they cost anything.
 
