@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -268,7 +269,7 @@ def test_a_child_process_goes_on_by_itself() -> None:
                 code = 1
                 try:
                     leave.set()  # of the child's own
-                    telling._on_change = told.append
+                    telling.settings = replace(telling.settings, on_change=told.append)
                     for breaker in (held, telling):
                         breaker.close()
                         breaker.isolate()

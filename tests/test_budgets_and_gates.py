@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -141,3 +142,104 @@ def test_attempts_of_an_inner_policy_are_paid_for(colour: str) -> None:
     with pytest.raises(errors.CircuitOpen):
         in_colour(colour, pipeline(work), pipeline(awork))
     assert (len(calls), books.lines) == (2, ["spend 1: 1"])
+
+
+# ------------------------------------------------------- code of ours, and code of the caller's
+
+
+MODULE = """
+from redouble import Gate
+from redouble.errors import Rejected
+
+OLD = Rejected("shut, as before")
+
+class Same(Gate):
+    def admit(self, now, /):
+        return refuse()
+
+def refuse():
+    raise OLD
+
+async def arefuse():
+    return refuse()
+"""
+
+
+def module_named(name: str) -> Any:
+    """Make a module of the caller's; its code stands in a file of the same name."""
+    module = ModuleType(name)
+    exec(compile(MODULE, f"/caller/{name.replace('.', '/')}.py", "exec"), module.__dict__)  # noqa: S102
+    return module
+
+
+NAMES = pytest.mark.parametrize("name", ["shop.gates", "redouble._gate", "redouble._anything", "redoubled"])
+
+
+@NAMES
+def test_a_gate_of_the_callers_may_stand_in_any_module(colour: str, name: str) -> None:
+    """And raise the same error every time."""
+    clock, books, module = Virtual(), few(), module_named(name)
+    pipeline = Retry(on=Exception, attempts=3, backoff=SECONDS, budget=books, clock=clock) | module.Same()
+
+    async def awork() -> None: ...
+
+    for _ in range(2):
+        books.lines.clear()
+        with pytest.raises(errors.Rejected) as caught:
+            in_colour(colour, pipeline(lambda: None), pipeline(awork))
+        assert caught.value is module.OLD
+        assert books.lines == ["spend 1: 1", "refund 1: 2"] * 2
+
+
+@NAMES
+def test_a_function_of_the_callers_may_stand_in_any_module(colour: str, name: str) -> None:
+    """What it raises was raised by it, and is paid for."""
+    clock, books, module = Virtual(), few(), module_named(name)
+    retrying = Retry(on=Exception, attempts=3, backoff=SECONDS, budget=books, clock=clock)
+    with pytest.raises(errors.Rejected):
+        in_colour(colour, retrying(module.refuse), retrying(module.arefuse))
+    assert books.lines == ["spend 1: 1", "spend 1: 0"]
+
+
+@GATES
+def test_a_gate_inside_the_function_is_paid_for(colour: str, gate: Callable[[Virtual], Any]) -> None:
+    """The function was called before something in it was rejected, by whatever gate."""
+    clock, books = Virtual(), few()
+    retrying = Retry(
+        on=Exception, attempts=3, backoff=SECONDS, budget=books, clock=clock, hints=Hints(mode="ignore")
+    )
+    closed = gate(clock)
+
+    async def nothing() -> None: ...
+
+    def work() -> None:
+        closed(lambda: None)()
+
+    async def awork() -> None:
+        await closed(nothing)()
+
+    calls = (retrying | Bulkhead(9))(work), (retrying | Bulkhead(9))(awork)
+    with pytest.raises(errors.Rejected):
+        in_colour(colour, *calls)
+    assert books.lines == ["spend 1: 1", "spend 1: 0"]
+
+
+def test_an_old_rejection_that_the_function_raises_again_is_paid_for(colour: str) -> None:
+    clock, books = Virtual(), few()
+    closed = open_breaker(clock)
+    with pytest.raises(errors.CircuitOpen) as caught:
+        closed(lambda: None)()
+
+    def work() -> None:
+        raise caught.value
+
+    async def awork() -> None:
+        raise caught.value
+
+    retrying = Retry(
+        on=Exception, attempts=3, backoff=[0.1] * 2, budget=books, clock=clock, hints=Hints(mode="ignore")
+    )
+    through = retrying | CircuitBreaker(failures=9, clock=clock)
+    with pytest.raises(errors.CircuitOpen):
+        in_colour(colour, through(work), through(awork))
+    assert books.lines == ["spend 1: 1", "spend 1: 0"]

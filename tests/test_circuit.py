@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from redouble import CircuitBreaker
 from redouble._circuit import Circuit
 from redouble._period import Call, Change, Period
-from redouble._terms import terms
 from support import Draws
 
 DEFAULTS: dict[str, Any] = {
@@ -25,7 +25,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def circuit(*draws: float, now: float = 0, **options: Any) -> Circuit:
-    return Circuit(terms(**DEFAULTS | options), Draws(*(draws or (0.0,))).random, now)
+    return Circuit(CircuitBreaker(**DEFAULTS | options).settings, Draws(*(draws or (0.0,))).random, now)
 
 
 def ticket(circuit: Circuit, now: float) -> Period | Call:

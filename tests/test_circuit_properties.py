@@ -11,23 +11,30 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from redouble import CircuitBreaker
 from redouble._circuit import Circuit
 from redouble._period import Ticket
 from redouble._recent import SLICES
-from redouble._terms import Terms
+from redouble._terms import CircuitBreakerSettings
 
 # Times are whole seconds, and a slice of the window is one second: so the model can be exact.
 WINDOW = SLICES
-TERMS = st.builds(
-    Terms,
+
+
+def made(**options: Any) -> CircuitBreakerSettings:
+    return CircuitBreaker(**options).settings
+
+
+SETTINGS = st.builds(
+    made,
     failures=st.integers(1, 4),
     ratio=st.none() | st.sampled_from([0.07, 0.25, 0.5, 1.0]),
     window=st.just(float(WINDOW)),
     minimum=st.integers(1, 6),
-    slow=st.sampled_from([inf, inf, 3.0, 15.0]),
+    slow=st.sampled_from([None, None, 3.0, 15.0]),
     cooldown=st.sampled_from([0.0, 5.0, 10.0]),
     probes=st.integers(1, 3),
-    reopening=st.sampled_from([(), (), (0.5,), (0.1, 0.5)]),
+    reopening=st.sampled_from([None, None, (0.5,), (0.1, 0.5)]),
 )
 
 
@@ -46,7 +53,7 @@ class Going:
 class Model:
     """A circuit that keeps everything, and counts it again each time."""
 
-    terms: Terms
+    terms: CircuitBreakerSettings
     state: str = "closed"
     period: int = 0
     stage: int = 0
@@ -56,6 +63,14 @@ class Model:
     rejected: int = 0
     opened: int = 0
     path: list[str] = field(default_factory=lambda: ["closed"])
+
+    @property
+    def slow(self) -> float:
+        return inf if self.terms.slow is None else self.terms.slow
+
+    @property
+    def reopening(self) -> tuple[float, ...]:
+        return self.terms.reopening or ()
 
     @property
     def lease(self) -> float:
@@ -99,7 +114,7 @@ class Model:
         self.become("open", now + self.terms.cooldown)
 
     def reopen(self, stage: int, now: int) -> None:
-        if stage > len(self.terms.reopening):
+        if stage > len(self.reopening):
             self.become("closed")
         else:
             self.become("half_open", now + self.lease, stage)
@@ -107,7 +122,7 @@ class Model:
     def look(self, now: int) -> None:
         """Count the calls that have become slow."""
         for call in self.inside:
-            if now - call.started >= self.terms.slow:
+            if now - call.started >= self.slow:
                 call.counted = True
                 if call.period == self.period:
                     self.learn(True, now)
@@ -128,7 +143,7 @@ class Model:
                 self.inside[0].lost = True
             if self.stage:
                 overdue = now >= self.until and not self.inside
-                admitted = chance < self.terms.reopening[self.stage - 1] or overdue
+                admitted = chance < self.reopening[self.stage - 1] or overdue
             else:
                 admitted = len(self.ends) + len(self.inside) < self.terms.probes
         self.rejected += not admitted
@@ -145,8 +160,8 @@ class Model:
 class Circuits(RuleBasedStateMachine):
     """A circuit and its model, side by side."""
 
-    @initialize(terms=TERMS)
-    def begin(self, terms: Terms) -> None:
+    @initialize(terms=SETTINGS)
+    def begin(self, terms: CircuitBreakerSettings) -> None:
         self.now = 0
         self.chance = 0.0
         self.model = Model(terms)
@@ -163,7 +178,7 @@ class Circuits(RuleBasedStateMachine):
         found = self.circuit.state(self.now)
         ticket = self.circuit.admit(self.now)
         assert (ticket is not None) == expected
-        if self.model.terms.slow == inf and self.model.state != "open":
+        if self.model.slow == inf and self.model.state != "open":
             assert found == self.model.state  # as the next call would find it
         if ticket is not None:
             self.model.going.append(Going(ticket, self.model.period, self.now))
@@ -174,7 +189,7 @@ class Circuits(RuleBasedStateMachine):
         call = data.draw(st.sampled_from(self.model.going))
         stale = call.period != self.model.period or call.counted or call.lost
         before = self.circuit.period
-        unseen = self.model.terms.slow < inf and self.model.inside
+        unseen = self.model.slow < inf and self.model.inside
         self.model.ended(call, bad, self.now)
         self.circuit.ended(call.ticket, bad, self.now)
         assert not stale or unseen or self.circuit.period is before  # a stale ticket moves nothing
@@ -215,7 +230,7 @@ class Circuits(RuleBasedStateMachine):
             return
         self.chance = 0.9
         terms = self.model.terms
-        for _ in range(len(self.model.going) + 2 * terms.probes + 3 * len(terms.reopening) + 9):
+        for _ in range(len(self.model.going) + 2 * terms.probes + 3 * len(self.model.reopening) + 9):
             ticket = self.circuit.admit(self.now)
             if ticket is not None:
                 self.circuit.ended(ticket, False, self.now)

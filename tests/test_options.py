@@ -106,7 +106,7 @@ WRONG: list[tuple[str, object, type[Exception], str]] = [
     *((option, 10**400, ValueError, f"{option} is too large for a float: write") for option in DURATIONS),
     ("hints", "ignore", TypeError, "hints='ignore': write Hints(...), such as Hints(longest=60)"),
     ("hints", None, TypeError, "hints=None: write Hints(...)"),
-    ("hints", Hints, TypeError, "hints=<class 'redouble._hints.Hints'>: write Hints(...)"),
+    ("hints", Hints, TypeError, "hints=<class 'redouble.Hints'>: write Hints(...)"),
     ("budget", 500, TypeError, "budget=500: write a budget, such as RetryBudget(ratio=0.2)"),
     ("budget", Ledger, TypeError, "budget=Ledger is a class: write Ledger(...)"),
     ("budget", SimpleNamespace(start=print), TypeError, "it has no method failed()"),

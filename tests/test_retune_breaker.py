@@ -189,9 +189,6 @@ def opened() -> Story:
     return story
 
 
-TERMS = CircuitBreaker(failures=2, cooldown=12, probes=2)._terms
-
-
 def retuned(story: Story) -> None:
     story.breaker.reconfigure(CircuitBreaker(failures=2, cooldown=12, probes=2))
 
@@ -207,7 +204,10 @@ def test_one_in_the_middle_of_another(
 ) -> None:
     """As by a signal, wherever it comes: the terms are the new ones in the end, and the circuit works."""
     for story in at_every_line(opened, does, comes):
-        assert story.breaker._circuit._terms == story.breaker._terms == TERMS
+        settings = story.breaker.settings
+        assert story.breaker._circuit._settings is settings
+        assert (settings.failures, settings.cooldown, settings.probes) == (2, 12, 2)
+        assert settings.clock is story.breaker.clock
         story.tell("+12 good good:closed bad:closed bad:open")
 
 
@@ -218,12 +218,12 @@ def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
 
     def interrupted() -> None:
         breaker.reconfigure(CircuitBreaker(cooldown=50))
-        assert breaker._terms.cooldown == 10
+        assert breaker.settings.cooldown == 10
         breaker._circuit._open(0)
 
     with breaker._lock:
         breaker._desk.do(interrupted)
-    assert breaker._terms.cooldown == 50
+    assert breaker.settings.cooldown == 50
     story.tell("+49:open +1:half_open")
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
+import pickle
 import re
 import subprocess
 import sys
 from dataclasses import fields
+from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import cast
+from typing import Any, ForwardRef, cast, get_overloads, get_type_hints
 
 import pytest
 
@@ -126,6 +129,8 @@ def test_retry_describes_every_option_in_order() -> None:
 @pytest.mark.usefixtures("redouble_time")
 def test_examples_in_docstrings_run(module: str) -> None:
     found = importlib.import_module(module)
+    for name in found.__all__:
+        getattr(found, name)  # some are loaded when they are asked for
     output: list[str] = []
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     for example in doctest.DocTestFinder(exclude_empty=True).find(found, module):
@@ -134,17 +139,62 @@ def test_examples_in_docstrings_run(module: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    modules = (
-        importlib.import_module(module) for module in ("redouble", "redouble._backoff", "redouble._retry")
-    )
-    found = [
-        example for module in modules for example in doctest.DocTestFinder().find(module) if example.examples
-    ]
-    assert {example.name for example in found} >= {
-        "redouble",
-        "redouble._backoff.Backoff",
-        "redouble._retry.Retry",
+    found = [example for example in doctest.DocTestFinder().find(redouble) if example.examples]
+    assert {example.name for example in found} >= {"redouble", "redouble.Backoff", "redouble.Retry"}
+
+
+# --------------------------------------------------------- where users import it from
+
+IN_PUBLIC = [module for module in MODULES if "._" not in module]
+
+
+def written(*kinds: type) -> list[tuple[str, str]]:
+    """Return what the public modules export of these kinds: each once, with the first that exports it."""
+    found: dict[int, tuple[str, str]] = {}
+    for module in IN_PUBLIC:
+        for name in importlib.import_module(module).__all__:
+            thing: object = getattr(sys.modules[module], name)
+            if isinstance(thing, kinds):
+                home = "redouble.errors" if name in errors.__all__ else module
+                found.setdefault(id(thing), (home, name))
+    return sorted(found.values())
+
+
+PUBLIC_CLASSES = written(type)
+PUBLIC_FUNCTIONS = written(FunctionType)
+
+
+@pytest.mark.parametrize(("module", "name"), PUBLIC_CLASSES + PUBLIC_FUNCTIONS)
+def test_its_module_is_the_public_one(module: str, name: str) -> None:
+    """In reprs and pickles too, so that neither depends on where it is written."""
+    thing: Any = getattr(sys.modules[module], name)
+    assert (thing.__module__, thing.__qualname__) == (module, name)
+    assert pickle.loads(pickle.dumps(thing)) is thing
+    assert b"._" not in pickle.dumps(thing)
+    shown = repr(thing)
+    if isinstance(thing, type) and not issubclass(thing, Enum):
+        assert f"{module}.{name}'>" in shown
+
+
+@pytest.mark.parametrize(("module", "name"), PUBLIC_CLASSES + PUBLIC_FUNCTIONS)
+def test_its_annotations_are_found_nevertheless(module: str, name: str) -> None:
+    unknown = {  # those that are imported for type checkers only
+        "Retry": "Worker",
+        "redouble_events": "Event",
+        "redouble_time": "VirtualClock",
     }
+    thing = getattr(sys.modules[module], name)
+    if name in unknown:
+        with pytest.raises(NameError, match=unknown[name]):
+            get_type_hints(thing)
+    else:
+        hints = get_type_hints(thing)
+        assert not [name for name, hint in hints.items() if isinstance(hint, str | ForwardRef)]
+
+
+def test_overloads_are_found_nevertheless() -> None:
+    assert len(get_overloads(redouble.remaining)) == 2
+    assert all(stub.__module__ == "redouble" for stub in get_overloads(redouble.remaining))
 
 
 # ---------------------------------------------------------------------- the error tree
@@ -232,6 +282,26 @@ limit = redouble.Timeout(2, worker=redouble.Worker(grace=1))
 assert pickle.loads(pickle.dumps(limit)) == limit
 assert pickle.loads(pickle.dumps(redouble.Worker)) is redouble.Worker is vars(redouble)["Worker"]
 """
+
+
+def imported(node: ast.Module | ast.If) -> dict[str, str]:
+    """Return the names that a module, or a block of it, imports from other modules."""
+    statements = [statement for statement in node.body if isinstance(statement, ast.ImportFrom)]
+    return {alias.name: str(statement.module) for statement in statements for alias in statement.names}
+
+
+def test_the_table_of_what_is_loaded_later() -> None:
+    """Type checkers see the same, each entry leads to the object, and nothing public is missing."""
+    tree = ast.parse((SOURCE / "__init__.py").read_text("utf-8"))
+    (for_types,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert imported(for_types) == redouble._LATER
+    for name, module in redouble._LATER.items():
+        found = vars(importlib.import_module(module))[name]
+        assert found is getattr(redouble, name)
+        assert found.__module__ == "redouble"
+    assert {*imported(tree)} - {"TYPE_CHECKING"} | {*redouble._LATER} == set(redouble.__all__)
+    names = ["aiohttp", "config", "grpc", "http", "httpx", "httpx2", "instruments", "llm", "presets"]
+    assert sorted([*redouble._MODULES, *redouble._CLIENTS]) == [*names, "requests", "testing", "types"]
 
 
 def test_what_few_programs_need_is_loaded_when_it_is_asked_for() -> None:

@@ -6,6 +6,7 @@ How fast that is is decided in `_cubic`; who waits, and in what order, in `_line
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from redouble._check import Duration, in_seconds, instance, number
@@ -14,6 +15,7 @@ from redouble._counted import counted
 from redouble._cubic import Tide
 from redouble._failure import Failures
 from redouble._line import Line
+from redouble._public import public
 from redouble._telling import refused
 from redouble._time import SYSTEM
 from redouble._transient import transient
@@ -36,6 +38,17 @@ def throttling(error: Exception, /) -> bool | None:
     return True if verdict is not None and verdict.kind is THROTTLED else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveRateSettings:
+    """The validated options of an `AdaptiveRate`."""
+
+    on: On
+    wait: float | None
+    least: float
+    name: str | None
+
+
+@public("redouble")
 class AdaptiveRate(WaitingGate):
     """Slow down when the other side throttles, and find out bit by bit how fast it may be.
 
@@ -58,13 +71,14 @@ class AdaptiveRate(WaitingGate):
         name: str | None = None,
     ) -> None:
         self._throttles = Failures(on, "AdaptiveRate")
-        self._wait = None if wait is None else checked(wait, "AdaptiveRate wait")
+        wait = None if wait is None else checked(wait, "AdaptiveRate wait")
         least = number(least, "AdaptiveRate least", 1e-9, 1e9, "calls a second, more than 0, such as 0.5")
         instance(name, "AdaptiveRate name", str | None, "a text, or None")
+        self.settings = AdaptiveRateSettings(on=on, wait=wait, least=least, name=name)
         self.name = name
         self.register("limits")
         self._tide = Tide(SYSTEM.now(), least)
-        self._line = Line(self._tide, self._wait, self._refused)
+        self._line = Line(self._tide, wait, self._refused)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Learn how a call ended; a cancellation, or a refusal further in, says nothing."""
@@ -100,12 +114,13 @@ class AdaptiveRate(WaitingGate):
         return refused(error, "adaptive_rate", self.name)
 
     def describe(self) -> str:
-        waits = "" if self._wait is None else f", waiting up to {in_seconds(self._wait)}"
+        wait = self.settings.wait
+        waits = "" if wait is None else f", waiting up to {in_seconds(wait)}"
         return f"as fast as the other side lets us{waits}"
 
     def traits(self) -> Traits:
-        return Traits(handles=self._throttles.on, shared=(self,))
+        return Traits(handles=self.settings.on, shared=(self,))
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"
-        return f"AdaptiveRate(wait={self._wait}{named})"
+        return f"AdaptiveRate(wait={self.settings.wait}{named})"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, cast
 
 from redouble._check import Duration, number, seconds, whole
+from redouble._public import public
 from redouble._time import Chance
 
 __all__ = ["Backoff", "fresh"]
@@ -25,6 +26,7 @@ Step: TypeAlias = tuple[str, tuple[float, float]]
 Draw: TypeAlias = Callable[[], float]
 
 
+@public("redouble")
 class Backoff:
     """A recipe for delays: make one with a constructor, refine it by chaining.
 

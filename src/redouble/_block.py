@@ -17,6 +17,7 @@ from redouble._drive import begin, concerned
 from redouble._ending import error_of
 from redouble._log import log
 from redouble._options import Options
+from redouble._public import public
 from redouble._refused import refuse_limits, refuse_until
 from redouble._run import Run
 
@@ -25,6 +26,7 @@ __all__ = ["AsyncAttempts", "Attempt", "attempts"]
 READY, ENTERED, FAILED, OVER = range(4)
 
 
+@public("redouble")
 class Attempt:
     """The attempt a loop is at: write ``with attempt:`` around what may fail.
 

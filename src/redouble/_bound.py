@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from weakref import ReferenceType, ref
 
 from redouble._handle import Handle
+from redouble._public import public
 
 __all__ = ["BOUND", "Binding", "Value", "bind", "inherit"]
 
@@ -22,6 +23,7 @@ NOTHING: Mapping[str, Value] = MappingProxyType({})
 BOUND: ContextVar[Mapping[str, Value]] = ContextVar("redouble_bound", default=NOTHING)
 
 
+@public("redouble.types")
 class Binding(Handle):
     """The handle of what was bound: call it, `remove()` it, or use it in a ``with`` to end it."""
 
@@ -46,6 +48,7 @@ class Bound(NamedTuple):
 _bindings: ContextVar[tuple[Bound, ...]] = ContextVar("redouble_bindings", default=())
 
 
+@public("redouble")
 def bind(**fields: Value | None) -> Binding:
     """Bind fields to all that happens from here on in this context: they are in every event, log and span.
 

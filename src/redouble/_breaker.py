@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random as chance
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any, ParamSpec, Self, TypeVar
 
-from redouble._check import Duration, hook, in_seconds, instance, methods
+from redouble._check import Duration, in_seconds
 from redouble._circuit import Circuit
 from redouble._desk import Desk
 from redouble._events import Observer
@@ -21,9 +22,10 @@ from redouble._guarded import guarded
 from redouble._layer import Layer
 from redouble._news import News, announce
 from redouble._period import Change, Period, State, Ticket
+from redouble._public import public
 from redouble._shared import Locked, weakly
 from redouble._telling import refused
-from redouble._terms import terms
+from redouble._terms import CircuitBreakerSettings, validated
 from redouble._time import SYSTEM, Chance, Clock
 from redouble._verdict import On
 from redouble._worst import Traits, WorstCase
@@ -35,6 +37,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@public("redouble")
 class CircuitBreaker(Locked, Gate):
     """Open after too many failures: reject calls for a while, then let a few through to see.
 
@@ -71,18 +74,26 @@ class CircuitBreaker(Locked, Gate):
     ) -> None:
         super().__init__()
         self._failures = Failures(on, "CircuitBreaker")
-        self._terms = terms(failures, ratio, window, minimum, slow, cooldown, probes, reopening)
-        instance(name, "CircuitBreaker name", str | None, "a text, or None")
-        if on_change is not None:
-            hook(on_change, "on_change")
-        methods(clock, "clock", ("now",))
-        methods(random, "random", ("random",))
+        self.settings: CircuitBreakerSettings = validated(
+            on,
+            failures,
+            ratio,
+            window,
+            minimum,
+            slow,
+            cooldown,
+            probes,
+            reopening,
+            name,
+            on_change,
+            clock,
+            random,
+        )
         self.name, self.clock = name, clock
         self.register("breakers")
-        self._on_change = on_change
         # A subclass that has its own is asked about every call.
         self._as_is = type(self).admit is CircuitBreaker.admit and type(self).ended is CircuitBreaker.ended
-        self._circuit = Circuit(self._terms, random.random, clock.now())
+        self._circuit = Circuit(self.settings, random.random, clock.now())
         self._news, self._desk = self._offices()
         self._passing: Period | None = None  # what calls go by as long as nobody has to be asked
         self._settle()
@@ -173,12 +184,16 @@ class CircuitBreaker(Locked, Gate):
         self._news.publish()
 
     def _take_over(self, other: Self) -> None:
-        self._failures, self._terms = other._failures, other._terms
-        self._circuit.retune(self._terms, self.clock.now())
+        mine = self.settings
+        self._failures = other._failures
+        self.settings = replace(
+            other.settings, name=mine.name, on_change=mine.on_change, clock=mine.clock, random=mine.random
+        )
+        self._circuit.retune(self.settings, self.clock.now())
         self._passing = None  # `_settle` looks again
 
     def describe(self) -> str:
-        return self._terms.told()
+        return self.settings.summary()
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         around_retry = any(layer.traits().retries for layer in inner)
@@ -189,14 +204,14 @@ class CircuitBreaker(Locked, Gate):
             )
         attempt = outer[max((i for i, layer in enumerate(outer) if layer.traits().retries), default=0) :]
         cut = any(layer.traits().each_call_limit < inf for layer in attempt)
-        if cut and not around_retry and worst.seconds == self._terms.slow == inf:
+        if cut and not around_retry and worst.seconds == inf and self.settings.slow is None:
             yield (
                 "CircuitBreaker inside the limit of an attempt: a call that is cut looks cancelled to it, so "
                 "that a service that hangs never opens it; put a Timeout inside, or say slow="
             )
 
     def traits(self) -> Traits:
-        return Traits(handles=self._failures.on, shared=(self,))
+        return Traits(handles=self.settings.on, shared=(self,))
 
     # ---------------------------------------------------------------- news
 
@@ -205,7 +220,7 @@ class CircuitBreaker(Locked, Gate):
         circuit = self._circuit
         if circuit.period is self._passing and not circuit.changes:
             return
-        quick = self._as_is and circuit.period.state == "closed" and self._terms.slow == inf
+        quick = self._as_is and circuit.period.state == "closed" and self.settings.slow is None
         self._passing = circuit.period if quick else None
         while circuit.changes:
             self._news.add(circuit.changes.popleft())
@@ -215,7 +230,7 @@ class CircuitBreaker(Locked, Gate):
         return News(weakly(self._tell)), Desk(weakly(self._settle))
 
     def _tell(self, change: Change) -> None:
-        announce(change, self._whose(), self._says(change.state, change.retry_after), self._on_change)
+        announce(change, self._whose(), self._says(change.state, change.retry_after), self.settings.on_change)
 
     def _whose(self) -> str:
         return self.name or "the circuit breaker"
@@ -233,7 +248,7 @@ class CircuitBreaker(Locked, Gate):
         self._news, self._desk = self._offices()
 
     def __repr__(self) -> str:
-        terms = self._terms
-        when = f"failures={terms.failures}" if terms.ratio is None else f"ratio={terms.ratio:g}"
+        settings = self.settings
+        when = f"failures={settings.failures}" if settings.ratio is None else f"ratio={settings.ratio:g}"
         named = "" if self.name is None else f", name={self.name!r}"
-        return f"CircuitBreaker({when}, cooldown={terms.cooldown:g}{named})"
+        return f"CircuitBreaker({when}, cooldown={settings.cooldown:g}{named})"

@@ -7,12 +7,14 @@ what its last one cost, any other success a little. When the tokens are gone, no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
 from typing import Literal, Self, cast
 
 from redouble._check import instance, number
 from redouble._grant import Grant
+from redouble._public import public
 from redouble._register import register
 from redouble._shared import Locked
 from redouble._throttling import RetryThrottling
@@ -49,6 +51,19 @@ def _checked(costs: object) -> Mapping[Kind | None, float]:
     return MappingProxyType(checked)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenBucketSettings:
+    """The validated options of a `TokenBucket`."""
+
+    capacity: float
+    costs: Mapping[Kind | None, float]
+    success_increment: float
+    refill_per_second: float
+    when_empty: Literal["refuse", "wait"]
+    name: str | None
+
+
+@public("redouble")
 class TokenBucket(Locked):
     """Let every retry pay in tokens, and successes bring them back.
 
@@ -74,11 +89,11 @@ class TokenBucket(Locked):
     ) -> None:
         super().__init__()
         wanted = "a finite number, 0 or more"
-        self.capacity = number(capacity, "TokenBucket capacity", 0, 1e15, f"{wanted}, such as 500")
-        self.success_increment = number(
+        capacity = number(capacity, "TokenBucket capacity", 0, 1e15, f"{wanted}, such as 500")
+        success_increment = number(
             success_increment, "TokenBucket success_increment", 0, 1e15, f"{wanted}, such as 1"
         )
-        self.refill_per_second = number(
+        refill_per_second = number(
             refill_per_second, "TokenBucket refill_per_second", 0, 1e15, f"{wanted}, such as 10"
         )
         if when_empty not in ("refuse", "wait"):
@@ -90,16 +105,35 @@ class TokenBucket(Locked):
         instance(name, "TokenBucket name", str | None, "a text, or None")
         self.name = name
         register(self, "budgets")
-        self.when_empty: Literal["refuse", "wait"] = when_empty
+        self.settings = TokenBucketSettings(
+            capacity=capacity,
+            costs=_checked(costs),
+            success_increment=success_increment,
+            refill_per_second=refill_per_second,
+            when_empty=when_empty,
+            name=name,
+        )
+        # Read by every retry, and by every call that succeeds.
+        self.capacity, self.success_increment = capacity, success_increment
+        self.refill_per_second = refill_per_second
         self._may_wait = when_empty == "wait"
         self._ignores_starts = type(self).start is TokenBucket.start
-        self.costs = _checked(costs)
         self._granted = {kind: Grant(self.costs.get(kind, self.costs[None])) for kind in Kind}
         # What there is now is `_tokens` and what time brought since `_since`, which moves as seldom as
         # possible: adding up many small steps would add up their rounding. It may be owed, and negative.
         self._tokens: float = self.capacity
         self._since: float = -inf if self.refill_per_second else 0.0
         self._now: float = self._since
+
+    @property
+    def costs(self) -> Mapping[Kind | None, float]:
+        """What a retry costs, by the `Kind` of failure; None stands for all other kinds."""
+        return self.settings.costs
+
+    @property
+    def when_empty(self) -> Literal["refuse", "wait"]:
+        """Whether a retry is refused, or waits, when its tokens are not there."""
+        return self.settings.when_empty
 
     @staticmethod
     def grpc(tokens: float = 10, ratio: float = 0.1, *, name: str | None = None) -> RetryThrottling:
@@ -127,7 +161,7 @@ class TokenBucket(Locked):
             # No call from looking to taking: a signal or the collector could come in between.
             missing = grant.cost - self._tokens - (self._now - self._since) * self.refill_per_second
             if missing > SMALLEST and grant.cost:
-                if self.when_empty == "refuse":
+                if not self._may_wait:
                     return None
                 grant = Grant(grant.cost, missing / self.refill_per_second)
             self._tokens -= grant.cost
@@ -160,12 +194,15 @@ class TokenBucket(Locked):
         with self._lock:
             now = SYSTEM.now()
             self._have(now)
+            settings = replace(other.settings, name=self.name)
             # As in `spend`, no call from here on.
             have = self._tokens + (self._now - self._since) * self.refill_per_second
             self._since = self._now = self._now if self.refill_per_second else now
-            self.capacity, self.costs, self._granted = other.capacity, other.costs, other._granted
-            self.success_increment, self.refill_per_second = other.success_increment, other.refill_per_second
-            self.when_empty, self._may_wait = other.when_empty, other._may_wait
+            self.settings = settings
+            self.capacity, self._granted = settings.capacity, other._granted
+            self.success_increment = settings.success_increment
+            self.refill_per_second = settings.refill_per_second
+            self._may_wait = other._may_wait
             self._tokens = have if have < self.capacity else self.capacity  # noqa: FURB136
 
     def _put(self, tokens: float, now: float | None) -> None:

@@ -7,6 +7,7 @@ kept down by the retries alone. A budget lets a few through at any time, and mor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor, isfinite
 from typing import Literal
@@ -14,6 +15,7 @@ from typing import Literal
 from redouble._check import Duration, instance, number
 from redouble._check import seconds as checked
 from redouble._grant import Grant
+from redouble._public import public
 from redouble._recent import SLICES, Recent
 from redouble._register import register
 from redouble._shared import Locked
@@ -37,6 +39,18 @@ class Dated(Grant):
         return repr(Grant(*self))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryBudgetSettings:
+    """The validated options of a `RetryBudget`."""
+
+    ratio: float
+    per_second: float
+    window: float
+    credit: Literal["success", "request"]
+    name: str | None
+
+
+@public("redouble")
 class RetryBudget(Locked):
     """Allow retries as a share of the calls that went well lately, and a few in any case.
 
@@ -65,22 +79,25 @@ class RetryBudget(Locked):
     ) -> None:
         super().__init__()
         wanted = "a finite number, 0 or more"
-        self.ratio = number(ratio, "RetryBudget ratio", 0, 1e9, f"{wanted}, such as 0.2")
-        self.per_second = number(per_second, "RetryBudget per_second", 0, 1e9, f"{wanted}, such as 10")
-        self.window = checked(window, "RetryBudget window")
-        if self.window < SHORTEST:
+        ratio = number(ratio, "RetryBudget ratio", 0, 1e9, f"{wanted}, such as 0.2")
+        per_second = number(per_second, "RetryBudget per_second", 0, 1e9, f"{wanted}, such as 10")
+        seconds = checked(window, "RetryBudget window")
+        if seconds < SHORTEST:
             raise ValueError(f"RetryBudget window={window!r}: write more seconds, such as 10")
         if credit not in ("success", "request"):
             raise ValueError(f"RetryBudget credit={credit!r}: write 'success' or 'request'")
         instance(name, "RetryBudget name", str | None, "a text, or None")
+        self.settings = RetryBudgetSettings(
+            ratio=ratio, per_second=per_second, window=seconds, credit=credit, name=name
+        )
         self.name = name
         register(self, "budgets")
-        self._by: Literal["success", "request"] = credit
+        self._by: Literal["success", "request"] = credit  # read by every call that succeeds
         self._ignores_starts = credit == "success" and type(self).start is RetryBudget.start
         # As they were written, and not as binary floats: 0.07 of 100 is 7, and not 8.
-        exact = Fraction(repr(self.ratio))
+        exact = Fraction(repr(ratio))
         self._up, self._down = exact.numerator, exact.denominator
-        self._floor = floor(Fraction(repr(self.per_second)) * Fraction(repr(self.window)))
+        self._floor = floor(Fraction(repr(per_second)) * Fraction(repr(seconds)))
         # What earns is forgotten a little before the window has passed, what was granted a little after.
         self._credits, self._grants = Recent(SLICES), Recent(SLICES + 1)
         self._grants.latest = LONG_AGO  # or on a clock below zero the first grant would seem to come late
@@ -92,8 +109,23 @@ class RetryBudget(Locked):
         self._from = self._until = 0.0  # well inside it; at its edges `_slice` decides
         self._most = self._floor
         self._grant = Dated(1.0)
-        self._grant.when, self._grant.window = 0, self.window
+        self._grant.when, self._grant.window = 0, seconds
         self._next: RetryBudget | None = None  # whose values to take over
+
+    @property
+    def ratio(self) -> float:
+        """How many retries each credit earns."""
+        return self.settings.ratio
+
+    @property
+    def per_second(self) -> float:
+        """How many retries are granted whatever happens."""
+        return self.settings.per_second
+
+    @property
+    def window(self) -> float:
+        """How many seconds credits and grants count for."""
+        return self.settings.window
 
     def start(self, now: float | None = None, /) -> None:
         """Note that a call begins."""
@@ -159,15 +191,15 @@ class RetryBudget(Locked):
             self._move(None)
 
     def _take_over(self, other: RetryBudget) -> None:
-        was, self.window = self.window, other.window
-        self.ratio, self.per_second, self._by = other.ratio, other.per_second, other._by
-        self._ignores_starts = other._ignores_starts
+        was, window = self.settings.window, other.settings.window
+        self.settings = replace(other.settings, name=self.name)
+        self._by, self._ignores_starts = other._by, other._ignores_starts
         self._up, self._down, self._floor = other._up, other._down, other._floor
-        if was != self.window:
+        if was != window:
             now = SYSTEM.now() * SLICES / was
             inside = self._index <= now < self._index + 1  # else it is later, or by another clock
-            self._credits.redate(was, self.window)
-            self._grants.redate(was, self.window, late=True, last=now if inside else None)
+            self._credits.redate(was, window)
+            self._grants.redate(was, window, late=True, last=now if inside else None)
             self._index = LONG_AGO  # so that `_turn` sees another one
 
     def _earn(self, now: float | None) -> None:
@@ -206,8 +238,9 @@ class RetryBudget(Locked):
         if self._index != self._grants.latest:
             self._index = index = self._grants.latest
             self._grant = Dated(1.0)
-            self._grant.when, self._grant.window = index, self.window
-            width = self.window / SLICES
+            window = self.settings.window
+            self._grant.when, self._grant.window = index, window
+            width = window / SLICES
             self._from, self._until = (index + 0.01) * width, (index + 0.99) * width
 
     def _settle(self) -> None:
@@ -219,7 +252,7 @@ class RetryBudget(Locked):
             batch = [now for now in batch if isfinite(now)]
         if batch:
             earned, first, last = self._credits, min(batch), max(batch)
-            if self._now is None or not self._now - self.window < last <= self._now:
+            if self._now is None or not self._now - self.settings.window < last <= self._now:
                 self._now = last  # it is later, or by another clock
             if self._from < first and last < self._until and earned.latest == self._index:
                 earned.counts[earned.place] += len(batch)
@@ -228,16 +261,17 @@ class RetryBudget(Locked):
                 earned.move(self._slice(last))
                 for now in batch:
                     earned.add(1, self._slice(now))
+        window = self.settings.window
         while self._back:
             grant = self._back.pop()
-            if getattr(grant, "window", self.window) == self.window:
+            if getattr(grant, "window", window) == window:
                 self._grants.add(-1, getattr(grant, "when", self._index))
 
     def _earned(self, earning: int) -> int:
         return -(-earning * self._up // self._down) + self._floor
 
     def _slice(self, now: float) -> int:
-        return int(now * SLICES // self.window)
+        return int(now * SLICES // self.settings.window)
 
     def _forked(self) -> None:
         super()._forked()
@@ -247,5 +281,5 @@ class RetryBudget(Locked):
         named = "" if self.name is None else f", name={self.name!r}"
         return (
             f"RetryBudget(ratio={self.ratio:g}, per_second={self.per_second:g}, window={self.window:g}, "
-            f"credit={self._by!r}{named})"
+            f"credit={self.settings.credit!r}{named})"
         )

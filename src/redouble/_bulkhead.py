@@ -6,6 +6,7 @@ Who may come in is decided in `_places`, and waited for in `_entry`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
@@ -16,6 +17,7 @@ from redouble._entry import Entry
 from redouble._gate import Gate, Passage
 from redouble._layer import Layer
 from redouble._places import Ticket
+from redouble._public import public
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
 
@@ -49,6 +51,17 @@ HELD = Template(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkheadSettings:
+    """The validated options of a `Bulkhead`."""
+
+    limit: int
+    wait: float | None
+    queue: int | None
+    name: str | None
+
+
+@public("redouble")
 class Bulkhead(Shared, Gate):
     """Let at most ``limit`` calls in at once, in all threads and event loops together.
 
@@ -67,15 +80,17 @@ class Bulkhead(Shared, Gate):
     ) -> None:
         if callable(limit):
             raise TypeError("write @Bulkhead(10), with the limit: it is no decorator without it")
-        self._limit = whole(limit, "Bulkhead limit", 1, "a whole number, 1 or more, such as 10")
-        self._wait = None if wait is None else checked(wait, "Bulkhead wait")
-        self._queue = None if queue is None else whole(queue, "Bulkhead queue", 0, "0 or more, or None")
+        whole(limit, "Bulkhead limit", 1, "a whole number, 1 or more, such as 10")
+        wait = None if wait is None else checked(wait, "Bulkhead wait")
+        if queue is not None:
+            whole(queue, "Bulkhead queue", 0, "0 or more, or None")
         instance(name, "Bulkhead name", str | None, "a text, or None")
+        self.settings = BulkheadSettings(limit=limit, wait=wait, queue=queue, name=name)
         self.name = name
         self.register("bulkheads")
         # A subclass that has its own is asked about every call, and never waits.
         self._as_is = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
-        self._places = Entry(self._limit, self._wait, self._queue, name)
+        self._places = Entry(limit, wait, queue, name)
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -84,17 +99,17 @@ class Bulkhead(Shared, Gate):
     @property
     def limit(self) -> int:
         """How many calls may be inside at once."""
-        return self._limit
+        return self.settings.limit
 
     @property
     def wait(self) -> float | None:
         """How many seconds a call waits for a place; None for as long as it takes."""
-        return self._wait
+        return self.settings.wait
 
     @property
     def queue(self) -> int | None:
         """How many calls may wait at once; None for any number."""
-        return self._queue
+        return self.settings.queue
 
     def admit(self, now: float, /) -> Ticket:  # noqa: ARG002  a place is free, or it is not
         """Take a place without waiting, or raise `BulkheadFull`."""
@@ -152,8 +167,8 @@ class Bulkhead(Shared, Gate):
 
     def reconfigure(self, other: Self, /) -> None:
         """Take over the limits of another bulkhead; calls inside it and in its queue stay there."""
-        self._limit, self._wait, self._queue = other._limit, other._wait, other._queue
-        self._places.retune(self._limit, self._wait, self._queue)
+        self.settings = settings = replace(other.settings, name=self.name)
+        self._places.retune(settings.limit, settings.wait, settings.queue)
 
     def describe(self) -> str:
         waits = "wait" if self.wait is None else f"wait up to {in_seconds(self.wait)}"

@@ -18,6 +18,7 @@ from redouble._check import seconds as checked
 from redouble._faults import Fault, maker
 from redouble._function import Bystander, StreamFunction
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._shared import Shared
 from redouble._time import SYSTEM
 from redouble._worst import Traits, WorstCase
@@ -41,6 +42,7 @@ class Nothing(Enum):
 NOTHING: Final = Nothing.nothing  # None is a result too
 
 
+@public("redouble")
 class Chaos(Shared, Layer):
     """Let a share of the calls go wrong, on purpose: they wait, and then fail, or return something else.
 

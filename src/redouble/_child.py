@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from _thread import start_new_thread
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from math import inf
 from multiprocessing import connection, parent_process
@@ -21,11 +22,15 @@ from redouble._bound import inherit
 from redouble._deadline import deadline
 from redouble._wire import pack, unpack
 
-__all__ = ["LOAD", "READY", "Answer", "main"]
+__all__ = ["LOAD", "READY", "Answer", "before_exit", "main"]
 
 READY = b"ready"
 LOAD = b"load:"
 LOOKING = 1.0  # seconds
+
+# What a worker process calls before it ends. `_pool` adds to it when it is imported, which happens only in a
+# process that starts workers of its own.
+before_exit: list[Callable[[], None]] = []
 
 # What it was, that as bytes, and in words, for the case that the bytes cannot be read on the other side.
 Answer: TypeAlias = tuple[str, bytes, str]
@@ -36,9 +41,8 @@ def main(wire: Connection) -> None:  # pragma: no cover  it runs in another proc
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     start_new_thread(_die_with_parent, ())
     serve(wire)
-    pool = sys.modules.get("redouble._pool")
-    if pool is not None:
-        pool.kill_all()  # what we have started ourselves would be waited for
+    for call in before_exit:
+        call()
 
 
 def _die_with_parent() -> None:  # pragma: no cover  it ends the process

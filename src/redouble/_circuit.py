@@ -15,7 +15,7 @@ from math import inf
 
 from redouble._period import Call, Change, Period, State, Ticket
 from redouble._recent import SLICES
-from redouble._terms import Terms
+from redouble._terms import CircuitBreakerSettings
 
 __all__ = ["Circuit"]
 
@@ -27,11 +27,11 @@ ROUNDING = 1e-9  # who was told to come back in 0.3 s must not come 0.0000000000
 class Circuit:
     """Whether calls may pass."""
 
-    def __init__(self, terms: Terms, chance: Callable[[], float], now: float) -> None:
+    def __init__(self, settings: CircuitBreakerSettings, chance: Callable[[], float], now: float) -> None:
         self._chance, self._now = chance, now
-        self._go_by(terms)
+        self._go_by(settings)
         self.period = Period("closed", now)
-        self.period.noting = int(terms.ratio is not None)
+        self.period.noting = int(settings.ratio is not None)
         self.rejected = 0
         self.last = "failures"  # what the last one was
         self.changes: deque[Change] = deque()  # not yet told to anybody
@@ -44,7 +44,7 @@ class Circuit:
         period = self.period
         ticket: Ticket | None = None
         if period.state == "closed":
-            ticket = period if self._terms.slow == inf else Call(period, now)
+            ticket = period if self._slow == inf else Call(period, now)
         elif period.state == "half_open":
             ticket = self._probe(period, now)
         if ticket is None:
@@ -59,7 +59,7 @@ class Circuit:
     def ended(self, ticket: Ticket, bad: bool | None, now: float, error: str = "") -> None:
         """Learn how a call ended; ``bad=None`` says nothing about the service."""
         now = self._sane(now)
-        if self._terms.slow < inf:
+        if self._slow < inf:
             self._notice_slow(now)
         period = ticket.period
         if isinstance(ticket, Call):
@@ -68,7 +68,7 @@ class Circuit:
                 period.calls.pop(ticket, None)
             if ticket.counted:
                 return
-            if now - ticket.started >= self._terms.slow:
+            if now - ticket.started >= self._slow:
                 bad, error = True, error if bad else SLOW
         if period is self.period and bad is not None:
             self.last = error if bad else self.last
@@ -80,7 +80,7 @@ class Circuit:
         if period.state == "open" and not self._rest(now):
             return "half_open"
         if self._stage_is_over(period, now):
-            last = period.stage == len(self._terms.reopening)
+            last = period.stage == len(self._reopening)
             return "open" if self._went_badly(period) else "closed" if last else "half_open"
         return period.state
 
@@ -91,9 +91,9 @@ class Circuit:
     def counted(self, now: float) -> tuple[int, int]:
         """Tell how many calls were counted, and how many of them failed."""
         period = self.period
-        if self._terms.ratio is None:
+        if self._settings.ratio is None:
             return period.noting, period.noting
-        index = int(self._sane(now) * SLICES // self._terms.window)
+        index = int(self._sane(now) * SLICES // self._settings.window)
         return period.total.seen(index), period.bad.seen(index)
 
     def become(self, state: State, now: float, until: float = inf, stage: int = 0) -> None:
@@ -101,39 +101,41 @@ class Circuit:
         before = self.period
         self.period = period = Period(state, now, until, stage)
         if state == "closed":
-            period.noting = int(self._terms.ratio is not None)
+            period.noting = int(self._settings.ratio is not None)
         if before.state == state:  # one stage further, or counting begins anew
             period.since = before.since
             return
-        after = self._terms.cooldown if state == "open" else None
+        after = self._settings.cooldown if state == "open" else None
         self.changes.append(Change(state, state, max(0.0, now - before.since), self.rejected, after))
         if state == "closed":
             self.rejected = 0
 
-    def retune(self, terms: Terms, now: float) -> None:
-        """Go by other terms from now on. The state stays, and since when; and so does what was counted."""
-        old, lease, period, now = self._terms, self._lease, self.period, self._sane(now)
-        self._go_by(terms)
-        if (old.ratio is None) != (terms.ratio is None) and period.state == "closed":
-            period.noting = int(terms.ratio is not None)  # how many in a row says nothing of a share
-        if old.window != terms.window:
-            period.total.redate(old.window, terms.window)
-            period.bad.redate(old.window, terms.window)
+    def retune(self, settings: CircuitBreakerSettings, now: float) -> None:
+        """Use other settings from now on. The state, its start and the counts stay."""
+        old, lease, period, now = self._settings, self._lease, self.period, self._sane(now)
+        self._go_by(settings)
+        if (old.ratio is None) != (settings.ratio is None) and period.state == "closed":
+            period.noting = int(settings.ratio is not None)  # how many in a row says nothing of a share
+        if old.window != settings.window:
+            period.total.redate(old.window, settings.window)
+            period.bad.redate(old.window, settings.window)
         if period.state == "open":
-            period.until += terms.cooldown - old.cooldown
+            period.until += settings.cooldown - old.cooldown
         elif period.stage:
             period.until += self._lease - lease
-            period.stage = min(period.stage, len(terms.reopening))
+            period.stage = min(period.stage, len(self._reopening))
             if not period.stage:
                 self.become("closed", now)
-        elif period.state == "half_open" and period.good >= terms.probes:
+        elif period.state == "half_open" and period.good >= settings.probes:
             self._reopen(1, now)
 
-    def _go_by(self, terms: Terms) -> None:
-        self._terms = terms
-        ratio = Fraction(str(terms.ratio or 0))
+    def _go_by(self, settings: CircuitBreakerSettings) -> None:
+        self._settings = settings
+        self._slow = inf if settings.slow is None else settings.slow
+        self._reopening = settings.reopening or ()
+        ratio = Fraction(str(settings.ratio or 0))
         self._up, self._down = ratio.numerator, ratio.denominator
-        self._lease = max(terms.cooldown, SHORTEST_LEASE)
+        self._lease = max(settings.cooldown, SHORTEST_LEASE)
 
     def _sane(self, now: float) -> float:
         """Return the time; a clock that tells nonsense once stands still."""
@@ -146,8 +148,8 @@ class Circuit:
     def _rest(self, now: float) -> float:
         """Tell how long it stays open yet."""
         rest = self.period.until - now
-        if rest > self._terms.cooldown:  # by another clock: begin to count here
-            self.period.until, rest = now + self._terms.cooldown, self._terms.cooldown
+        if rest > self._settings.cooldown:  # by another clock: begin to count here
+            self.period.until, rest = now + self._settings.cooldown, self._settings.cooldown
         return rest if rest > ROUNDING else 0.0
 
     def _pass_time(self, now: float) -> None:
@@ -168,7 +170,7 @@ class Circuit:
         return bool(period.stage) and now >= period.until and period.total.total > 0
 
     def _went_badly(self, period: Period) -> bool:
-        failing = self._terms.ratio is None and period.noting > 0
+        failing = self._settings.ratio is None and period.noting > 0
         return failing or self._too_bad(period, 1)
 
     def _probe(self, period: Period, now: float) -> Ticket | None:
@@ -177,15 +179,15 @@ class Circuit:
             del period.calls[oldest]  # lost: its task was dropped, or it hangs, or the clock is another one
             oldest.period = None
         if not period.stage:
-            room = period.good + len(period.calls) < self._terms.probes
+            room = period.good + len(period.calls) < self._settings.probes
         else:
             # So that a service with hardly any calls gets beyond the stage at all.
             overdue = now >= period.until and not period.calls
-            room = self._chance() < self._terms.reopening[period.stage - 1] or overdue
+            room = self._chance() < self._reopening[period.stage - 1] or overdue
         return Call(period, now) if room else None
 
     def _reopen(self, stage: int, now: float) -> None:
-        if stage > len(self._terms.reopening):
+        if stage > len(self._reopening):
             self.become("closed", now)
         else:
             self.become("half_open", now, now + self._lease, stage)
@@ -199,20 +201,20 @@ class Circuit:
                 self._open(now)
                 return
             period.good += 1
-            if period.good >= self._terms.probes:
+            if period.good >= self._settings.probes:
                 self._reopen(1, now)
             return
         self._count(period, bad, now)
-        if self._too_bad(period, self._terms.minimum):
+        if self._too_bad(period, self._settings.minimum):
             self._open(now)
 
     def _count(self, period: Period, bad: bool, now: float) -> None:
-        if self._terms.ratio is None:
+        if self._settings.ratio is None:
             period.noting = period.noting + 1 if bad else 0
             if not period.stage:
                 return
         total, failed = period.total, period.bad
-        index = int(now * SLICES // self._terms.window)
+        index = int(now * SLICES // self._settings.window)
         if index != total.latest:
             total.move(index)
             failed.move(index)
@@ -223,14 +225,14 @@ class Circuit:
             failed.total += 1
 
     def _too_bad(self, period: Period, minimum: int) -> bool:
-        if self._terms.ratio is None:
-            return period.noting >= self._terms.failures
+        if self._settings.ratio is None:
+            return period.noting >= self._settings.failures
         total, bad = period.total.total, period.bad.total
         return total >= minimum and bad * self._down >= total * self._up
 
     def _notice_slow(self, now: float) -> None:
         """Count the calls that have been on their way for too long, without waiting for their end."""
-        slow, calls = self._terms.slow, self.period.calls
+        slow, calls = self._slow, self.period.calls
         while calls and slow < inf:
             oldest = next(iter(calls))
             passed = now - oldest.started
@@ -243,4 +245,4 @@ class Circuit:
                 self._learn(self.period, True, now)
 
     def _open(self, now: float) -> None:
-        self.become("open", now, now + self._terms.cooldown)
+        self.become("open", now, now + self._settings.cooldown)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random as chance
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
 
 from redouble._ambient import ambient
@@ -18,6 +19,7 @@ from redouble._gate import Gate, better_inside
 from redouble._gradient import Aimd, Gradient, Vegas, Way
 from redouble._guarded import seen_in_task
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._room import Room
 from redouble._shape import Template, shaped
 from redouble._shared import Locked
@@ -74,6 +76,23 @@ def overloaded(error: Exception, /) -> bool | None:
     return True if verdict is not None and verdict.kind in SIGNS else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveConcurrencySettings:
+    """The validated options of an `AdaptiveConcurrency`."""
+
+    initial: int
+    least: int
+    most: int
+    by: By
+    window: float
+    on: On
+    slow: float
+    relearn: float
+    name: str | None
+    random: Chance
+
+
+@public("redouble")
 class AdaptiveConcurrency(Locked, Gate):
     """Let as many calls in at once as the service answers without making them wait for each other.
 
@@ -124,14 +143,16 @@ class AdaptiveConcurrency(Locked, Gate):
         self._drops = Failures(on, "AdaptiveConcurrency")
         instance(name, "AdaptiveConcurrency name", str | None, "a text, or None")
         methods(random, "random", ("random",))
-        self.name, self._by = name, by
+        self.settings = AdaptiveConcurrencySettings(
+            initial=initial, least=least, most=most, by=by, on=on, name=name, random=random, **spans
+        )
+        self.name = name
         self.register("limits")
         way: Way = {"gradient": Gradient, "vegas": Vegas}[by]() if by != "aimd" else Aimd(spans["slow"])
         self._windowed = Windowed(
             way, initial, least, most, spans["window"], spans["relearn"], SYSTEM.now(), random.random
         )
         self._room = Room(initial)
-        self._said = {"initial": initial, "slow": spans["slow"]}  # as they were: the limit goes on from there
         self._now = reader(SYSTEM, aio=False)
 
     @property
@@ -229,7 +250,7 @@ class AdaptiveConcurrency(Locked, Gate):
 
     def traits(self) -> Traits:
         # The other algorithms depend on latency, not on errors.
-        return Traits(handles=self._drops.on if self._by == "aimd" else None, shared=(self,))
+        return Traits(handles=self.settings.on if self.settings.by == "aimd" else None, shared=(self,))
 
     def _forked(self) -> None:
         super()._forked()
@@ -237,4 +258,4 @@ class AdaptiveConcurrency(Locked, Gate):
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"
-        return f"AdaptiveConcurrency(by={self._by!r}, limit={self._room.limit}{named})"
+        return f"AdaptiveConcurrency(by={self.settings.by!r}, limit={self._room.limit}{named})"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 from redouble._ambient import ambient
 from redouble._check import Duration
 from redouble._check import seconds as checked
+from redouble._public import public
 from redouble._time import here
 from redouble._ways import Ways
 
@@ -122,6 +123,7 @@ class Deadline:
             """Be there, so that `async with` comes as far as the message above."""
 
 
+@public("redouble")
 def deadline(seconds: Duration, /) -> Deadline:
     """Set a deadline for everything inside: ``with redouble.deadline(2.0): ...``, also in async code.
 
@@ -136,6 +138,7 @@ def deadline(seconds: Duration, /) -> Deadline:
 def remaining() -> float | None: ...
 @overload
 def remaining(default: T) -> float | T: ...
+@public("redouble")
 def remaining(default: object = None) -> object:
     """Tell the seconds left until the deadline that is in force here, 0 if it has passed.
 
@@ -146,6 +149,7 @@ def remaining(default: object = None) -> object:
     return default if seconds == inf else max(0.0, seconds)
 
 
+@public("redouble")
 def cancelled() -> bool:
     """Say whether the attempt that this code runs in, on a worker, has been given up: time to stop.
 

@@ -17,6 +17,7 @@ from redouble._backend import backend, cut_after
 from redouble._callable import Misused, drop, spelled
 from redouble._drive import adrive, begin, drive
 from redouble._options import Options
+from redouble._public import public
 from redouble._refused import refuse_limits
 from redouble._run import Run
 from redouble._ways import Ways
@@ -26,6 +27,7 @@ __all__ = ["Entrance"]
 T = TypeVar("T")
 
 
+@public("redouble.types")
 class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManager[T, bool | None]):
     """What `Retry.enter` returns: for ``with`` or ``async with``, as what ``make`` makes demands."""
 

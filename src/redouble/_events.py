@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from redouble._bound import Value
+from redouble._public import public
 from redouble._verdict import Kind, Verdict
 from redouble.errors import Limit, Reason
 
@@ -32,6 +33,7 @@ What: TypeAlias = Literal[
 WHATS: tuple[What, ...] = get_args(What)
 
 
+@public("redouble.types")
 class Event(NamedTuple):
     """One step of one call. ``what`` says which; fields that do not apply are None.
 

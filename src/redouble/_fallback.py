@@ -17,6 +17,7 @@ from redouble._check import takes_other_than
 from redouble._failure import Failures
 from redouble._function import Bystander, StreamFunction
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._verdict import On
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class _Nothing(Enum):
 NOTHING: Final = _Nothing.NOTHING
 
 
+@public("redouble")
 class Fallback(Layer):
     """Return something else when a call fails: ``Fallback(fn)``, or ``Fallback(value=...)``.
 

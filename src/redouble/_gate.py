@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redouble._callable import done
 from redouble._layer import AROUND, Layer
+from redouble._nested import asks_gate
+from redouble._public import public
 from redouble._telling import TOLD, refused, sort_of
 from redouble._time import SYSTEM, Clock
 from redouble._ways import Ways
@@ -28,6 +30,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+@public("redouble")
 class Gate(Layer):
     """A layer that lets a call in or raises `Rejected`, and learns how it ended.
 
@@ -148,8 +151,9 @@ class Passage:
         self.ticket: Any = None
         self.entered = False
 
+    @asks_gate
     def enter(self) -> None:
-        """Be let in, or not."""
+        """Acquire admission, or raise `Rejected`."""
         try:
             self.ticket = self.gate.admit(self.gate.clock.now())
         except Rejected as error:

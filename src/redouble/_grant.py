@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from redouble._public import public
 from redouble._verdict import Kind
 
 __all__ = ["Budget", "Grant"]
 
 
+@public("redouble")
 class Grant(NamedTuple):
     """Leave to retry once. ``cost`` was taken; the delay must be at least ``wait`` seconds."""
 
@@ -21,6 +23,7 @@ class Grant(NamedTuple):
     wait: float = 0.0
 
 
+@public("redouble.types")
 class Budget(Protocol):
     """An allowance for retries."""
 

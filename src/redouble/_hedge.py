@@ -7,6 +7,7 @@ Who wins is decided in `_contest`, how late is late and how many there may be in
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -17,6 +18,7 @@ from redouble._check import seconds as checked
 from redouble._failure import Failures
 from redouble._grant import Budget
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._race import race
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
@@ -65,6 +67,21 @@ async def hedged({parameters}):
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HedgeSettings:
+    """The validated options of a `Hedge`."""
+
+    delay: float | None
+    max_extra_load: float | None
+    hedges: int
+    on: On
+    until: Until | None
+    different: Callable[..., Awaitable[Any]] | None
+    budget: Budget | None
+    name: str | None
+
+
+@public("redouble")
 class Hedge(Shared, Layer):
     """Make a late call a second time, beside the first: the first acceptable outcome wins, others are ended.
 
@@ -99,7 +116,7 @@ class Hedge(Shared, Layer):
     ) -> None:
         if callable(delay):
             raise TypeError("write @Hedge(), with brackets: it is no decorator without them")
-        self._fixed = None if delay is None else checked(delay, "Hedge delay")
+        delay = None if delay is None else checked(delay, "Hedge delay")
         whole(hedges, "Hedge hedges", 1, "how many extra calls, 1 or more")
         share = max_extra_load
         if share is not None:
@@ -117,9 +134,20 @@ class Hedge(Shared, Layer):
         if budget is not None:
             methods(budget, "budget", ("spend", "refund"))
         instance(name, "Hedge name", str | None, "a text, or None")
-        self.name, self._hedges, self._share = name, hedges, share
+        failures = Failures(on, "Hedge")
+        self.settings = HedgeSettings(
+            delay=delay,
+            max_extra_load=share,
+            hedges=hedges,
+            on=on,
+            until=until,
+            different=different,
+            budget=budget,
+            name=name,
+        )
+        self.name = name
         self.register("layers")
-        self._stakes = Stakes(self._fixed, share, hedges, Failures(on, "Hedge"), until, different, budget)
+        self._stakes = Stakes(delay, share, hedges, failures, until, different, budget)
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -136,11 +164,11 @@ class Hedge(Shared, Layer):
         """Return ``fn`` hedged, for a coroutine function."""
         return shaped(
             fn,
-            LEARNED if self._fixed is None else FIXED,
+            LEARNED if self.settings.delay is None else FIXED,
             is_async=True,
             stakes=self._stakes,
             extra=self._stakes.extra,
-            delay=self._fixed,
+            delay=self.settings.delay,
             latencies=self._stakes.latencies,
             took=self._stakes.latencies.took,
             layer=self,  # for `policy_of`
@@ -165,14 +193,16 @@ class Hedge(Shared, Layer):
         raise TypeError(f"Hedge runs attempts side by side, and cannot do so with {spelled(fn)}, {why}")
 
     def describe(self) -> str:
-        late = "takes longer than most" if self._fixed is None else f"takes over {in_seconds(self._fixed)}"
-        load = "" if self._share is None else f", for {100 * self._share:.3g} % of the calls at most"
-        more = "once more" if self._hedges == 1 else f"up to {self._hedges} times more"
-        return f"{more} if it {late}{load}"
+        delay, load, hedges = self.settings.delay, self.settings.max_extra_load, self.settings.hedges
+        late = "takes longer than most" if delay is None else f"takes over {in_seconds(delay)}"
+        most = "" if load is None else f", for {100 * load:.3g} % of the calls at most"
+        more = "once more" if hedges == 1 else f"up to {hedges} times more"
+        return f"{more} if it {late}{most}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        more = inner._replace(calls=inner.calls * (1 + self._hedges))
-        return more._replace(seconds=more.seconds + self._hedges * (self._fixed or 0.0))
+        delay, hedges = self.settings.delay, self.settings.hedges
+        more = inner._replace(calls=inner.calls * (1 + hedges))
+        return more._replace(seconds=more.seconds + hedges * (delay or 0.0))
 
     def traits(self) -> Traits:
         return Traits(concurrent=True, shared=(self,))
@@ -186,13 +216,15 @@ class Hedge(Shared, Layer):
             )
         traits = [layer.traits() for layer in outer]
         limit = min((min(own.time_limit, own.each_call_limit) for own in traits), default=inf)
-        if self._fixed is not None and limit <= self._fixed:
+        delay = self.settings.delay
+        if delay is not None and limit <= delay:
             yield (
-                f"Hedge(delay={self._fixed:g}) inside a limit of {in_seconds(limit)}: that one is always "
+                f"Hedge(delay={delay:g}) inside a limit of {in_seconds(limit)}: that one is always "
                 "reached first, so nothing is ever hedged"
             )
 
     def __repr__(self) -> str:
-        more = "" if self._hedges == 1 else f", hedges={self._hedges}"
+        settings = self.settings
+        more = "" if settings.hedges == 1 else f", hedges={settings.hedges}"
         more += "" if self.name is None else f", name={self.name!r}"
-        return f"Hedge(delay={self._fixed}, max_extra_load={self._share}{more})"
+        return f"Hedge(delay={settings.delay}, max_extra_load={settings.max_extra_load}{more})"

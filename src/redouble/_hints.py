@@ -7,10 +7,12 @@ from math import inf
 from typing import Literal
 
 from redouble._check import Duration, number, seconds
+from redouble._public import public
 
 __all__ = ["Hints"]
 
 
+@public("redouble")
 @dataclass(frozen=True)
 class Hints:
     """How to treat a delay asked for by the other side.

@@ -34,4 +34,4 @@ class HostBudgets(RetryBudget):
             budget.reconfigure(other)
 
     def _made(self) -> RetryBudget:
-        return RetryBudget(self.ratio, self.per_second, self.window, self._by)
+        return RetryBudget(self.ratio, self.per_second, self.window, self.settings.credit)

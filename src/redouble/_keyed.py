@@ -24,6 +24,7 @@ from redouble._check import seconds as checked
 from redouble._function import StreamFunction
 from redouble._keys import check_hashable, check_key, wants_key
 from redouble._layer import Layer, Pipeline
+from redouble._public import public
 from redouble._register import unregister
 from redouble._shape import Template, shaped
 from redouble._shared import Shared
@@ -69,6 +70,7 @@ STREAM = Template("keyed stream", "def keyed({parameters}):\n    return (yield f
 ASYNC_STREAM = Template("keyed async stream", "def keyed({parameters}):\n    return " + OPENED + "\n")
 
 
+@public("redouble")
 class Keyed(Shared, StandIn, Generic[L]):
     """A layer of its own for each key, which is told from the arguments of a call.
 

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, ref
 
 from redouble._callable import Colour, colour, refuse, spelled
 from redouble._check import instance
+from redouble._public import public
 from redouble._register import LAYER_SECTIONS, LayerSection, register
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ Reference: TypeAlias = "Callable[[], Layer | None]"
 _decorated: WeakKeyDictionary[Callable[..., Any], tuple[Reference, list[Reference]]] = WeakKeyDictionary()
 
 
+@public("redouble")
 class Layer:
     """Something that wraps a function: write ``around`` and its variants, and it is a decorator.
 
@@ -170,6 +172,7 @@ class Layer:
         return Pipeline(self, inner)
 
 
+@public("redouble")
 class Pipeline(Layer):
     """Layers in order, outermost first; pipelines inside it are flattened."""
 
@@ -271,6 +274,7 @@ def _reference(layer: Layer) -> Reference:
     return ref(layer) if layer._kept_by_wrapper else lambda: layer
 
 
+@public("redouble")
 def policy_of(fn: object, /) -> Layer | None:
     """Return the layer that decorates ``fn`` (the outermost one), or None."""
     try:

@@ -49,7 +49,8 @@ class Line(Locked):
         self, pace: Pace, patience: float | None, refused: Callable[[str, float], Exception]
     ) -> None:
         super().__init__()
-        self._pace, self._wait, self._refused = pace, patience, refused
+        self._pace, self._refused = pace, refused
+        self.wait = patience
         self._queue: OrderedDict[Ticket, Callable[[], object]] = OrderedDict()
         self._late: tuple[Ticket | None, float] = (None, 0.0)  # a first one that was rung for, and when
 
@@ -199,7 +200,7 @@ class Line(Locked):
 
     def _arrive(self, *, blocking: bool) -> float | None:
         """Take a permit and return None; or return until when to wait for one, or raise."""
-        longest, now = patience(self._wait), SYSTEM.now()
+        longest, now = patience(self.wait), SYSTEM.now()
         wait = self._take()
         if not wait:
             return None

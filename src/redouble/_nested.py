@@ -8,18 +8,28 @@ handled is not nested in it. A worker that an inner policy or layer has left run
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from typing import Protocol, cast
+from types import CodeType, FunctionType
+from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from redouble._backend import under_trio
 from redouble._log import log
 from redouble._options import Options
 from redouble._report import Mark, Report, Stamp, family, is_stuck, stamp_of, stamp_of_answer
-from redouble.errors import Reason, WorkerStillRunning
+from redouble._shape import is_compiled
+from redouble.errors import Reason, Rejected, WorkerStillRunning
 
-__all__ = ["bears_exhaustion", "nested", "never_called"]
+__all__ = ["asks_gate", "bears_exhaustion", "nested", "never_called"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+# The directory of this package, as code objects spell it. `redouble.errors` is public, so it stays at the top
+# of the package, wherever this module is moved.
+PACKAGE = os.path.join(os.path.dirname(Rejected.__init__.__code__.co_filename), "")
+
+_asking: set[CodeType] = set()
 _warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identity
 
 
@@ -56,20 +66,31 @@ def bears_exhaustion(replaced: Stamp | Report, run: Current) -> bool:
     return _exhausted(replaced) and _during(replaced, run)
 
 
-def never_called(error: BaseException) -> bool:
-    """Say whether a gate refused an attempt before anything of the caller's was called, the gate aside."""
+def never_called(error: BaseException, run: Current) -> bool:
+    """Return True if a gate rejected the attempt before any code of the caller's ran but the gate itself.
+
+    The traceback decides: every frame from the attempt to the gate is one of this package. A mark that the
+    gate left on the error would not do: the function may call something behind another gate, or raise an
+    error again that a gate has raised before.
+    """
     stamp = stamp_of(error)
-    if stamp is not None and _tried(stamp):
+    if stamp is not None and _tried(stamp) and _during(stamp, run):
         return False  # an inner policy has made attempts
     trace = error.__traceback__
     while trace is not None:
-        code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__"))
-        if module == "redouble._gate" and code.co_name == "enter":
-            return True  # what is further in is the gate itself
-        if not module.startswith("redouble.") and not code.co_filename.startswith("<redouble "):
+        code = trace.tb_frame.f_code
+        if code in _asking:
+            return True  # the frames below are the gate's own
+        if not code.co_filename.startswith(PACKAGE) and not is_compiled(code):
             return False
         trace = trace.tb_next
     return True
+
+
+def asks_gate(function: F) -> F:
+    """Register a function that asks a gate for admission: `never_called` looks no further than its frame."""
+    _asking.add(cast("FunctionType", function).__code__)
+    return function
 
 
 def _exhausted(stamp: Stamp | Report) -> bool:

@@ -13,7 +13,7 @@ from multiprocessing import connection, get_context
 from threading import current_thread, main_thread
 from typing import Any
 
-from redouble._child import LOAD, READY, Answer, main
+from redouble._child import LOAD, READY, Answer, before_exit, main
 from redouble._wire import unpack
 from redouble.errors import WorkerFailed
 
@@ -164,6 +164,9 @@ def kill_all() -> None:
     _ending.append(None)
     for process in list(_all):
         process.kill()
+
+
+before_exit.append(kill_all)  # or multiprocessing would wait for the workers of a worker
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch  elsewhere there is no fork

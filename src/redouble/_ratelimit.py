@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, Self, TypeVar
 
 from redouble._ambient import ambient
@@ -14,6 +15,7 @@ from redouble._check import Duration, in_seconds, instance, number, whole
 from redouble._check import seconds as checked
 from redouble._flow import Flow
 from redouble._line import Line
+from redouble._public import public
 from redouble._retry_after import hint, quota
 from redouble._shape import Template, shaped
 from redouble._telling import refused
@@ -66,6 +68,19 @@ FOLLOWING = Template(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimitSettings:
+    """The validated options of a `RateLimit`."""
+
+    rate: float
+    per: float
+    burst: int
+    wait: float | None
+    following: bool
+    name: str | None
+
+
+@public("redouble")
 class RateLimit(WaitingGate):
     """Let ``rate`` calls begin in ``per`` seconds, one after the other; after a rest ``burst`` at once.
 
@@ -93,36 +108,43 @@ class RateLimit(WaitingGate):
     ) -> None:
         if callable(rate):
             raise TypeError("write @RateLimit(10), with the rate: it is no decorator without it")
-        self._rate = number(rate, "RateLimit rate", 1e-9, MOST, "calls, from 1e-9 to 1e9, such as 10")
-        self._per = checked(per, "RateLimit per")
-        if not self._per:
+        rate = number(rate, "RateLimit rate", 1e-9, MOST, "calls, from 1e-9 to 1e9, such as 10")
+        per = checked(per, "RateLimit per")
+        if not per:
             raise ValueError("RateLimit per=0: write the seconds that the rate is for, such as 1")
-        self._burst = whole(burst, "RateLimit burst", 1, "1 or more: how many may begin at once")
-        if burst > MOST or not 1e-12 < self._per / self._rate < 1e12:
-            said = f"RateLimit({self._rate:g}, per={self._per:g}, burst=...)"
+        whole(burst, "RateLimit burst", 1, "1 or more: how many may begin at once")
+        if burst > MOST or not 1e-12 < per / rate < 1e12:
+            said = f"RateLimit({rate:g}, per={per:g}, burst=...)"
             raise ValueError(f"{said}: write a rate that clocks can keep, and a burst of up to {MOST:g}")
-        self._wait = None if wait is None else checked(wait, "RateLimit wait")
+        wait = None if wait is None else checked(wait, "RateLimit wait")
         instance(following, "RateLimit following", bool, "True or False")
         instance(name, "RateLimit name", str | None, "a text, or None")
-        self.name, self._following = name, following
+        self.settings = RateLimitSettings(
+            rate=rate, per=per, burst=burst, wait=wait, following=following, name=name
+        )
+        self.name = name
         self.register("limits")
-        self._flow = Flow(self._per / self._rate, self._burst)
-        self._line = Line(self._flow, self._wait, self._refused)
+        self._flow = Flow(per / rate, burst)
+        self._line = Line(self._flow, wait, self._refused)
+
+    @property
+    def _following(self) -> bool:
+        return self.settings.following
 
     @property
     def rate(self) -> float:
         """How many calls may begin in ``per`` seconds."""
-        return self._rate
+        return self.settings.rate
 
     @property
     def per(self) -> float:
         """The seconds that the rate is for."""
-        return self._per
+        return self.settings.per
 
     @property
     def burst(self) -> int:
         """How many may begin at once after a rest."""
-        return self._burst
+        return self.settings.burst
 
     def follow(self, answer: object, /) -> None:
         """Heed what an answer says about the other side's limit: a response, an error, or headers.
@@ -171,7 +193,7 @@ class RateLimit(WaitingGate):
     ) -> Callable[..., Any]:
         return shaped(
             fn,
-            FOLLOWING if self._following else PACED,
+            FOLLOWING if self.settings.following else PACED,
             is_async=is_async,
             ambient=ambient.active,
             system=SYSTEM.now,
@@ -184,37 +206,38 @@ class RateLimit(WaitingGate):
 
     def can_reconfigure(self, other: Self, /) -> bool:
         """Return True unless ``following`` differs: functions that are decorated already cannot change it."""
-        return self._following == other._following
+        return self.settings.following == other.settings.following
 
     def reconfigure(self, other: Self, /) -> None:
         """Take over the settings of another limit; what is used of the burst stays used."""
-        self._rate, self._per, self._burst = other._rate, other._per, other._burst
-        self._wait = self._line._wait = other._wait
-        self._following = other._following
-        interval, burst = self._per / self._rate, self._burst
+        self.settings = settings = replace(other.settings, name=self.name)
+        self._line.wait = settings.wait
+        interval, burst = settings.per / settings.rate, settings.burst
         # The time is read under the lock of the line, or it would be too old by then.
         self._line.change(lambda: self._flow.retune(interval, burst, SYSTEM.now()))
 
     def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Heed what an error says, if told to."""
-        if self._following and error is not None:
+        if self.settings.following and error is not None:
             self._follow(error)
 
     def _refused(self, why: str, wait: float) -> RateLimited:
         whose = "the rate limit" if self.name is None else f"the rate limit {self.name}"
-        each = "a second" if self._per == 1 else f"in {in_seconds(self._per)}"
-        error = RateLimited(f"{whose} is used up: {self._rate:g} {each}, {why}", retry_after=wait)
+        each = "a second" if self.per == 1 else f"in {in_seconds(self.per)}"
+        error = RateLimited(f"{whose} is used up: {self.rate:g} {each}, {why}", retry_after=wait)
         return refused(error, "rate_limit", self.name)
 
     def describe(self) -> str:
-        waits = "wait" if self._wait is None else f"wait up to {in_seconds(self._wait)}"
-        each = "a second" if self._per == 1 else f"in {in_seconds(self._per)}"
-        return f"{self._rate:g} {each}, others " + (waits if self._wait != 0 else "are refused")
+        settings = self.settings
+        waits = "wait" if settings.wait is None else f"wait up to {in_seconds(settings.wait)}"
+        each = "a second" if settings.per == 1 else f"in {in_seconds(settings.per)}"
+        return f"{settings.rate:g} {each}, others " + (waits if settings.wait != 0 else "are refused")
 
     def __repr__(self) -> str:
-        more = ", following=True" if self._following else ""
+        settings = self.settings
+        more = ", following=True" if settings.following else ""
         more += "" if self.name is None else f", name={self.name!r}"
-        said = f"{self._rate:.12g}, per={self._per:.12g}, burst={self._burst}, wait={self._wait}"
+        said = f"{settings.rate:.12g}, per={settings.per:.12g}, burst={settings.burst}, wait={settings.wait}"
         return f"RateLimit({said}{more})"
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from redouble._public import public
+
 __all__ = ["redact", "redacted"]
 
 _HIDDEN = "REDACTED"
@@ -18,6 +20,7 @@ _HOST = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]\\]+)(?::[0-9]*)?(?:\\.*)?", re.DOTA
 _PIECE = re.compile(r"[^&;?#]+")
 
 
+@public("redouble.http")
 def redact(url: object) -> str:
     """Return an address without user and password, and with REDACTED for the values after ``?`` and ``#``."""
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
+from redouble._public import public
 from redouble._verdict import Kind
 from redouble.errors import Limit, Reason, RetryError, WorkerStillRunning
 
@@ -25,6 +26,7 @@ STAMP: Final = "__redouble__"
 PREFIX: Final = "redouble: gave up "
 
 
+@public("redouble")
 class AttemptRecord(NamedTuple):
     """One attempt. ``started`` counts from the start of the call; ``delay`` is the wait that followed.
 
@@ -41,6 +43,7 @@ class AttemptRecord(NamedTuple):
     hint: float | None
 
 
+@public("redouble")
 class Report(NamedTuple):
     """What one call did. ``reason`` is None if it succeeded.
 
@@ -105,6 +108,7 @@ class Mark:
         return None
 
 
+@public("redouble")
 class Outcome(NamedTuple, Generic[T_co]):
     """How a call ended, without raising. ``error`` with ``ok`` is an exception that was accepted."""
 
@@ -123,6 +127,7 @@ class Outcome(NamedTuple, Generic[T_co]):
         return cast("T_co", self.value)  # no error, so it is the value, None included
 
 
+@public("redouble")
 def report(exc: object, /) -> Report | None:
     """Tell what the policy did that let this exception through, or None if none did.
 

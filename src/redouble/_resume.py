@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from redouble._items import AsyncItems
+from redouble._public import public
 from redouble._source import END, close_failed
 from redouble._stream import Opener
 
@@ -58,6 +59,7 @@ class Remembering(AsyncItems[T]):
         return item
 
 
+@public("redouble.types")
 class Stream(Iterator[T], AsyncIterator[T]):
     """The items of a stream, for ``for`` or ``async for``, as what opens it demands.
 

@@ -19,6 +19,7 @@ from redouble._callable import colour, done, refuse, spelled, would_not_run
 from redouble._drive import aoutcome, outcome
 from redouble._layer import Layer
 from redouble._options import Options
+from redouble._public import public
 from redouble._refused import refuse_limits, refuse_unlimited, refuse_until
 from redouble._report import Outcome
 from redouble._retried import STREAM, call_done, retried
@@ -43,6 +44,7 @@ Enterable: TypeAlias = (
 )
 
 
+@public("redouble")
 class Retry(Options, Layer):
     """A retry policy: an immutable value that many calls, threads and event loops can share.
 

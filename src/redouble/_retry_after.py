@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from redouble._http_date import parse
+from redouble._public import public
 from redouble._quota import decimal, refilled, tightest
 from redouble._verdict import Verdict
 
@@ -24,6 +25,7 @@ _BLANKS = " \t"
 _MOST = 10_000  # headers: no answer has so many, but an iterator may never end
 
 
+@public("redouble.http")
 def retry_after(headers: object, now: float | datetime | None = None) -> float | None:
     """Return how many seconds the other side asks us to wait, or None where it does not say.
 

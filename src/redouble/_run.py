@@ -149,7 +149,7 @@ class Run(Limits):
         if counts is not None:
             counts.failures += 1
         if budget is not None:
-            refused = isinstance(error, Rejected) and never_called(error)
+            refused = isinstance(error, Rejected) and never_called(error, self)
             if (verdict.action == "retry" and not refused) or not getattr(budget, "_only_retried", False):
                 budget.failed(self.kind(error), self.budget_time())
             if refused and self.granted is not None:

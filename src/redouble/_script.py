@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from redouble._check import Duration, seconds
+from redouble._public import public
 from redouble._time import virtual
 from redouble._virtual import VirtualClock
 
 __all__ = ["Script", "ScriptedFailure", "Step", "fail", "ok"]
 
 
+@public("redouble.testing")
 class ScriptedFailure(ConnectionError):
     """What the step ``"fail"`` of a `Script` raises; a policy finds it worth retrying by default."""
 
 
+@public("redouble.testing")
 @dataclass(frozen=True)
 class Step:
     """How one call of a `Script` ends: made by `ok` and `fail`."""
@@ -26,11 +29,13 @@ class Step:
     takes: float = 0.0
 
 
+@public("redouble.testing")
 def ok(value: Any = None, *, takes: Duration = 0.0) -> Step:
     """Return ``value``, after ``takes`` seconds of virtual time."""
     return Step(value, None, seconds(takes, "takes"))
 
 
+@public("redouble.testing")
 def fail(error: BaseException | type[BaseException] = ScriptedFailure, *, takes: Duration = 0.0) -> Step:
     """Raise ``error``, after ``takes`` seconds of virtual time."""
     if not _raisable(error):
@@ -38,6 +43,7 @@ def fail(error: BaseException | type[BaseException] = ScriptedFailure, *, takes:
     return Step(None, error, seconds(takes, "takes"))
 
 
+@public("redouble.testing")
 class Script:
     """A function that does what each step says, in order: for policies to call.
 

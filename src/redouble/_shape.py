@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 from redouble._callable import done
 
-__all__ = ["Template", "shaped"]
+__all__ = ["Template", "is_compiled", "shaped"]
 
+FILENAME = "<redouble "  # how the file names of compiled wrappers begin, in tracebacks
 PREFIX = "redouble_"  # keeps the names of a template's lines apart from the parameters of what is wrapped
 
 
@@ -61,6 +62,11 @@ def shaped(fn: Callable[..., Any], template: Template, *, is_async: bool, **name
     return wrapper
 
 
+def is_compiled(code: CodeType) -> bool:
+    """Return True if the code is that of a wrapper compiled by `shaped`."""
+    return code.co_filename.startswith(FILENAME)
+
+
 def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:
     """Spell the parameters, the arguments to pass on, and the same as a tuple's and a dict's insides."""
     code = fn.__code__ if isinstance(fn, FunctionType) else None
@@ -98,7 +104,7 @@ def _compiled(
     source = template.lines.format(
         **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
     )
-    filename = f"<redouble {'async ' * is_async}{template.title}>"
+    filename = f"{FILENAME}{'async ' * is_async}{template.title}>"
     # So that a traceback through the wrapper shows its lines; the same lines for every signature.
     blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
     shown = template.lines.format(**words, **blanks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from redouble._public import public
 from redouble._register import SECTIONS, Section, counts_of, registered
 from redouble._time import SYSTEM
 
@@ -13,6 +14,7 @@ __all__ = ["snapshot_of", "stats"]
 LIMITS = ("attempts", "give_up_after", "timeout", "attempt_timeout", "work_timeout")
 
 
+@public("redouble")
 def stats() -> dict[str, dict[str, dict[str, Any]]]:
     """Take a snapshot of every named policy, budget and gate in this process: ready for ``json.dumps``.
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from redouble._callable import colour, spelled
+from redouble._public import public
 from redouble._ways import Ways
 
 __all__ = ["Switch"]
@@ -17,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
+@public("redouble.testing")
 class Switch(AbstractContextManager[T, None]):
     """Something that is so inside a block, or in a function that it decorates."""
 

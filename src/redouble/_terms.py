@@ -1,35 +1,44 @@
-"""The terms of a circuit breaker: when it opens, for how long, and how it closes again. Checked when made."""
+"""The settings of a circuit breaker: when it opens, for how long, and how it closes again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
-from typing import NamedTuple, cast
+from typing import cast
 
-from redouble._check import Duration, in_seconds, number, whole
+from redouble._check import Duration, hook, in_seconds, instance, methods, number, whole
 from redouble._check import seconds as checked
+from redouble._events import Observer
+from redouble._time import Chance, Clock
+from redouble._verdict import On
 
-__all__ = ["Terms", "terms"]
+__all__ = ["CircuitBreakerSettings", "validated"]
 
 
 SHORTEST = 0.001  # second: a window, or a call that is slow
 
 
-class Terms(NamedTuple):
-    """What a circuit goes by; `CircuitBreaker` says what each means."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitBreakerSettings:
+    """The validated options of a `CircuitBreaker`, which describes them."""
 
+    on: On
     failures: int
     ratio: float | None
     window: float
     minimum: int
-    slow: float  # infinite if nothing is
+    slow: float | None
     cooldown: float
     probes: int
-    reopening: tuple[float, ...]
+    reopening: tuple[float, ...] | None
+    name: str | None
+    on_change: Observer | None
+    clock: Clock
+    random: Chance
 
-    def told(self) -> str:
-        """Say them in a few words."""
+    def summary(self) -> str:
+        """Describe in a few words when the breaker opens, and for how long."""
         often = f"{self.failures} failures in a row"
         if self.ratio is not None:
             share, window = f"{self.ratio * 100:g}%", in_seconds(self.window)
@@ -37,7 +46,8 @@ class Terms(NamedTuple):
         return f"opens after {often}, for {in_seconds(self.cooldown)}"
 
 
-def terms(
+def validated(
+    on: On,
     failures: int,
     ratio: float | None,
     window: Duration,
@@ -46,18 +56,33 @@ def terms(
     cooldown: Duration,
     probes: int,
     reopening: Sequence[float] | None,
-) -> Terms:
-    """Check the options of a circuit breaker."""
-    return Terms(
-        whole(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
-        None if ratio is None else _share(ratio, "ratio"),
-        _positive(window, "window"),
-        whole(minimum, "CircuitBreaker minimum", 1, "a whole number, 1 or more, such as 20"),
-        inf if slow is None else _positive(slow, "slow"),
-        checked(cooldown, "CircuitBreaker cooldown"),
-        whole(probes, "CircuitBreaker probes", 1, "a whole number, 1 or more, such as 1"),
-        _shares(reopening),
+    name: str | None,
+    on_change: Observer | None,
+    clock: Clock,
+    random: Chance,
+) -> CircuitBreakerSettings:
+    """Validate the options of a circuit breaker, except for ``on``, which `Failures` validates."""
+    settings = CircuitBreakerSettings(
+        on=on,
+        failures=whole(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
+        ratio=None if ratio is None else _share(ratio, "ratio"),
+        window=_positive(window, "window"),
+        minimum=whole(minimum, "CircuitBreaker minimum", 1, "a whole number, 1 or more, such as 20"),
+        slow=None if slow is None else _positive(slow, "slow"),
+        cooldown=checked(cooldown, "CircuitBreaker cooldown"),
+        probes=whole(probes, "CircuitBreaker probes", 1, "a whole number, 1 or more, such as 1"),
+        reopening=None if reopening is None else _shares(reopening),
+        name=name,
+        on_change=on_change,
+        clock=clock,
+        random=random,
     )
+    instance(name, "CircuitBreaker name", str | None, "a text, or None")
+    if on_change is not None:
+        hook(on_change, "on_change")
+    methods(clock, "clock", ("now",))
+    methods(random, "random", ("random",))
+    return settings
 
 
 def _positive(value: Duration, option: str) -> float:
@@ -76,8 +101,6 @@ def _share(value: float, option: str) -> float:
 
 
 def _shares(reopening: object) -> tuple[float, ...]:
-    if reopening is None:
-        return ()
     wanted = f"CircuitBreaker reopening={reopening!r}: write shares that rise, such as (0.1, 0.5)"
     if not isinstance(reopening, list | tuple) or not reopening:
         raise TypeError(wanted)

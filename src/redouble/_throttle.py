@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random as chance
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
 from math import floor
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,6 +17,7 @@ from redouble._counted import counted
 from redouble._failure import Failures
 from redouble._gate import Gate, better_inside
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._recent import SLICES, Recent
 from redouble._shared import Locked
 from redouble._tally import Tally
@@ -72,6 +74,20 @@ class Lately(Tally):
         self.accepts.add(accepts, self.accepts.latest)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleSettings:
+    """The validated options of a `Throttle`."""
+
+    k: float
+    window: float
+    most: float
+    minimum: int
+    on: On
+    name: str | None
+    random: Chance
+
+
+@public("redouble")
 class Throttle(Locked, Gate):
     """Turn away as many calls as the service would turn away, before they cost anything.
 
@@ -103,18 +119,21 @@ class Throttle(Locked, Gate):
         if callable(k):
             raise TypeError("write @Throttle(), with brackets: it is no decorator without them")
         super().__init__()
-        self._k = number(k, "Throttle k", 1, 1e9, "1 or more, such as 2: calls sent for each one accepted")
-        self._window = checked(window, "Throttle window")
-        if self._window < SHORTEST:
+        k = number(k, "Throttle k", 1, 1e9, "1 or more, such as 2: calls sent for each one accepted")
+        seconds = checked(window, "Throttle window")
+        if seconds < SHORTEST:
             raise ValueError(f"Throttle window={window!r}: write more seconds, such as 120")
-        self._most = number(most, "Throttle most", 0, 1, "a share from 0 to 1, such as 0.9")
-        self._minimum = whole(minimum, "Throttle minimum", 0, "how many calls, 0 or more")
+        most = number(most, "Throttle most", 0, 1, "a share from 0 to 1, such as 0.9")
+        whole(minimum, "Throttle minimum", 0, "how many calls, 0 or more")
         self._failures = Failures(on, "Throttle")
         instance(name, "Throttle name", str | None, "a text, or None")
         methods(random, "random", ("random",))
-        self.name, self._random = name, random
+        self.settings = ThrottleSettings(
+            k=k, window=seconds, most=most, minimum=minimum, on=on, name=name, random=random
+        )
+        self.name = name
         self.register("limits")
-        self._tally = Lately(self._window)
+        self._tally = Lately(seconds)
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -125,7 +144,7 @@ class Throttle(Locked, Gate):
         tally = self._tally
         if not tally.on:
             return
-        draw = self._random.random()  # outside the lock: it may be anybody's
+        draw = self.settings.random.random()  # outside the lock: it may be anybody's
         with self._lock:
             tally.move(now)
             share = self._share()
@@ -173,18 +192,22 @@ class Throttle(Locked, Gate):
 
     def _share(self) -> float:
         requests, accepts = self._tally.requests.total, self._tally.accepts.total
-        return 0.0 if requests < self._minimum else rejection(requests, accepts, self._k, self._most)
+        settings = self.settings
+        if requests < settings.minimum:
+            return 0.0
+        return rejection(requests, accepts, settings.k, settings.most)
 
     def describe(self) -> str:
-        return f"at most {self._k:g} calls for each one accepted in {in_seconds(self._window)}"
+        settings = self.settings
+        return f"at most {settings.k:g} calls for each one accepted in {in_seconds(settings.window)}"
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
         return better_inside(self, inner, "it counts one call where there were several attempts")
 
     def traits(self) -> Traits:
-        return Traits(handles=self._failures.on, shared=(self,))
+        return Traits(handles=self.settings.on, shared=(self,))
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"
-        return f"Throttle({self._k:g}, window={self._window:g}{named})"
+        return f"Throttle({self.settings.k:g}, window={self.settings.window:g}{named})"

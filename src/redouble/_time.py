@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from redouble._ambient import ambient
 from redouble._backend import backend, under_trio
+from redouble._public import public
 
 __all__ = [
     "LOOPS",
@@ -35,6 +36,7 @@ __all__ = [
 LONGEST_SLEEP = 1e9  # 31 years. time.sleep() raises OverflowError a little above 292.
 
 
+@public("redouble.types")
 class Chance(Protocol):
     """Where chance comes from: the module `random`, a `random.Random`, or your own."""
 
@@ -43,6 +45,7 @@ class Chance(Protocol):
         ...
 
 
+@public("redouble")
 class Clock:
     """Tells the time and waits. Subclass it to bring your own; override what differs.
 

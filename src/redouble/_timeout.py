@@ -20,6 +20,7 @@ from redouble._check import seconds as checked
 from redouble._deadline import left
 from redouble._function import Bystander, StreamFunction
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._telling import late
 from redouble._time import SYSTEM, Clock, here
 from redouble._worker import Worker, check_worker
@@ -33,6 +34,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+@public("redouble")
 @dataclass(frozen=True)
 class Timeout(Layer):
     """Raise `AttemptTimeout` if a call takes longer than ``seconds``, or than the deadline allows.

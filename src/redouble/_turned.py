@@ -16,6 +16,7 @@ from math import ulp
 from typing import Any
 
 from redouble._ambient import ambient
+from redouble._public import public
 from redouble._switch import Switch
 from redouble._time import LOOPS, VIRTUAL, virtual
 from redouble._timer import retime
@@ -161,6 +162,7 @@ def _run_forever(loop: Any) -> None:
     turning.run(loop)
 
 
+@public("redouble.testing")
 def virtual_time() -> Switch[VirtualClock]:
     """Let time be virtual: sleeping costs nothing and is recorded.
 

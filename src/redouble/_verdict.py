@@ -17,10 +17,12 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from redouble._callable import spelled, would_not_run
 from redouble._check import Duration
+from redouble._public import public
 
 __all__ = ["Answer", "Ended", "Judge", "Kind", "On", "Rule", "Rules", "Until", "Verdict", "as_rules", "judge"]
 
 
+@public("redouble")
 class Kind(StrEnum):
     """What sort of failure it was: coarse, for budgets, backoffs and metrics."""
 
@@ -32,6 +34,7 @@ class Kind(StrEnum):
     unknown = "unknown"
 
 
+@public("redouble")
 @dataclass(frozen=True)
 class Verdict:
     """What to do about an ended attempt.
@@ -89,6 +92,7 @@ class Verdict:
 Answer: TypeAlias = bool | float | timedelta | Verdict | None
 
 
+@public("redouble.types")
 class Ended(NamedTuple):
     """How an attempt ended: what an object with ``judge(ended)`` is shown."""
 
@@ -105,6 +109,7 @@ class Ended(NamedTuple):
         return f"Ended(attempt={self.attempt}, error={self.error!r}, elapsed={self.elapsed})"
 
 
+@public("redouble.types")
 class Judge(Protocol):
     """A rule that wants to know more than the exception."""
 

@@ -19,6 +19,7 @@ from typing import Any
 from redouble._backend import backend, under_trio
 from redouble._check import Duration
 from redouble._check import seconds as checked
+from redouble._public import public
 from redouble._time import LOOPS, Clock
 
 __all__ = ["HOLDS", "Course", "VirtualClock"]
@@ -150,6 +151,7 @@ class Queue:
             loop.call_soon(self._turn, loop, turns - 1)
 
 
+@public("redouble.testing")
 class VirtualClock(Clock):
     """A clock that moves when somebody sleeps, or when told to.
 

@@ -21,7 +21,6 @@ class WaitingGate(Shared, Gate):
     """A gate with a line in front of it."""
 
     _line: Line
-    _wait: float | None
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -30,7 +29,7 @@ class WaitingGate(Shared, Gate):
     @property
     def wait(self) -> float | None:
         """How many seconds a call waits for a permit; None for as long as it takes."""
-        return self._wait
+        return self._line.wait
 
     def admit(self, now: float, /) -> None:
         """Take a permit without waiting, or raise `RateLimited`."""
@@ -44,7 +43,7 @@ class WaitingGate(Shared, Gate):
         return better_inside(self, inner, "attempts pass that it knows nothing of")
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        return inner.after(inf if self._wait is None else self._wait)
+        return inner.after(inf if self.wait is None else self.wait)
 
 
 class Permit(Passage):

@@ -16,6 +16,7 @@ from redouble._check import hook
 from redouble._events import WHATS, Event, Observer, What
 from redouble._handle import Handle
 from redouble._log import log
+from redouble._public import public
 from redouble._shared import Guard
 
 __all__ = ["Observation", "complain", "observe", "observing", "publish", "watch"]
@@ -91,6 +92,7 @@ _complained: set[tuple[str, str, str, int]] = set()
 _lock = Guard()
 
 
+@public("redouble.types")
 class Observation(Handle):
     """The handle of an observer: call it, `remove()` it, or use it in a ``with`` to end observing."""
 
@@ -107,6 +109,7 @@ class Observation(Handle):
             end()
 
 
+@public("redouble")
 def observe(observer: Observer, /, *, only: Collection[What] = ()) -> Observation:
     """Tell ``observer`` of every event of every policy in this process, from now on.
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from redouble._check import Duration, instance, seconds
+from redouble._public import public
 
 __all__ = ["Worker", "check_worker"]
 
 
+@public("redouble")
 @dataclass(frozen=True)
 class Worker:
     """Where the attempts of a blocking function run, so that they can be limited.

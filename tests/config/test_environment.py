@@ -67,7 +67,7 @@ def test_other_sections() -> None:
     assert config.budgets["shared"].ratio == 0.1
     assert config.budgets["to-kens"].costs[Kind.throttled] == 3
     assert (config.gates["db"].limit, config.gates["db"].wait) == (20, None)
-    assert config.gates["breaker"]._terms.reopening == (0.1, 0.5)
+    assert config.gates["breaker"].settings.reopening == (0.1, 0.5)
     assert {one.work_timeout for one in config.policies.values()} == {9}
     assert config.policies["pay.out"].attempts == 3
 
@@ -83,7 +83,7 @@ def test_a_type_may_be_another_one() -> None:
         REDOUBLE_OTHER_BACKOFF_TYPE="constant",
         REDOUBLE_OTHER_BACKOFF_DELAY="2s",
     )
-    assert config.gates["db"]._k == 3
+    assert config.gates["db"].settings.k == 3
     assert config.policies["other"].budget.capacity == 7
     assert config.policies["other"].backoff == Backoff.constant(2)
 

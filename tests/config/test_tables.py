@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
+from dataclasses import FrozenInstanceError, fields
 from math import inf
 from typing import Any, cast
 
@@ -131,3 +131,15 @@ def test_what_constructors_find_wrong_has_a_path(gate: dict[str, Any], path: str
         from_mapping({"gates": {"a": gate}})
     assert told.value.path == path
     assert isinstance(told.value.__cause__, TypeError | ValueError | ArithmeticError)
+
+
+@pytest.mark.parametrize("name", sorted({*TABLES} - {"hints", "retry", "timeout", "worker"}))
+def test_the_settings_are_the_options(name: str) -> None:
+    """In the order of the constructor, frozen, and each with the value that was validated."""
+    table = TABLES[name]
+    needed: dict[str, Any] = {"bulkhead": {"limit": 1}, "rate_limit": {"rate": 1}}
+    settings = cast("Any", table.make(**needed.get(name, {}))).settings
+    assert {field.name for field in fields(settings)} == set(inspect.signature(table.make).parameters)
+    assert type(settings).__name__ == f"{cast('type', table.make).__name__}Settings"
+    with pytest.raises(FrozenInstanceError):
+        settings.name = "other"

@@ -33,13 +33,13 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"policy": Retry},
         TypeError,
-        "Model policy=<class 'redouble._retry.Retry'>: write a redouble.Re",
+        "Model policy=<class 'redouble.Retry'>: write a redouble.Re",
     ),
     ({"policy": 4}, TypeError, "Model policy=4: write a redouble.Retry, or None"),
     ({"retry_if": True}, TypeError, "Model retry_if=True: write a function (error, attempt, context)"),
     ({"retry_if": awaited}, TypeError, "Model retry_if=awaited is a coroutine function"),
     ({"spend": 100}, TypeError, "Model spend=100: write Spend(tokens=100_000, per=60)"),
-    ({"spend": Spend}, TypeError, "Model spend=<class 'redouble.llm._spend.Spend'>: write Spend(tokens="),
+    ({"spend": Spend}, TypeError, "Model spend=<class 'redouble.llm.Spend'>: write Spend(tokens="),
     ({"spend": Spend(tokens=5)}, TypeError, "Model spend limits tokens: write reserve=4000 too, the most"),
     (
         {"spend": Spend(cost=5), "reserve": 3},

@@ -10,6 +10,7 @@ from redouble._check import instance
 from redouble._gate import Gate
 from redouble._grant import Budget
 from redouble._layer import Pipeline
+from redouble._public import public
 from redouble._retry import Retry
 from redouble.config._delays import written
 from redouble.config._gates import LAYERS, PIPELINE
@@ -25,6 +26,7 @@ Said = Mapping[tuple[str, str], Mapping[str, object]]
 ANY = Tagged({**BUDGETS.tables, **LAYERS.tables})
 
 
+@public("redouble.config")
 @dataclass(frozen=True, eq=False)
 class Config:
     """The policies, budgets, gates and pipelines of a document, by name."""
@@ -62,6 +64,7 @@ class Config:
         return {section: tables for section, tables in document.items() if tables}
 
 
+@public("redouble.config")
 def to_mapping(thing: object) -> dict[str, object]:
     """Return as a mapping: a policy, backoff, budget, gate, `Timeout`, `Hedge`, pipeline, or `Config`.
 

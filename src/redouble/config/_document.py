@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
+from redouble._public import public
 from redouble._retry import Retry
 from redouble.config._config import Config
 from redouble.config._environment import overridden
@@ -103,6 +104,7 @@ def read(document: Mapping[str, object], environ: Mapping[str, str] | None = Non
     return Parts(made, plain, policies, pipelines, variables)
 
 
+@public("redouble.config")
 def from_mapping(document: Mapping[str, object], *, environ: Mapping[str, str] | None = None) -> Config:
     """Make everything that a document describes, anew.
 
@@ -116,6 +118,7 @@ def from_mapping(document: Mapping[str, object], *, environ: Mapping[str, str] |
     return read(document, environ).build()
 
 
+@public("redouble.config")
 def policy(mapping: Mapping[str, object]) -> Retry:
     """Make one policy from its own table.
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from redouble._check import instance
+from redouble._public import public
 from redouble.config._config import Config
 from redouble.config._document import read
 from redouble.config._wrong import Place, amend
@@ -19,6 +20,7 @@ OWN, SHARED = "redouble.toml", "pyproject.toml"
 TABLE = "[tool.redouble]"
 
 
+@public("redouble.config")
 def from_file(
     path: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None
 ) -> Config:

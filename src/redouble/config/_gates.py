@@ -5,10 +5,7 @@ What each means is told at length by its class; here it is said in a line, for e
 
 from __future__ import annotations
 
-import random as chance
 from dataclasses import dataclass
-from math import inf
-from typing import Any
 
 from redouble._adaptive import AdaptiveRate
 from redouble._breaker import CircuitBreaker
@@ -30,14 +27,6 @@ from redouble.config._wrong import Place, shown
 __all__ = ["GATES", "LAYERS", "PIPELINE"]
 
 
-def _ours(random: object) -> object:
-    return chance if random is chance.random else random
-
-
-def _slow(gate: Any) -> object:
-    return None if gate._terms.slow == inf else gate._terms.slow
-
-
 GATES = Tagged(
     {
         "bulkhead": Table(
@@ -54,30 +43,23 @@ GATES = Tagged(
             CircuitBreaker,
             "Leave a service alone while it is down.",
             {
-                "on": Option(Names(), "What counts as a failure.", "_failures.on"),
-                "failures": Option(Whole(1), "Open after so many in a row.", "_terms.failures"),
+                "on": Option(Names(), "What counts as a failure."),
+                "failures": Option(Whole(1), "Open after so many in a row."),
                 "ratio": Option(
                     Unlimited(Number(high=1)),
                     "Open when this share of the calls in the window failed.",
-                    "_terms.ratio",
                 ),
-                "window": Option(SPAN, "How long calls count for.", "_terms.window"),
-                "minimum": Option(Whole(1), "How many calls there must be for the ratio.", "_terms.minimum"),
-                "slow": Option(WAIT, "A call that takes this long counts as failed.", _slow),
-                "cooldown": Option(SPAN, "How long to stay open.", "_terms.cooldown"),
-                "probes": Option(Whole(1), "How many calls are let through after that.", "_terms.probes"),
+                "window": Option(SPAN, "How long calls count for."),
+                "minimum": Option(Whole(1), "How many calls there must be for the ratio."),
+                "slow": Option(WAIT, "A call that takes this long counts as failed."),
+                "cooldown": Option(SPAN, "How long to stay open."),
+                "probes": Option(Whole(1), "How many calls are let through after that."),
                 "reopening": Option(
-                    Unlimited(Listed(Number(high=1))),
-                    "Shares of the calls to let through first, rising.",
-                    lambda gate: gate._terms.reopening or None,
+                    Unlimited(Listed(Number(high=1))), "Shares of the calls to let through first, rising."
                 ),
                 "name": NAMED,
             },
-            in_code={
-                "on_change": "_on_change",
-                "clock": "",
-                "random": lambda gate: _ours(gate._circuit._chance),
-            },
+            in_code=("on_change", "clock", "random"),
         ),
         "rate_limit": Table(
             RateLimit,
@@ -87,9 +69,7 @@ GATES = Tagged(
                 "per": Option(SPAN, "The time that the rate is for."),
                 "burst": Option(Whole(1), "How many may begin at once after a rest."),
                 "wait": Option(WAIT, "How long others wait for their turn; 0 is not at all."),
-                "following": Option(
-                    Flag(), "Heed what answers say about the other side's limit.", "_following"
-                ),
+                "following": Option(Flag(), "Heed what answers say about the other side's limit."),
                 "name": NAMED,
             },
         ),
@@ -97,9 +77,9 @@ GATES = Tagged(
             AdaptiveRate,
             "As fast as the other side lets us, found out by being throttled.",
             {
-                "on": Option(Names(), "What counts as throttling.", "_throttles.on"),
+                "on": Option(Names(), "What counts as throttling."),
                 "wait": Option(WAIT, "How long calls wait for their turn; 0 is not at all."),
-                "least": Option(Number(1e-9, 1e9), "The lowest rate, in calls a second.", "_tide._least"),
+                "least": Option(Number(1e-9, 1e9), "The lowest rate, in calls a second."),
                 "name": NAMED,
             },
         ),
@@ -107,34 +87,30 @@ GATES = Tagged(
             AdaptiveConcurrency,
             "As many calls at once as the service can take, found out by how long they take.",
             {
-                "initial": Option(Whole(1), "Where the limit begins.", lambda gate: gate._said["initial"]),
-                "least": Option(Whole(1), "The lowest limit.", "_windowed._least"),
-                "most": Option(Whole(1), "The highest limit.", "_windowed._most"),
-                "by": Option(Choice(("gradient", "vegas", "aimd")), "How the limit is found.", "_by"),
-                "window": Option(SPAN, "The time of calls for one change.", "_windowed._window"),
-                "on": Option(Names(), "Which errors are signs of overload.", "_drops.on"),
-                "slow": Option(
-                    SPAN,
-                    "For aimd: calls that take longer lower the limit too.",
-                    lambda gate: gate._said["slow"],
-                ),
-                "relearn": Option(SPAN, "How often to find out anew.", "_windowed._relearn"),
+                "initial": Option(Whole(1), "Where the limit begins."),
+                "least": Option(Whole(1), "The lowest limit."),
+                "most": Option(Whole(1), "The highest limit."),
+                "by": Option(Choice(("gradient", "vegas", "aimd")), "How the limit is found."),
+                "window": Option(SPAN, "The time of calls for one change."),
+                "on": Option(Names(), "Which errors are signs of overload."),
+                "slow": Option(SPAN, "For aimd: calls that take longer lower the limit too."),
+                "relearn": Option(SPAN, "How often to find out anew."),
                 "name": NAMED,
             },
-            in_code={"random": lambda gate: _ours(gate._windowed._random)},
+            in_code=("random",),
         ),
         "throttle": Table(
             Throttle,
             "Turn away as many calls as the service would turn away.",
             {
-                "k": Option(Number(1, 1e9), "How many calls to send for one accepted.", "_k"),
-                "window": Option(SPAN, "How long calls count for.", "_window"),
-                "most": Option(Number(high=1), "The largest share to refuse.", "_most"),
-                "minimum": Option(Whole(), "Refuse nothing while there were fewer calls.", "_minimum"),
-                "on": Option(Names(), "What the service does not accept.", "_failures.on"),
+                "k": Option(Number(1, 1e9), "How many calls to send for one accepted."),
+                "window": Option(SPAN, "How long calls count for."),
+                "most": Option(Number(high=1), "The largest share to refuse."),
+                "minimum": Option(Whole(), "Refuse nothing while there were fewer calls."),
+                "on": Option(Names(), "What the service does not accept."),
                 "name": NAMED,
             },
-            in_code={"random": "_random"},
+            in_code=("random",),
         ),
     }
 )
@@ -157,16 +133,16 @@ LAYERS = Tagged(
             Hedge,
             "Make a late call a second time, beside the first.",
             {
-                "delay": Option(WAIT, "How long a call may take before it is late; else learned.", "_fixed"),
+                "delay": Option(WAIT, "How long a call may take before it is late; else learned."),
                 "max_extra_load": Option(
-                    Unlimited(Number(1e-6)), "How many extra calls there may be, as a share of all.", "_share"
+                    Unlimited(Number(1e-6)), "How many extra calls there may be, as a share of all."
                 ),
-                "hedges": Option(Whole(1), "How many extra calls one call may lead to.", "_hedges"),
-                "on": Option(Names(), "Errors that do not end the race.", "_stakes._failures.on"),
-                "budget": Option(Unlimited(Budget()), "What each extra call takes from.", "_stakes._budget"),
+                "hedges": Option(Whole(1), "How many extra calls one call may lead to."),
+                "on": Option(Names(), "Errors that do not end the race."),
+                "budget": Option(Unlimited(Budget()), "What each extra call takes from."),
                 "name": NAMED,
             },
-            in_code={"until": "_stakes._until", "different": "_stakes.different"},
+            in_code=("until", "different"),
         ),
         "retry": RETRY,
     }

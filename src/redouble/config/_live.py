@@ -20,6 +20,7 @@ from weakref import ref
 from redouble._check import instance
 from redouble._layer import Pipeline
 from redouble._log import log
+from redouble._public import public
 from redouble._register import unregister
 from redouble._retry import Retry
 from redouble.config._config import Config
@@ -39,6 +40,7 @@ Environ: TypeAlias = Mapping[str, str] | None
 PATIENCE = 1.0  # second: who is at it may wait for a lock that this thread has, if a signal brought us here
 
 
+@public("redouble.config")
 class Reload(NamedTuple):
     """What came of a reload: what has ``changed``, such as ``policies.payments``; or the ``error``.
 
@@ -202,6 +204,7 @@ def _bare(error: ConfigError) -> ConfigError:
 LIVE = Live()
 
 
+@public("redouble.config")
 def load(source: Source = None, *, environ: Environ = os.environ) -> Config:
     """Put a configuration in force, for `redouble.policies`; if it is not valid, nothing changes.
 
@@ -217,6 +220,7 @@ def load(source: Source = None, *, environ: Environ = os.environ) -> Config:
     return LIVE.load(source, environ)
 
 
+@public("redouble.config")
 def reload(source: Source = None) -> Reload:
     """Read the configuration again, or another one, and put it in force while calls run.
 
@@ -228,6 +232,7 @@ def reload(source: Source = None) -> Reload:
     return LIVE.reload(source)
 
 
+@public("redouble")
 def policies(name: str) -> Named:
     """Return the policy or pipeline that has this name in the configuration, now and after each reload.
 

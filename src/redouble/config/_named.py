@@ -15,6 +15,7 @@ from redouble._block import AsyncAttempts, Attempt
 from redouble._callable import spelled
 from redouble._function import StreamFunction
 from redouble._layer import Layer, Pipeline
+from redouble._public import public
 from redouble._report import Outcome
 from redouble._retry import Enterable, Openable, Retry
 from redouble._shape import Template, shaped
@@ -59,6 +60,7 @@ class Cell(Generic[T]):
         self.layer: Layer | None = None  # that it was made of
 
 
+@public("redouble.config")
 class Named(StandIn, Shared):
     """The policy or pipeline that has this name in the configuration: made by `redouble.policies`.
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from redouble import errors
+from redouble._public import public
 from redouble._shared import Guard
 from redouble._transient import transient
 from redouble._verdict import On, as_rules
@@ -47,6 +48,7 @@ _lock = Guard()
 _registered: Mapping[str, object] = MappingProxyType({})
 
 
+@public("redouble.config")
 def register(name: str, on: On) -> None:
     """Give an exception type, a tuple of types, or a rule a name, for ``on`` in documents.
 

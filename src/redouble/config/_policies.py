@@ -68,7 +68,7 @@ BUDGETS = Tagged(
                 "ratio": Option(Number(high=1e9), "How many retries each credit earns."),
                 "per_second": Option(Number(high=1e9), "How many are granted whatever happens."),
                 "window": Option(SPAN, "How long credits and grants count for."),
-                "credit": Option(Choice(("success", "request")), "What earns retries.", "_by"),
+                "credit": Option(Choice(("success", "request")), "What earns retries."),
                 "name": NAMED,
             },
         ),
@@ -154,9 +154,9 @@ RETRY = Table(
         "name": NAMED,
         "labels": Option(Labels(), "Texts for events, reports and metrics."),
     },
-    in_code=dict.fromkeys(
-        ("until", "clock", "random", "before_attempt", "on_success", "on_failure", "on_retry", "on_give_up"),
-        "",
+    in_code=(
+        *("until", "clock", "random"),
+        *("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up"),
     ),
 )
 DEFAULTS = RETRY.without("name")

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from redouble._backoff import Backoff, _make
 from redouble._check import instance
+from redouble._public import public
 from redouble._retry import Retry
 from redouble._verdict import On
 from redouble._worker import Worker
@@ -102,6 +103,7 @@ class Settings:
         return Place(tuple(f"{self._prefix}{key}".split(".")))
 
 
+@public("redouble.config")
 def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, prefix: str = "") -> Retry:
     """Make a policy from the keys of qubit-retry: ``max_attempts``, ``attempt_timeout_millis``, ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redouble._public import public
 from redouble.config._delays import KINDS, OPTIONAL, SERIES, SHORT, STAGES, WORDS
 from redouble.config._gates import GATES, LAYERS, PIPELINE
 from redouble.config._names import BUILT_IN
@@ -13,6 +14,7 @@ __all__ = ["schema"]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+@public("redouble.config")
 def schema() -> dict[str, object]:
     """Return the JSON Schema (2020-12) of a whole document, for editors and checkers."""
     return {

@@ -10,9 +10,8 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -22,7 +21,6 @@ from redouble.config._wrong import Place, shown
 __all__ = ["Found", "Later", "Option", "Recipe", "Reference", "Several", "Table", "defaults"]
 
 Found: TypeAlias = Mapping[tuple[str, str], object]
-Seen: TypeAlias = Callable[[Any], object]
 
 NOTHING: Found = MappingProxyType({})
 
@@ -70,22 +68,21 @@ class Recipe(Later):
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its kind, what it means, and where the thing keeps it, if not under its own name."""
+    """One option: its kind, and what it means."""
 
     kind: Value
     about: str
-    at: Seen | str = ""
     needed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A thing with options. ``in_code``: those that no document can say, and where the thing keeps them."""
+    """A constructor and its options. ``in_code``: those that no document can set."""
 
     make: Callable[..., object]
     about: str
     options: Mapping[str, Option]
-    in_code: Mapping[str, Seen | str] = field(default_factory=dict[str, Seen | str])
+    in_code: tuple[str, ...] = ()
 
     def read(self, value: object, place: Place, but: Collection[str] = ()) -> dict[str, object]:
         """Read what a table says about options; keys in ``but`` are somebody else's."""
@@ -122,12 +119,13 @@ class Table:
     def write(self, thing: object, place: Place) -> dict[str, object]:
         """Write what differs from the defaults."""
         usual, found = defaults(self.make), dict[str, object]()
-        for key, at in self.in_code.items():
-            value = _seen(thing, key, at)
+        settings: object = getattr(thing, "settings", thing)  # a policy or a pipeline is a value itself
+        for key in self.in_code:
+            value: object = getattr(settings, key)
             if value is not usual[key] and value != usual[key]:
                 raise place.under(key).wrong(f"{shown(value)} cannot be written down: set {key} in code")
         for key, option in self.options.items():
-            value = _seen(thing, key, option.at)
+            value = getattr(settings, key)
             if key not in usual or (value is not usual[key] and value != usual[key]):
                 found[key] = option.kind.write(value, place.under(key))
         return found
@@ -150,10 +148,6 @@ class Table:
         needed += [key for key, option in self.options.items() if option.needed]
         described: dict[str, object] = {"description": self.about, "type": "object", "properties": known}
         return {**described, "required": needed, "additionalProperties": False}
-
-
-def _seen(thing: object, key: str, at: Seen | str) -> object:
-    return at(thing) if callable(at) else attrgetter(at or key)(thing)
 
 
 @cache

@@ -18,6 +18,7 @@ import grpc
 from redouble._callable import spelled
 from redouble._layer import Layer, Pipeline
 from redouble._options import HOOKS
+from redouble._public import public
 from redouble._retry import Retry
 from redouble._time import SYSTEM
 from redouble._timeout import Timeout
@@ -30,6 +31,7 @@ NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
 NAMES = "'package.Service' or 'package.Service/Method'"
 
 
+@public("redouble.grpc")
 @dataclass(frozen=True)
 class ServiceConfig:
     """What `service_config` makes: a document for gRPC, and what of the policy it cannot say.
@@ -64,6 +66,7 @@ class ServiceConfig:
         return [("grpc.service_config", dumps(config)), ("grpc.enable_retries", 1)]
 
 
+@public("redouble.grpc")
 def service_config(
     policy: Layer | None = None,
     *,

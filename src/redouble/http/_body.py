@@ -13,6 +13,7 @@ from inspect import getgeneratorstate, isgenerator
 from typing import Any, Final, cast, overload
 
 from redouble._callable import colour, drop, spelled
+from redouble._public import public
 
 __all__ = [
     "AGAIN",
@@ -131,6 +132,7 @@ def _file(file: Any) -> Content:
 # --------------------------------------------------------------- bodies made by a function
 
 
+@public("redouble.http")
 class Replayable:
     """A body that is made anew for each attempt, by a function."""
 
@@ -147,6 +149,7 @@ class Replayable:
                 yield piece
 
 
+@public("redouble.http")
 class AsyncReplayable:
     """The same for async clients."""
 
@@ -161,6 +164,7 @@ class AsyncReplayable:
 def replayable(make: Callable[[], Iterable[bytes]], /) -> Replayable: ...
 @overload
 def replayable(make: Callable[[], AsyncIterable[bytes]], /) -> AsyncReplayable: ...
+@public("redouble.http")
 def replayable(make: Callable[[], Any], /) -> Replayable | AsyncReplayable:
     """Make a body that can be sent again of a function that opens a file or makes an iterator.
 

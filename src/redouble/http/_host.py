@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from redouble._public import public
 from redouble.http._permit import Permit
 
 __all__ = ["host"]
 
 
+@public("redouble.http")
 def host(call: object, /) -> Hashable:
     """Return the host that a client of ours is about to call: a key for `Keyed` in the policy of a client.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeGuard, cast
 
 from redouble._callable import spelled
+from redouble._public import public
 
 __all__ = ["TOKEN", "Idempotency", "Keys", "as_idempotency", "is_key", "new_key"]
 
@@ -30,6 +31,7 @@ def is_key(key: object) -> TypeGuard[str]:
     return isinstance(key, str) and key != "" and key.isascii() and key.isprintable()
 
 
+@public("redouble.http")
 @dataclass(frozen=True)
 class Idempotency:
     """Which header carries the key, and whether we put one there ourselves.

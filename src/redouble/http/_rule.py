@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from redouble import _codes as codes
+from redouble._public import public
 from redouble._reading import answer_of
 from redouble._report import stamp_of
 from redouble._retry_after import after, hint, should_retry
@@ -31,6 +32,7 @@ FAILING = frozenset({408, 425, 429, *range(500, 600)})
 NOT_IDEMPOTENT = Verdict.stop(reason="not_idempotent")
 
 
+@public("redouble.http")
 @dataclass(frozen=True)
 class HttpRule:
     """What `rule` makes: a rule for ``on=``, and what clients of ours read to know what they may do."""
@@ -70,6 +72,7 @@ class HttpRule:
         return after(codes.LLM_STATUSES.get(status) or _word_for(status), hint(headers, status))
 
 
+@public("redouble.http")
 def rule(
     statuses: Iterable[int] | None = None,
     methods: Iterable[str] = IDEMPOTENT,
@@ -88,6 +91,7 @@ def rule(
     return HttpRule(chosen, cast("Any", methods), errors)
 
 
+@public("redouble.http")
 def sent(error: BaseException, /) -> bool | None:
     """Say whether the request that failed so reached the other side: True, False, or None if unknown."""
     found = transient(error) if isinstance(error, Exception) else None

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from redouble._public import public
+
 __all__ = ["METRICS", "Metric"]
 
 
+@public("redouble.instruments")
 class Metric(NamedTuple):
     """One thing that is counted or measured."""
 

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 from redouble._commit import Committing
 from redouble._items import AsyncItems
 from redouble._options import Options
+from redouble._public import public
 from redouble._resume import Stream
 from redouble._source import AsyncSource, Source
 from redouble._stream import Opener
@@ -83,6 +84,7 @@ class Chunks(AsyncItems[T]):
         return await super().__anext__(take, thrown)
 
 
+@public("redouble.llm")
 class Answer(Stream[T], Generic[T]):
     """The chunks of one answer, for ``for`` or ``async for``, as what opens it demands.
 

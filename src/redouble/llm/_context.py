@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from redouble._ambient import ambient
 from redouble._bound import Value
 from redouble._deadline import left
+from redouble._public import public
 from redouble._time import here
 from redouble.llm._account import Account
 from redouble.llm._timeouts import Timeouts, limit_of
@@ -22,6 +23,7 @@ __all__ = ["Being", "Call", "Context", "RetryIf", "current"]
 T = TypeVar("T")
 
 
+@public("redouble.llm")
 class Context(NamedTuple):
     """What a ``retry_if`` is told of the call: whose it is, what was bound to it, whether it is a stream."""
 
@@ -34,6 +36,7 @@ class Context(NamedTuple):
 RetryIf: TypeAlias = Callable[[Exception, int, Context], bool | None]
 
 
+@public("redouble.llm")
 @dataclass(frozen=True)
 class Call:
     """One logical call, the same in all of its attempts.
@@ -104,6 +107,7 @@ class Being:
             return
 
 
+@public("redouble.llm")
 def current() -> Call:
     """Return the call that this code is an attempt of: for functions that make requests themselves.
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from redouble._public import public
 from redouble.errors import RedoubleError, Rejected, _rebuild
 
 __all__ = ["CutShort", "ErrorEvent", "SpendExceeded", "SpendRefused", "StreamError"]
 
 
+@public("redouble.llm")
 class StreamError(RedoubleError):
     """A stream went wrong."""
 
@@ -28,10 +30,12 @@ class StreamError(RedoubleError):
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
 
+@public("redouble.llm")
 class CutShort(StreamError, ConnectionError):
     """A stream ended before it said that it was complete: what has come is not the whole answer."""
 
 
+@public("redouble.llm")
 class ErrorEvent(StreamError):
     """A stream said in its midst that something went wrong, though its status had been 200.
 
@@ -44,6 +48,7 @@ class ErrorEvent(StreamError):
         self.said = said
 
 
+@public("redouble.llm")
 class SpendExceeded(RedoubleError):
     """A call was stopped in its midst: it takes more of ``what``, tokens or cost, than the `Spend` allows.
 
@@ -57,6 +62,7 @@ class SpendExceeded(RedoubleError):
         self.what = what
 
 
+@public("redouble.llm")
 class SpendRefused(Rejected):
     """Nothing was called: the `Spend` has too little left of ``what``: ``tokens``, ``cost``, ``requests``."""
 

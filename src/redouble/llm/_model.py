@@ -16,6 +16,7 @@ from redouble._callable import colour, refuse, spelled
 from redouble._check import Duration, instance
 from redouble._function import StreamFunction
 from redouble._layer import Layer
+from redouble._public import public
 from redouble._refused import refuse_until
 from redouble._retry import Openable, Retry
 from redouble._worker import Worker
@@ -41,6 +42,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+@public("redouble.llm")
 @dataclass(frozen=True)
 class Model(Layer):
     """One language model: how long its calls may take, when they are made again, what they may spend.

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from redouble._public import public
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._usage import Usage
 
 __all__ = ["Protocol"]
 
 
+@public("redouble.llm")
 class Protocol(ABC):
     r"""How a stream says that it is complete, that something went wrong, and what it took.
 

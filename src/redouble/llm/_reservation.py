@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Self
 
 from redouble._check import whole
+from redouble._public import public
 from redouble._shared import Shared
 from redouble.llm._allowances import NOTHING, SETTLED, Allowances, Amounts, Change, Taken
 from redouble.llm._usage import Money, exactly
@@ -18,6 +19,7 @@ MOST = 10**15  # of any money: more is a mistake
 AMOUNT = "0 or more: release() hands back what was reserved"
 
 
+@public("redouble.llm")
 class Reservation(Shared):
     """What is set aside for one call, until it says what it took: made by `Spend.reserve`.
 

@@ -14,6 +14,7 @@ from typing import Final
 from redouble._check import Duration, in_seconds, instance, number, whole
 from redouble._check import seconds as checked
 from redouble._log import log
+from redouble._public import public
 from redouble._register import register
 from redouble._shared import Shared
 from redouble._telling import refused
@@ -32,6 +33,7 @@ LEAST: Final[Amounts] = {"tokens": 1, "cost": Fraction(1, 10**30), "requests": 0
 LIMIT = "more than 0, or None for no limit"
 
 
+@public("redouble.llm")
 class Spend(Shared):
     """Allow so many ``tokens``, so much money (``cost``) and so many ``requests``, to all calls together.
 

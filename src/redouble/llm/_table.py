@@ -13,6 +13,7 @@ from typing import Any, cast
 from redouble import _codes as codes
 from redouble._bound import BOUND
 from redouble._known import READ_TIMEOUT
+from redouble._public import public
 from redouble._python import NETWORK
 from redouble._reading import answer_of
 from redouble._retry_after import after, hint, should_retry
@@ -27,6 +28,7 @@ __all__ = ["Word", "table"]
 REFUSING = (402, 403, 429)  # statuses that a spent quota comes with
 
 
+@public("redouble.llm")
 def table(error: Exception) -> Verdict | None:
     """Say whether a failure is worth another attempt: the rule of an `llm.Model`, unless it is given another.
 

@@ -7,6 +7,7 @@ from math import inf
 from typing import Self, cast
 
 from redouble._check import Duration, seconds
+from redouble._public import public
 
 __all__ = ["Timeouts", "as_timeouts", "limit_of"]
 
@@ -14,6 +15,7 @@ WANTED = "more than 0 seconds, or None for no limit"
 LEAST = 0.001  # second: a client takes zero for no waiting at all, or for ever
 
 
+@public("redouble.llm")
 @dataclass(frozen=True)
 class Timeouts:
     """The time limits of one call; None is no limit.

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from redouble._check import number
+from redouble._public import public
 
 __all__ = ["Money", "Price", "Usage", "exactly"]
 
@@ -15,6 +16,7 @@ Money = float | Decimal | Fraction
 MILLION = 1_000_000
 
 
+@public("redouble.llm")
 class Usage(NamedTuple):
     """The tokens of one call: those of the question, and those of the answer."""
 
@@ -27,6 +29,7 @@ class Usage(NamedTuple):
         return self.input + self.output
 
 
+@public("redouble.llm")
 @dataclass(frozen=True)
 class Price:
     """What a million tokens cost: of questions, ``input``, and of answers, ``output``.

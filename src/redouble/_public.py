@@ -1,0 +1,44 @@
+"""Public names: ``__module__`` is the module that users import a class or function from.
+
+A repr, a pickle and the reference show that module, so that none of them depends on the private file in which
+the class or function is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import get_annotations
+from types import FunctionType
+from typing import ForwardRef, TypeVar, get_overloads, overload
+
+__all__ = ["public"]
+
+T = TypeVar("T")
+
+
+def public(module: str) -> Callable[[T], T]:
+    """Return a decorator that sets ``__module__``. It is the outermost one, above ``@dataclass`` too.
+
+    Annotations are strings, which `typing.get_type_hints` evaluates for a class among the names of its
+    ``__module__``. Those of the class become forward references to the module in which they are written.
+    """
+
+    def decorate(thing: T) -> T:
+        if isinstance(thing, type) and (annotations := get_annotations(thing)):
+            written_in = thing.__module__
+            thing.__annotations__ = {name: _bound(said, written_in) for name, said in annotations.items()}
+        elif isinstance(thing, FunctionType):
+            for stub in get_overloads(thing):  # `typing` finds them by module and name
+                stub.__module__ = module
+                overload(stub)
+        thing.__module__ = module
+        return thing
+
+    return decorate
+
+
+def _bound(annotation: object, module: str) -> object:
+    text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+    if not isinstance(text, str):
+        return annotation
+    return ForwardRef(text, is_argument=False, module=module, is_class=True)
