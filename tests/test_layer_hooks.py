@@ -33,7 +33,7 @@ from redouble import (
 )
 from redouble._hosts import HostBudgets
 from redouble.errors import Rejected
-from redouble.http._plan import checked as checked_plan
+from redouble.http._plan import http_plan
 from redouble.instruments._measure import gauged
 from redouble.instruments._schema import BREAKER_STATE, BULKHEAD_IN_USE, BULKHEAD_QUEUED
 from redouble.testing import recorded
@@ -211,7 +211,7 @@ def test_state_that_stands_twice() -> None:
 
 def test_a_client_refuses_one_that_calls_concurrently() -> None:
     with pytest.raises(TypeError, match="the attempts of a client share one request"):
-        checked_plan(Limit(Traits(concurrent=True)), "client", lambda _: None, aio=False)
+        http_plan(Limit(Traits(concurrent=True)), "client", lambda _: None, aio=False)
 
 
 def test_a_pipeline_answers_as_its_layers_together() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+from redouble._public import public
 from redouble._verdict import On
 
 __all__ = ["Traits", "WorstCase"]
 
 
+@public("redouble.types")
 class Traits(NamedTuple):
     """Properties of a layer that other layers ask about: what `Layer.traits` returns.
 
@@ -32,6 +34,7 @@ class Traits(NamedTuple):
     shared: tuple[object, ...] = ()
 
 
+@public("redouble.types")
 class WorstCase(NamedTuple):
     """The most that one call can cost: what `Layer.worst_case` is given, and returns.
 
