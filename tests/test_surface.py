@@ -36,6 +36,7 @@ SOURCE = Path(redouble.__file__).parent
 MODULES = [
     ".".join(["redouble", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
     for path in sorted(SOURCE.rglob("*.py"))
+    if path.stem != "__init__" or "/_" not in str(path.parent.relative_to(SOURCE.parent))  # holds no names
 ]
 CLASSES = [name for name in redouble.__all__ if inspect.isclass(getattr(redouble, name))]
 
