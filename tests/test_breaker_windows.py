@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from breakers import Story
 from redouble import errors
-from redouble._recent import SLICES
+from redouble._internal.sliding_counter import SLICES
 from support import Boom
 
 # ------------------------------------------------------------------------------- a ratio

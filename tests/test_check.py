@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Hints, Kind, Retry, Verdict
-from redouble._check import instance, methods, number, seconds, whole
+from redouble._internal.validation import instance, methods, number, seconds, whole
 
 
 def hints(**options: Any) -> Hints:

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from redouble import CircuitBreaker
 from redouble._circuit import Circuit
+from redouble._internal.sliding_counter import SLICES
 from redouble._period import Ticket
-from redouble._recent import SLICES
 from redouble._terms import CircuitBreakerSettings
 
 # Times are whole seconds, and a slice of the window is one second: so the model can be exact.

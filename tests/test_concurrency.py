@@ -11,7 +11,7 @@ import pytest
 from breakers import SHAPES, Service
 from redouble import AdaptiveConcurrency, errors, policy_of
 from redouble._backend import backend
-from redouble._shared import _after_fork
+from redouble._internal.locks import _after_fork
 from support import ASYNC, Boom, Panic, in_colour
 from test_cancellation import cancelled
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble._desk import Desk
+from redouble._internal.reentrancy import Desk
 from support import Boom
 
 

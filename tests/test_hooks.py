@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry, observe
-from redouble._check import hook
+from redouble._internal.validation import hook
 from support import options
 
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import redouble
-from redouble._missing import missing
+from redouble._internal.extras import missing
 
 SOURCE = str(Path(redouble.__file__).parent.parent)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._recent import SLICES, Recent
+from redouble._internal.sliding_counter import SLICES, Recent
 
 
 def test_nothing_at_first() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from redouble import Grant, Kind, RetryBudget
 from redouble._hosts import HostBudgets
-from redouble._recent import SLICES, Recent
+from redouble._internal.sliding_counter import SLICES, Recent
 from redouble.testing import virtual_time
 
 KIND = Kind.unknown

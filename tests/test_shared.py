@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from redouble import Bulkhead, CircuitBreaker, Kind, Retry, RetryBudget, TokenBucket
-from redouble._shared import _after_fork
+from redouble._internal.locks import _after_fork
 
 MAKERS: list[Callable[[], object]] = [RetryBudget, TokenBucket, CircuitBreaker, lambda: Bulkhead(2)]
 EVERY = pytest.mark.parametrize("make", MAKERS, ids=["budget", "bucket", "breaker", "bulkhead"])

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from redouble import CircuitBreaker, Retry, _register, _watch, observe, stats
-from redouble._shared import Guard, _after_fork, weakly
+from redouble._internal.locks import Guard, _after_fork, weakly
 from redouble.config import _names, register
 from redouble.instruments import memory
 

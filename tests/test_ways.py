@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble._ways import Ways, _here
+from redouble._internal.context_exits import Ways, _here
 
 
 def entered(*ways_out: object) -> Ways[object]:

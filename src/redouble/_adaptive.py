@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from redouble._check import Duration, in_seconds, instance, number
-from redouble._check import seconds as checked
 from redouble._counted import counted
 from redouble._cubic import Tide
 from redouble._failure import Failures
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, in_seconds, instance, number
+from redouble._internal.validation import seconds as checked
 from redouble._line import Line
-from redouble._public import public
 from redouble._telling import refused
 from redouble._time import SYSTEM
 from redouble._transient import transient

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, cast
 
-from redouble._check import Duration, number, seconds, whole
-from redouble._public import public
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, number, seconds, whole
 from redouble._time import Chance
 
 __all__ = ["Backoff", "fresh"]

@@ -15,9 +15,9 @@ from redouble._ambient import ambient
 from redouble._backend import Scope, cut_after, in_event_loop
 from redouble._drive import begin, concerned
 from redouble._ending import error_of
-from redouble._log import log
+from redouble._internal.logger import log
+from redouble._internal.public import public
 from redouble._options import Options
-from redouble._public import public
 from redouble._refused import refuse_limits, refuse_until
 from redouble._run import Run
 

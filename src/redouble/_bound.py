@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 from weakref import ReferenceType, ref
 
-from redouble._handle import Handle
-from redouble._public import public
+from redouble._internal.handle import Handle
+from redouble._internal.public import public
 
 __all__ = ["BOUND", "Binding", "Value", "bind", "inherit"]
 

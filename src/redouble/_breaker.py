@@ -12,18 +12,18 @@ from dataclasses import replace
 from math import inf
 from typing import Any, ParamSpec, Self, TypeVar
 
-from redouble._check import Duration, in_seconds
 from redouble._circuit import Circuit
-from redouble._desk import Desk
 from redouble._events import Observer
 from redouble._failure import Failures
 from redouble._gate import Gate
 from redouble._guarded import guarded
+from redouble._internal.locks import Locked, weakly
+from redouble._internal.public import public
+from redouble._internal.reentrancy import Desk
+from redouble._internal.validation import Duration, in_seconds
 from redouble._layer import Layer
 from redouble._news import News, announce
 from redouble._period import Change, Period, State, Ticket
-from redouble._public import public
-from redouble._shared import Locked, weakly
 from redouble._telling import refused
 from redouble._terms import CircuitBreakerSettings, validated
 from redouble._time import SYSTEM, Chance, Clock

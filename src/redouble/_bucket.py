@@ -12,11 +12,11 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal, Self, cast
 
-from redouble._check import instance, number
 from redouble._grant import Grant
-from redouble._public import public
+from redouble._internal.locks import Locked
+from redouble._internal.public import public
+from redouble._internal.validation import instance, number
 from redouble._register import register
-from redouble._shared import Locked
 from redouble._throttling import RetryThrottling
 from redouble._time import SYSTEM
 from redouble._verdict import Kind

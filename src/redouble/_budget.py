@@ -12,13 +12,13 @@ from fractions import Fraction
 from math import floor, isfinite
 from typing import Literal
 
-from redouble._check import Duration, instance, number
-from redouble._check import seconds as checked
 from redouble._grant import Grant
-from redouble._public import public
-from redouble._recent import SLICES, Recent
+from redouble._internal.locks import Locked
+from redouble._internal.public import public
+from redouble._internal.sliding_counter import SLICES, Recent
+from redouble._internal.validation import Duration, instance, number
+from redouble._internal.validation import seconds as checked
 from redouble._register import register
-from redouble._shared import Locked
 from redouble._time import SYSTEM
 from redouble._verdict import Kind
 

@@ -11,15 +11,15 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from redouble._check import Duration, in_seconds, instance, whole
-from redouble._check import seconds as checked
 from redouble._entry import Entry
 from redouble._gate import Gate, Passage
+from redouble._internal.codegen import Template, shaped
+from redouble._internal.locks import Shared
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, in_seconds, instance, whole
+from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
 from redouble._places import Ticket
-from redouble._public import public
-from redouble._shape import Template, shaped
-from redouble._shared import Shared
 
 if TYPE_CHECKING:
     from redouble._worst import WorstCase

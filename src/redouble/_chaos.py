@@ -12,14 +12,14 @@ from functools import partial
 from random import Random
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from redouble._callable import done, spelled, would_not_run
-from redouble._check import Duration, instance, number
-from redouble._check import seconds as checked
 from redouble._faults import Fault, maker
 from redouble._function import Bystander, StreamFunction
+from redouble._internal.callables import done, spelled, would_not_run
+from redouble._internal.locks import Shared
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, instance, number
+from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
-from redouble._public import public
-from redouble._shared import Shared
 from redouble._time import SYSTEM
 from redouble._worst import Traits, WorstCase
 

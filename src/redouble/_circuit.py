@@ -13,8 +13,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import inf
 
+from redouble._internal.sliding_counter import SLICES
 from redouble._period import Call, Change, Period, State, Ticket
-from redouble._recent import SLICES
 from redouble._terms import CircuitBreakerSettings
 
 __all__ = ["Circuit"]

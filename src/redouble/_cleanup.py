@@ -13,7 +13,7 @@ from inspect import iscoroutinefunction
 from types import AsyncGeneratorType, CodeType
 from typing import Any, Protocol, cast, runtime_checkable
 
-from redouble._log import ABANDONED, log
+from redouble._internal.logger import ABANDONED, log
 
 __all__ = ["at_once", "waits"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import isawaitable
 from typing import Any
 
-from redouble._log import log
+from redouble._internal.logger import log
 
 __all__ = ["close_all", "closes"]
 

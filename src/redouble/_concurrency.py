@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
 
 from redouble._ambient import ambient
-from redouble._check import Duration, instance, methods, whole
-from redouble._check import seconds as checked
 from redouble._failure import Failures
 from redouble._gate import Gate, better_inside
 from redouble._gradient import Aimd, Gradient, Vegas, Way
 from redouble._guarded import seen_in_task
+from redouble._internal.codegen import Template, shaped
+from redouble._internal.locks import Locked
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, instance, methods, whole
+from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
-from redouble._public import public
 from redouble._room import Room
-from redouble._shape import Template, shaped
-from redouble._shared import Locked
 from redouble._telling import refused
 from redouble._time import SYSTEM, Chance, reader
 from redouble._transient import transient

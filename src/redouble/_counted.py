@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from redouble._ambient import ambient
 from redouble._guarded import seen_in_task
-from redouble._shape import Template, shaped
+from redouble._internal.codegen import Template, shaped
 from redouble._tally import Tally
 from redouble._time import SYSTEM, reader
 

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
 from redouble._ambient import ambient
-from redouble._check import Duration
-from redouble._check import seconds as checked
-from redouble._public import public
+from redouble._internal.context_exits import Ways
+from redouble._internal.public import public
+from redouble._internal.validation import Duration
+from redouble._internal.validation import seconds as checked
 from redouble._time import here
-from redouble._ways import Ways
 
 __all__ = ["Deadline", "Moment", "Signal", "cancelled", "deadline", "left", "patience", "remaining"]
 

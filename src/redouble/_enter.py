@@ -14,13 +14,13 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from redouble._backend import backend, cut_after
-from redouble._callable import Misused, drop, spelled
 from redouble._drive import adrive, begin, drive
+from redouble._internal.callables import Misused, drop, spelled
+from redouble._internal.context_exits import Ways
+from redouble._internal.public import public
 from redouble._options import Options
-from redouble._public import public
 from redouble._refused import refuse_limits
 from redouble._run import Run
-from redouble._ways import Ways
 
 __all__ = ["Entrance"]
 

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from redouble._backend import backend, cut_after, in_event_loop
 from redouble._bell import Bell
-from redouble._check import in_seconds
 from redouble._deadline import patience
+from redouble._internal.validation import in_seconds
 from redouble._places import Places, Ticket
 from redouble._telling import refused
 from redouble._time import virtual

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from math import inf, isinf
 from typing import TYPE_CHECKING, cast
 
-from redouble._check import in_seconds
+from redouble._internal.validation import in_seconds
 from redouble._worst import Traits, WorstCase
 
 if TYPE_CHECKING:

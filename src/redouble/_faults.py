@@ -7,7 +7,7 @@ from copy import copy
 from functools import partial
 from typing import Any, TypeAlias, cast
 
-from redouble._callable import spelled
+from redouble._internal.callables import spelled
 
 __all__ = ["Fault", "maker"]
 

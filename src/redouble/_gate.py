@@ -11,13 +11,13 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from redouble._callable import done
+from redouble._internal.callables import done
+from redouble._internal.context_exits import Ways
+from redouble._internal.public import public
 from redouble._layer import AROUND, Layer
 from redouble._nested import asks_gate
-from redouble._public import public
 from redouble._telling import TOLD, refused, sort_of
 from redouble._time import SYSTEM, Clock
-from redouble._ways import Ways
 from redouble.errors import Rejected
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from redouble._public import public
+from redouble._internal.public import public
 from redouble._verdict import Kind
 
 __all__ = ["Budget", "Grant"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from redouble._backend import cancelling
-from redouble._shape import Template, shaped
+from redouble._internal.codegen import Template, shaped
 
 if TYPE_CHECKING:
     from redouble._breaker import CircuitBreaker

@@ -12,16 +12,16 @@ from math import inf
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from redouble._ambient import ambient
-from redouble._callable import colour, spelled
-from redouble._check import Duration, in_seconds, instance, methods, number, whole
-from redouble._check import seconds as checked
 from redouble._failure import Failures
 from redouble._grant import Budget
+from redouble._internal.callables import colour, spelled
+from redouble._internal.codegen import Template, shaped
+from redouble._internal.locks import Shared
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
+from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
-from redouble._public import public
 from redouble._race import race
-from redouble._shape import Template, shaped
-from redouble._shared import Shared
 from redouble._stakes import Stakes
 from redouble._time import SYSTEM, reader
 from redouble._verdict import On, Until, check_until

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from redouble._check import Duration, number, seconds
-from redouble._public import public
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, number, seconds
 
 __all__ = ["Hints"]
 

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from redouble._budget import RetryBudget
-from redouble._kept import Kept
+from redouble._internal.bounded_cache import Kept
 
 __all__ = ["MOST", "HostBudgets"]
 

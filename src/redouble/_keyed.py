@@ -18,16 +18,16 @@ from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from redouble._ambient import ambient
-from redouble._callable import spelled, would_not_run
-from redouble._check import Duration, instance, whole
-from redouble._check import seconds as checked
 from redouble._function import StreamFunction
+from redouble._internal.callables import spelled, would_not_run
+from redouble._internal.codegen import Template, shaped
+from redouble._internal.locks import Shared
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, instance, whole
+from redouble._internal.validation import seconds as checked
 from redouble._keys import check_hashable, check_key, wants_key
 from redouble._layer import Layer, Pipeline
-from redouble._public import public
 from redouble._register import unregister
-from redouble._shape import Template, shaped
-from redouble._shared import Shared
 from redouble._standin import StandIn
 from redouble._table import Entry, Held, Table, Ways
 from redouble._time import SYSTEM, reader

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from redouble._callable import spelled
+from redouble._internal.callables import spelled
 
 __all__ = ["check_hashable", "check_key", "wants_key"]
 

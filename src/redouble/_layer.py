@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from redouble._callable import Colour, colour, refuse, spelled
-from redouble._check import instance
-from redouble._public import public
+from redouble._internal.callables import Colour, colour, refuse, spelled
+from redouble._internal.public import public
+from redouble._internal.validation import instance
 from redouble._register import LAYER_SECTIONS, LayerSection, register
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 
 from redouble._backend import backend, cut_after, in_event_loop
 from redouble._bell import Bell
-from redouble._check import in_seconds
 from redouble._deadline import patience
 from redouble._flow import SMALLEST, Pace
-from redouble._shared import Locked
+from redouble._internal.locks import Locked
+from redouble._internal.validation import in_seconds
 from redouble._time import SYSTEM, virtual
 
 __all__ = ["Line"]

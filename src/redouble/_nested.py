@@ -15,10 +15,10 @@ from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from redouble._backend import under_trio
-from redouble._log import log
+from redouble._internal.codegen import is_compiled
+from redouble._internal.logger import log
 from redouble._options import Options
 from redouble._report import Mark, Report, Stamp, family, is_stuck, stamp_of, stamp_of_answer
-from redouble._shape import is_compiled
 from redouble.errors import Reason, Rejected, WorkerStillRunning
 
 __all__ = ["asks_gate", "bears_exhaustion", "nested", "never_called"]

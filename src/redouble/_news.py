@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from redouble._bound import BOUND
 from redouble._events import Event, Observer, What
-from redouble._log import log
+from redouble._internal.logger import log
 from redouble._period import Change
 from redouble._watch import publish, watch
 

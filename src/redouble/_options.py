@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from redouble._backoff import Backoff, fresh
-from redouble._check import Duration, hook, instance, methods, seconds, whole
 from redouble._events import Event
 from redouble._grant import Budget
 from redouble._hints import Hints
+from redouble._internal.validation import Duration, hook, instance, methods, seconds, whole
 from redouble._register import Counts, counts_of, register
 from redouble._time import SYSTEM, Borrowed, Chance, Clock, reader
 from redouble._transient import transient

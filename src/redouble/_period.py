@@ -6,7 +6,7 @@ from collections import OrderedDict
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
-from redouble._recent import Recent
+from redouble._internal.sliding_counter import Recent
 
 __all__ = ["Call", "Change", "Period", "State", "Ticket"]
 

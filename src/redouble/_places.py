@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeAlias
 
-from redouble._shared import Locked
+from redouble._internal.locks import Locked
 
 __all__ = ["Places", "Ring", "Ticket"]
 

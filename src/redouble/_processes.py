@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from redouble._bound import BOUND
-from redouble._callable import spelled
+from redouble._internal.callables import spelled
 from redouble._pool import REAPING, Process
 from redouble._wire import pack, unpack
 from redouble.errors import WorkerFailed

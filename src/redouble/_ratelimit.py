@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, Self, TypeVar
 
 from redouble._ambient import ambient
-from redouble._check import Duration, in_seconds, instance, number, whole
-from redouble._check import seconds as checked
 from redouble._flow import Flow
+from redouble._internal.codegen import Template, shaped
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, in_seconds, instance, number, whole
+from redouble._internal.validation import seconds as checked
 from redouble._line import Line
-from redouble._public import public
 from redouble._retry_after import hint, quota
-from redouble._shape import Template, shaped
 from redouble._telling import refused
 from redouble._time import SYSTEM, reader
 from redouble._waiting import WaitingGate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from redouble._public import public
+from redouble._internal.public import public
 
 __all__ = ["redact", "redacted"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redouble._callable import spelled
+from redouble._internal.callables import spelled
 from redouble._options import Options
 
 __all__ = ["refuse_limits", "refuse_unlimited", "refuse_until"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
-from redouble._shared import Guard
+from redouble._internal.locks import Guard
 
 __all__ = [
     "LAYER_SECTIONS",

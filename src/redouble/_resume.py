@@ -10,8 +10,8 @@ from inspect import GEN_SUSPENDED, getgeneratorstate
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
+from redouble._internal.public import public
 from redouble._items import AsyncItems
-from redouble._public import public
 from redouble._source import END, close_failed
 from redouble._stream import Opener
 

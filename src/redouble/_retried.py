@@ -15,12 +15,12 @@ from redouble._ambient import ambient
 from redouble._attempt import abound, bound, overdue, thread_job
 from redouble._backend import cancelling, cut_after
 from redouble._call import acall, call, decided
-from redouble._callable import done, spelled
 from redouble._drive import Args, Kwargs, adrive, concerned, drive
 from redouble._ending import error_of
+from redouble._internal.callables import done, spelled
+from redouble._internal.codegen import Template, shaped
 from redouble._options import Options
 from redouble._run import Run
-from redouble._shape import Template, shaped
 from redouble._telling import Quick, teller
 from redouble._time import SYSTEM
 from redouble._watch import watch

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from redouble._http_date import parse
-from redouble._public import public
+from redouble._internal.public import public
 from redouble._quota import decimal, refilled, tightest
 from redouble._verdict import Verdict
 

@@ -11,7 +11,7 @@ from math import inf
 from typing import cast
 
 from redouble._backoff import Backoff
-from redouble._check import in_seconds
+from redouble._internal.validation import in_seconds
 from redouble._layer import Layer
 from redouble._options import Options
 from redouble._worst import WorstCase

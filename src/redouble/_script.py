@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from redouble._check import Duration, seconds
-from redouble._public import public
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, seconds
 from redouble._time import virtual
 from redouble._virtual import VirtualClock
 

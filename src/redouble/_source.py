@@ -10,9 +10,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from inspect import isawaitable
 from typing import Any, Final, Generic, TypeVar, cast
 
-from redouble._callable import Misused, drop, spelled
 from redouble._cleanup import waits
-from redouble._log import log
+from redouble._internal.callables import Misused, drop, spelled
+from redouble._internal.logger import log
 
 __all__ = ["END", "AsyncSource", "Source", "aopened", "opened"]
 

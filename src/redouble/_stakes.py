@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from inspect import isawaitable
 from typing import Any
 
-from redouble._callable import colour, spelled
 from redouble._contest import Contest, Unawaitable
 from redouble._failure import Failures
 from redouble._grant import Budget
+from redouble._internal.callables import colour, spelled
+from redouble._internal.locks import Locked
 from redouble._load import Extra, Latencies
 from redouble._race import Operation
-from redouble._shared import Locked
 from redouble._time import SYSTEM
 from redouble._verdict import Kind, Until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from redouble._public import public
+from redouble._internal.public import public
 from redouble._register import SECTIONS, Section, counts_of, registered
 from redouble._time import SYSTEM
 

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from redouble._callable import colour, spelled
-from redouble._public import public
-from redouble._ways import Ways
+from redouble._internal.callables import colour, spelled
+from redouble._internal.context_exits import Ways
+from redouble._internal.public import public
 
 __all__ = ["Switch"]
 

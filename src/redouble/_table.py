@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
+from redouble._internal.locks import Locked
 from redouble._layer import Layer
-from redouble._shared import Locked
 from redouble._time import SYSTEM
 
 __all__ = ["Entry", "Held", "Table", "Ways"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import cast
 
-from redouble._check import Duration, hook, in_seconds, instance, methods, number, whole
-from redouble._check import seconds as checked
 from redouble._events import Observer
+from redouble._internal.validation import Duration, hook, in_seconds, instance, methods, number, whole
+from redouble._internal.validation import seconds as checked
 from redouble._time import Chance, Clock
 from redouble._verdict import On
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any, ParamSpec, TypeVar
 
-from redouble._check import Duration, in_seconds, instance, methods, number, whole
-from redouble._check import seconds as checked
 from redouble._counted import counted
 from redouble._failure import Failures
 from redouble._gate import Gate, better_inside
+from redouble._internal.locks import Locked
+from redouble._internal.public import public
+from redouble._internal.sliding_counter import SLICES, Recent
+from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
+from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
-from redouble._public import public
-from redouble._recent import SLICES, Recent
-from redouble._shared import Locked
 from redouble._tally import Tally
 from redouble._telling import refused
 from redouble._time import SYSTEM, Chance

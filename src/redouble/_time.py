@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from redouble._ambient import ambient
 from redouble._backend import backend, under_trio
-from redouble._public import public
+from redouble._internal.public import public
 
 __all__ = [
     "LOOPS",

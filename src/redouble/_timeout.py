@@ -14,13 +14,13 @@ from typing import Any, ParamSpec, TypeVar, cast
 from redouble._ambient import ambient
 from redouble._attempt import worked
 from redouble._backend import cut_after
-from redouble._callable import done, spelled
-from redouble._check import Duration, in_seconds
-from redouble._check import seconds as checked
 from redouble._deadline import left
 from redouble._function import Bystander, StreamFunction
+from redouble._internal.callables import done, spelled
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, in_seconds
+from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
-from redouble._public import public
 from redouble._telling import late
 from redouble._time import SYSTEM, Clock, here
 from redouble._worker import Worker, check_worker

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from redouble._callable import would_not_run
+from redouble._internal.callables import would_not_run
 from redouble._python import BUILTIN, Ask, Entry, Look
 from redouble._verdict import Answer, Kind, Rule, Verdict, verdict
 from redouble.errors import Rejected

@@ -13,7 +13,7 @@ from trio.lowlevel import current_clock, in_trio_run, spawn_system_task
 from trio.lowlevel import current_trio_token as home
 from trio.lowlevel import in_trio_task as running
 
-from redouble._log import ABANDONED, log
+from redouble._internal.logger import ABANDONED, log
 
 # fmt: off
 __all__ = [

@@ -16,7 +16,7 @@ from math import ulp
 from typing import Any
 
 from redouble._ambient import ambient
-from redouble._public import public
+from redouble._internal.public import public
 from redouble._switch import Switch
 from redouble._time import LOOPS, VIRTUAL, virtual
 from redouble._timer import retime

@@ -15,9 +15,9 @@ from enum import StrEnum
 from types import GenericAlias, MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
-from redouble._callable import spelled, would_not_run
-from redouble._check import Duration
-from redouble._public import public
+from redouble._internal.callables import spelled, would_not_run
+from redouble._internal.public import public
+from redouble._internal.validation import Duration
 
 __all__ = ["Answer", "Ended", "Judge", "Kind", "On", "Rule", "Rules", "Until", "Verdict", "as_rules", "judge"]
 

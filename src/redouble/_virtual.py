@@ -17,9 +17,9 @@ from math import inf
 from typing import Any
 
 from redouble._backend import backend, under_trio
-from redouble._check import Duration
-from redouble._check import seconds as checked
-from redouble._public import public
+from redouble._internal.public import public
+from redouble._internal.validation import Duration
+from redouble._internal.validation import seconds as checked
 from redouble._time import LOOPS, Clock
 
 __all__ = ["HOLDS", "Course", "VirtualClock"]

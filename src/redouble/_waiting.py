@@ -7,9 +7,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from redouble._gate import Gate, Passage, better_inside
+from redouble._internal.locks import Shared
 from redouble._layer import Layer
 from redouble._line import Line
-from redouble._shared import Shared
 
 if TYPE_CHECKING:
     from redouble._worst import WorstCase

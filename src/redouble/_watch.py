@@ -12,12 +12,12 @@ from types import FunctionType, MethodType
 from typing import NamedTuple
 
 from redouble._ambient import ambient
-from redouble._check import hook
 from redouble._events import WHATS, Event, Observer, What
-from redouble._handle import Handle
-from redouble._log import log
-from redouble._public import public
-from redouble._shared import Guard
+from redouble._internal.handle import Handle
+from redouble._internal.locks import Guard
+from redouble._internal.logger import log
+from redouble._internal.public import public
+from redouble._internal.validation import hook
 
 __all__ = ["Observation", "complain", "observe", "observing", "publish", "watch"]
 

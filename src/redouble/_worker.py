@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from redouble._check import Duration, instance, seconds
-from redouble._public import public
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, instance, seconds
 
 __all__ = ["Worker", "check_worker"]
 

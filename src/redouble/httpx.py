@@ -9,14 +9,15 @@ raised. `redouble.report` tells the story of either.
 
 from __future__ import annotations
 
+from redouble._internal.extras import missing
 from redouble._layer import Layer
-from redouble._missing import missing
 from redouble.http._idempotency import Keys
 
 try:
     import httpx
 
-    from redouble.http._httpx import AsyncSender, Family, Sender
+    from redouble.http._family import Family
+    from redouble.http._httpx import AsyncSender, Sender
 except ModuleNotFoundError as error:
     raise missing("httpx", error) from None
 

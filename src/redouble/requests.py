@@ -16,8 +16,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from redouble._ambient import ambient
+from redouble._internal.extras import missing
 from redouble._layer import Layer
-from redouble._missing import missing
 from redouble.http._body import content_of
 from redouble.http._client import NOW, Going, waiting
 from redouble.http._exchange import Exchange, spelled_status

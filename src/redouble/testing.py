@@ -19,8 +19,8 @@ from functools import partial
 from math import isclose
 
 from redouble._ambient import MOST, Most, ambient
-from redouble._check import whole
 from redouble._events import Event
+from redouble._internal.validation import whole
 from redouble._script import Script, ScriptedFailure, Step, fail, ok
 from redouble._switch import Switch
 from redouble._turned import virtual_time

@@ -5,10 +5,10 @@
 """
 
 from redouble._bound import Binding
-from redouble._check import Duration
 from redouble._enter import Entrance
 from redouble._events import Event, Observer, What
 from redouble._grant import Budget
+from redouble._internal.validation import Duration
 from redouble._options import Delays
 from redouble._resume import Stream
 from redouble._time import Chance

@@ -12,7 +12,7 @@ import pytest
 from test_live_flight import said
 
 from crowd import A_MINUTE, until
-from redouble._shared import _after_fork
+from redouble._internal.locks import _after_fork
 from redouble.config import _live
 from redouble.config._live import Live, Reload, load, policies, reload
 from redouble.errors import ConfigError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry, Timeout
-from redouble._kept import Kept
+from redouble._internal.bounded_cache import Kept
 from redouble.http._options import NO_RETRIES, said
 from redouble.http._plan import HttpPlan
 from support import Ledger

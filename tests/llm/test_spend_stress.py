@@ -18,7 +18,7 @@ import pytest
 import trio
 from spending import refusal, spent, tokens
 
-from redouble._shared import _after_fork
+from redouble._internal.locks import _after_fork
 from redouble.llm import Reservation, Spend, SpendRefused
 from redouble.testing import virtual_time
 from test_stress import everywhere, switching

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from redouble._backoff import Backoff
-from redouble._check import instance
 from redouble._gate import Gate
 from redouble._grant import Budget
+from redouble._internal.public import public
+from redouble._internal.validation import instance
 from redouble._layer import Pipeline
-from redouble._public import public
 from redouble._retry import Retry
 from redouble.config._delays import written
 from redouble.config._gates import LAYERS, PIPELINE

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
-from redouble._public import public
+from redouble._internal.public import public
 from redouble._retry import Retry
 from redouble.config._config import Config
 from redouble.config._environment import overridden

@@ -7,8 +7,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from redouble._check import instance
-from redouble._public import public
+from redouble._internal.public import public
+from redouble._internal.validation import instance
 from redouble.config._config import Config
 from redouble.config._document import read
 from redouble.config._wrong import Place, amend

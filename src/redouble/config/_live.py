@@ -17,10 +17,11 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
-from redouble._check import instance
+from redouble._internal.logger import log
+from redouble._internal.public import public
+from redouble._internal.reentrancy import Turns
+from redouble._internal.validation import instance
 from redouble._layer import Pipeline
-from redouble._log import log
-from redouble._public import public
 from redouble._register import unregister
 from redouble._retry import Retry
 from redouble.config._config import Config
@@ -28,7 +29,6 @@ from redouble.config._document import read
 from redouble.config._file import document, told_of
 from redouble.config._named import Cell, Named
 from redouble.config._successor import InForce, successor
-from redouble.config._turns import Turns
 from redouble.config._wrong import Place
 from redouble.errors import ConfigError
 

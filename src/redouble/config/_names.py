@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import cast
 
 from redouble import errors
-from redouble._public import public
-from redouble._shared import Guard
+from redouble._internal.locks import Guard
+from redouble._internal.public import public
 from redouble._transient import transient
 from redouble._verdict import On, as_rules
 from redouble.config._values import Value

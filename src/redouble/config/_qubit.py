@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from redouble._backoff import Backoff, _make
-from redouble._check import instance
-from redouble._public import public
+from redouble._internal.public import public
+from redouble._internal.validation import instance
 from redouble._retry import Retry
 from redouble._verdict import On
 from redouble._worker import Worker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redouble._public import public
+from redouble._internal.public import public
 from redouble.config._delays import KINDS, OPTIONAL, SERIES, SHORT, STAGES, WORDS
 from redouble.config._gates import GATES, LAYERS, PIPELINE
 from redouble.config._names import BUILT_IN

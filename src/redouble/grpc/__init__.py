@@ -15,8 +15,8 @@ off the metadata.
 
 from __future__ import annotations
 
+from redouble._internal.extras import missing
 from redouble._layer import Layer
-from redouble._missing import missing
 
 try:
     import grpc

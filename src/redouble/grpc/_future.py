@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from redouble._bell import Bell
-from redouble._log import log
+from redouble._internal.logger import log
 from redouble._threads import Job
 from redouble.errors import Stopped
 from redouble.grpc._answer import Answer

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import grpc
 
 from redouble._backoff import Backoff, Step, _make
-from redouble._check import in_seconds
+from redouble._internal.validation import in_seconds
 from redouble._retry import Retry
 from redouble._retry_analysis import ALMOST
 from redouble._throttling import RetryThrottling

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
-from redouble._callable import spelled
-from redouble._kept import Kept
+from redouble._internal.bounded_cache import Kept
+from redouble._internal.callables import spelled
 from redouble._layer import Layer, Pipeline
 from redouble._retry import Retry
 from redouble._time import SYSTEM, Clock

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from inspect import getgeneratorstate, isgenerator
 from typing import Any, Final, cast, overload
 
-from redouble._callable import colour, drop, spelled
-from redouble._public import public
+from redouble._internal.callables import colour, drop, spelled
+from redouble._internal.public import public
 
 __all__ = [
     "AGAIN",

@@ -10,7 +10,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from redouble._hosts import MOST as HOSTS
-from redouble._kept import Kept
+from redouble._internal.bounded_cache import Kept
 from redouble._layer import Layer
 from redouble._time import SYSTEM, reader
 from redouble.errors import AttemptTimeout, DeadlineExceeded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from redouble._public import public
+from redouble._internal.public import public
 from redouble.http._permit import Permit
 
 __all__ = ["host"]

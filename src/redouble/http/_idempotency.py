@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeGuard, cast
 
-from redouble._callable import spelled
-from redouble._public import public
+from redouble._internal.callables import spelled
+from redouble._internal.public import public
 
 __all__ = ["TOKEN", "Idempotency", "Keys", "as_idempotency", "is_key", "new_key"]
 

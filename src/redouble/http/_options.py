@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from redouble._kept import Kept
+from redouble._internal.bounded_cache import Kept
 from redouble._layer import Layer, Pipeline
 from redouble.http._client_plan import RETRY_OPTIONS
 from redouble.http._idempotency import is_key

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from redouble import _codes as codes
-from redouble._public import public
+from redouble._internal.public import public
 from redouble._reading import answer_of
 from redouble._report import stamp_of
 from redouble._retry_after import after, hint, should_retry

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from redouble._public import public
+from redouble._internal.public import public
 
 __all__ = ["METRICS", "Metric"]
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from redouble._check import in_seconds
 from redouble._ending import OUTCOMES
 from redouble._events import Event, What
-from redouble._log import one_line
+from redouble._internal.logger import one_line
+from redouble._internal.validation import in_seconds
 from redouble._redact import redacted
 from redouble.errors import Reason
 from redouble.instruments._reading import http_status, reason_of

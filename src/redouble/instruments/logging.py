@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from redouble._check import instance
 from redouble._events import Event
+from redouble._internal.validation import instance
 from redouble._watch import Observation, observing
 from redouble.instruments._words import LOUD, OF_RECORDS, QUIET, level_of, line
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from redouble._check import instance
-from redouble._handle import Handle
-from redouble._shared import Locked
+from redouble._internal.handle import Handle
+from redouble._internal.locks import Locked
+from redouble._internal.validation import instance
 from redouble._watch import observing
 from redouble.instruments._measure import COUNTED, gauged, measured
 from redouble.instruments._schema import METRICS, Metric

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 
 from redouble import _watch
 from redouble._events import Event, What
-from redouble._log import one_line
-from redouble._missing import missing
+from redouble._internal.extras import missing
+from redouble._internal.logger import one_line
 from redouble._watch import observing
 from redouble.instruments._measure import COUNTED, gauged, measured
 from redouble.instruments._reading import code_of, http_status, is_http, reason_of

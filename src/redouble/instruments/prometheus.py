@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from redouble._events import Event
-from redouble._missing import missing
+from redouble._internal.extras import missing
 from redouble._time import SYSTEM
 from redouble._watch import Observation, observing
 from redouble.instruments._measure import COUNTED, gauged, measured

@@ -11,9 +11,9 @@ import logging as stdlib
 from functools import partial
 from typing import Any
 
-from redouble._check import methods
 from redouble._events import Event
-from redouble._missing import missing
+from redouble._internal.extras import missing
+from redouble._internal.validation import methods
 from redouble._watch import Observation, observing
 from redouble.instruments._words import LOUD, OF_RECORDS, QUIET, level_of, line
 

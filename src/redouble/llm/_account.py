@@ -6,8 +6,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
-from redouble._check import whole
-from redouble._log import log
+from redouble._internal.logger import log
+from redouble._internal.validation import whole
 from redouble.llm._allowances import ALL
 from redouble.llm._errors import SpendExceeded
 from redouble.llm._reservation import Reservation, asked_for

@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
-from redouble._recent import SLICES
+from redouble._internal.sliding_counter import SLICES
 
 __all__ = ["KEPT", "Allowance", "Amount"]
 

@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import Final, NamedTuple, TypeAlias
 from weakref import ref
 
-from redouble._recent import SLICES
-from redouble._shared import Locked
+from redouble._internal.locks import Locked
+from redouble._internal.sliding_counter import SLICES
 from redouble._time import SYSTEM
 from redouble.llm._allowance import Allowance, Amount
 

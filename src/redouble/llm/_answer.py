@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from redouble._commit import Committing
+from redouble._internal.public import public
 from redouble._items import AsyncItems
 from redouble._options import Options
-from redouble._public import public
 from redouble._resume import Stream
 from redouble._source import AsyncSource, Source
 from redouble._stream import Opener

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from redouble._ambient import ambient
 from redouble._bound import Value
 from redouble._deadline import left
-from redouble._public import public
+from redouble._internal.public import public
 from redouble._time import here
 from redouble.llm._account import Account
 from redouble.llm._timeouts import Timeouts, limit_of

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redouble._public import public
+from redouble._internal.public import public
 from redouble.errors import RedoubleError, Rejected, _rebuild
 
 __all__ = ["CutShort", "ErrorEvent", "SpendExceeded", "SpendRefused", "StreamError"]

@@ -13,7 +13,7 @@ from contextlib import suppress
 from sys import modules
 from typing import Any, TypeVar, cast
 
-from redouble._callable import colour, drop, spelled
+from redouble._internal.callables import colour, drop, spelled
 from redouble.llm._context import Call
 
 __all__ = ["Fitted", "is_async", "refuse_own_retries", "refuse_stream", "whole"]

@@ -8,9 +8,9 @@ from math import inf
 from typing import cast
 
 from redouble._ambient import ambient
-from redouble._callable import Misused, spelled
 from redouble._deadline import deadline, left
-from redouble._log import log
+from redouble._internal.callables import Misused, spelled
+from redouble._internal.logger import log
 from redouble._time import SYSTEM, Clock
 from redouble._worker import Worker
 from redouble.errors import AttemptTimeout, Limit

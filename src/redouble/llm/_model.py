@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from redouble import presets
-from redouble._callable import colour, refuse, spelled
-from redouble._check import Duration, instance
 from redouble._function import StreamFunction
+from redouble._internal.callables import colour, refuse, spelled
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, instance
 from redouble._layer import Layer
-from redouble._public import public
 from redouble._refused import refuse_until
 from redouble._retry import Openable, Retry
 from redouble._worker import Worker

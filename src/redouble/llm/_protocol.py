@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from redouble._public import public
+from redouble._internal.public import public
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._usage import Usage
 

@@ -11,7 +11,7 @@ from functools import partial
 from inspect import isabstract
 from typing import cast
 
-from redouble._callable import spelled, would_not_run
+from redouble._internal.callables import spelled, would_not_run
 from redouble.llm._anthropic import Anthropic
 from redouble.llm._dialect import Dialect, Plain
 from redouble.llm._errors import ErrorEvent

@@ -7,9 +7,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Self
 
-from redouble._check import whole
-from redouble._public import public
-from redouble._shared import Shared
+from redouble._internal.locks import Shared
+from redouble._internal.public import public
+from redouble._internal.validation import whole
 from redouble.llm._allowances import NOTHING, SETTLED, Allowances, Amounts, Change, Taken
 from redouble.llm._usage import Money, exactly
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from math import inf
 from typing import cast
 
-from redouble._callable import spelled, would_not_run
-from redouble._check import Duration, instance, takes_other_than
+from redouble._internal.callables import spelled, would_not_run
+from redouble._internal.validation import Duration, instance, takes_other_than
 from redouble._retry import Retry
 from redouble._transient import transient
 from redouble._verdict import as_rules

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
-from redouble._check import Duration, in_seconds, instance, number, whole
-from redouble._check import seconds as checked
-from redouble._log import log
-from redouble._public import public
+from redouble._internal.locks import Shared
+from redouble._internal.logger import log
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, in_seconds, instance, number, whole
+from redouble._internal.validation import seconds as checked
 from redouble._register import register
-from redouble._shared import Shared
 from redouble._telling import refused
 from redouble.llm._allowance import Allowance, Amount
 from redouble.llm._allowances import NOTHING, Allowances, Amounts, Change, Stand, Taken

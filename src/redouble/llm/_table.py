@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from redouble import _codes as codes
 from redouble._bound import BOUND
+from redouble._internal.public import public
 from redouble._known import READ_TIMEOUT
-from redouble._public import public
 from redouble._python import NETWORK
 from redouble._reading import answer_of
 from redouble._retry_after import after, hint, should_retry

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Self, cast
 
-from redouble._check import Duration, seconds
-from redouble._public import public
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, seconds
 
 __all__ = ["Timeouts", "as_timeouts", "limit_of"]
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from redouble._check import number
-from redouble._public import public
+from redouble._internal.public import public
+from redouble._internal.validation import number
 
 __all__ = ["Money", "Price", "Usage", "exactly"]
 

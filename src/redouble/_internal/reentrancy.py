@@ -1,4 +1,9 @@
-"""One at a time, in whatever thread; and who comes in the middle leaves a note, which is heeded after that.
+"""One thing at a time, even if the same thread comes twice.
+
+A lock that its own thread may take again keeps other threads out and cannot deadlock; but the collector, or
+a signal, may come in the middle of a change and want another one. It is done after that.
+
+One at a time, in whatever thread; and who comes in the middle leaves a note, which is heeded after that.
 
 A signal handler may come in the middle of anything, and has to be let go on: what it has interrupted may have
 the very lock that another thread wants, which is at it. So nobody waits for long. What is done in a turn is
@@ -11,13 +16,51 @@ from _thread import get_ident
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from redouble._shared import Locked
+from redouble._internal.locks import Locked
 
-__all__ = ["Turns"]
+__all__ = ["Desk", "Turns"]
+
 
 T = TypeVar("T")
+
+
+class Deed(Generic[T]):
+    """Something to do, and what came of it."""
+
+    __slots__ = ("args", "call", "result")
+
+    def __init__(self, call: Callable[..., T], args: tuple[Any, ...]) -> None:
+        self.call, self.args = call, args
+        self.result: T | None = None
+
+
+class Desk:
+    """Where deeds are done in turn: used under a lock. ``busy``: in the middle of one."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        self._after = after  # each round
+        self._deeds: deque[Deed[Any]] = deque()
+        self.busy = False
+
+    def do(self, call: Callable[..., T], *args: Any) -> T | None:
+        """Do it and return what it returns; or, in the middle of another one, leave it to who is at that."""
+        mine = Deed(call, args)
+        self._deeds.append(mine)
+        while self._deeds and not self.busy:
+            self.busy = True
+            try:
+                while self._deeds:
+                    deed = self._deeds.popleft()
+                    deed.result = deed.call(*deed.args)
+            finally:
+                try:
+                    self._after()
+                finally:
+                    self.busy = False
+        return mine.result
+
 
 FOR_EVER = -1.0
 

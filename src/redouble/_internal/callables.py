@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 __all__ = ["Colour", "Misused", "colour", "done", "drop", "refuse", "spelled", "would_not_run"]
 
+
 T = TypeVar("T")
 
 Colour: TypeAlias = Literal["plain", "coroutine", "generator", "async generator"]

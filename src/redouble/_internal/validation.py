@@ -11,7 +11,7 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any, TypeAlias
 
-from redouble._callable import spelled, would_not_run
+from redouble._internal.callables import spelled, would_not_run
 
 __all__ = [
     "Duration",
@@ -24,6 +24,7 @@ __all__ = [
     "takes_other_than",
     "whole",
 ]
+
 
 Duration: TypeAlias = float | timedelta
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from redouble._shared import Locked
+from redouble._internal.locks import Locked
 
 __all__ = ["Kept"]
+
 
 T = TypeVar("T")
 

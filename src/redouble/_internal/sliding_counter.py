@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = ["SLICES", "Recent"]
 
+
 SLICES = 128  # of a window: how exactly it slides
 
 

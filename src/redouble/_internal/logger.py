@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["ABANDONED", "log", "one_line"]
 
+
 LONGEST = 500  # characters of a text in a line
 ABANDONED = "a stream that was abandoned could not be closed"
 

@@ -7,13 +7,14 @@ the middle of anything, and what it finishes then hands something back.
 from __future__ import annotations
 
 import os
-from _thread import RLock  # what threading.RLock makes, without importing all of threading
+from _thread import RLock
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, NoReturn, ParamSpec, Self, cast
 from weakref import WeakValueDictionary, ref
 
 __all__ = ["Guard", "Locked", "Shared", "weakly"]
+
 
 P = ParamSpec("P")
 

@@ -13,6 +13,7 @@ from typing import ForwardRef, TypeVar, get_overloads, overload
 
 __all__ = ["public"]
 
+
 T = TypeVar("T")
 
 

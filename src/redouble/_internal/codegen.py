@@ -16,9 +16,10 @@ from keyword import iskeyword
 from types import CodeType, CoroutineType, FunctionType
 from typing import Any, NamedTuple
 
-from redouble._callable import done
+from redouble._internal.callables import done
 
 __all__ = ["Template", "is_compiled", "shaped"]
+
 
 FILENAME = "<redouble "  # how the file names of compiled wrappers begin, in tracebacks
 PREFIX = "redouble_"  # keeps the names of a template's lines apart from the parameters of what is wrapped

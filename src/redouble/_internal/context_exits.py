@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 __all__ = ["Ways"]
 
+
 T = TypeVar("T")
 
 Way: TypeAlias = "tuple[Ways[Any], Any]"  # whose, and how to leave
