@@ -11,8 +11,8 @@ from types import FrameType
 from typing import Any
 
 from redouble import CircuitBreaker, errors
-from redouble._backend import backend
 from redouble._period import Ticket
+from redouble._runtime.backend import backend
 from redouble.types import Event
 from support import Boom, Draws, Panic, Virtual, in_colour
 

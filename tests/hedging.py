@@ -20,8 +20,8 @@ import trio
 from trio.testing import MockClock
 
 from redouble import SYSTEM, Layer
-from redouble._backend import backend, under_trio
-from redouble._time import LOOPS as CLOCKS
+from redouble._runtime.backend import backend, under_trio
+from redouble._runtime.clock import LOOPS as CLOCKS
 from redouble.testing import VirtualClock, virtual_time
 from support import ASYNC
 

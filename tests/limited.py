@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from redouble import Report, Retry, report
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from redouble.types import Event
 from shapes import ASYNC_SHAPES, AsyncShape, AsyncWork

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from redouble import Layer, Retry, remaining
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.http._body import AGAIN, Content
 from redouble.http._client import Lasting, Terms, late_types
 from redouble.http._exchange import Exchange

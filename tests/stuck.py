@@ -6,7 +6,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 
 SOON = 0.01  # a limit that no such operation keeps
 IN_A_WHILE = 0.2  # a deadline before which one is surely begun

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from redouble import Retry, report
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from support import ASYNC, Boom, Panic, Virtual, in_colour
 from test_threads import VAR, idle
 

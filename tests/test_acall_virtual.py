@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Retry, Worker, _threads, errors
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, ok
 from test_acall import beside, turns
 from test_attempt import AT_ONCE, LONG, SOON, Stuck, until_told

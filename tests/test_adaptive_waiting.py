@@ -13,7 +13,7 @@ import trio
 from breakers import SHAPES, Service
 from crowd import A_MINUTE, until
 from redouble import SYSTEM, AdaptiveRate, errors
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from support import ASYNC, COLOURS, Boom, in_colour
 from test_adaptive import Throttled, throttled

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from crowd import A_MINUTE
-from redouble._bell import Bell
+from redouble._runtime.thread_waker import Bell
 
 
 def test_it_is_silent_until_it_rings() -> None:

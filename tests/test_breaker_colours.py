@@ -12,7 +12,7 @@ import trio
 
 from breakers import SHAPES, Service, made
 from redouble import CircuitBreaker, Hints, Retry, Timeout, errors, report, transient
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from streams import Reader, Tape
 from support import ASYNC, Boom, Panic, Virtual, in_colour

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import SYSTEM, Hints, Kind, Report, Retry, Verdict, bind, deadline, observe, report
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 from redouble.testing import virtual_time
 from redouble.types import Event
 from shapes import ASYNC_SHAPES, SHAPES

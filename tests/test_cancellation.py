@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from redouble import SYSTEM, Clock, Retry, errors, report
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from shapes import ASYNC_SHAPES, AsyncShape
 from support import ASYNC, Boom, Ledger, Virtual, always, in_colour
 from support import options as defaults

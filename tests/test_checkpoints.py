@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Clock, Retry
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from shapes import ASYNC_SHAPES, SHAPES, AsyncShape
 from support import ASYNC, Boom, Virtual, in_colour
 

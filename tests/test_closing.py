@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hedging import LOOPS, timed
-from redouble._backend import backend
 from redouble._closing import close_all, closes
+from redouble._runtime.backend import backend
 from support import Boom, Panic
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from breakers import SHAPES, Service
 from redouble import AdaptiveConcurrency, errors, policy_of
-from redouble._backend import backend
 from redouble._internal.locks import _after_fork
+from redouble._runtime.backend import backend
 from support import ASYNC, Boom, Panic, in_colour
 from test_cancellation import cancelled
 

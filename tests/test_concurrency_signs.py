@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, AdaptiveConcurrency, Verdict, errors
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from support import ASYNC, Boom, Panic, always
 from test_cancellation import cancelled

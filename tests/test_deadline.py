@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from redouble import deadline, remaining
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 from redouble.testing import VirtualClock, virtual_time
 from support import COLOURS, Boom, in_colour
 from test_virtual import PLACES, at, unwaiting

@@ -8,7 +8,7 @@ import pytest
 
 import redouble
 from redouble import Reason, Report, Retry, Worker, deadline, errors, remaining, report
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import Script, ScriptedFailure, VirtualClock, fail, ok, virtual_time
 from stuck import IN_A_WHILE, SOON, stuck
 from support import ASYNC, Boom, Virtual, in_colour

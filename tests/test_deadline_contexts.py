@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import deadline, remaining
-from redouble._ambient import ambient
-from redouble._deadline import Moment
+from redouble._runtime.ambient import ambient
+from redouble._runtime.deadline import Moment
 from redouble.testing import VirtualClock, virtual_time
 from support import ASYNC, in_colour
 from test_virtual import unwaiting

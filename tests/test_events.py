@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Retry, Verdict, observe
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 from redouble.types import Event
 from support import Boom, Operation, Panic, Virtual, always, fail, in_colour, ok, steps
 

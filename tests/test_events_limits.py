@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from redouble import Retry, Timeout, Worker, cancelled, deadline, errors
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock, recorded
 from redouble.types import Event
 from support import in_colour

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Fallback, Layer, Verdict, errors, transient
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import Script, ok
 from support import ASYNC, SYNC, Boom, Judge, Panic, always, in_colour
 from test_cancellation import cancelled

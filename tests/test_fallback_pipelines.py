@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, CircuitBreaker, Fallback, Retry, Timeout, errors, report
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, ok
 from support import Boom, Virtual, in_colour
 from test_fallback import called

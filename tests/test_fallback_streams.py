@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Fallback, Layer, Retry, errors
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from streams import Catches, Door, Reader, Returns, Spoils, Tape
 from support import ASYNC, SYNC, Boom, Panic, Virtual, always, in_colour
 from test_cancellation import cancelled

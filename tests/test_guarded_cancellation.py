@@ -13,7 +13,7 @@ import trio
 
 from limited import in_virtual_time
 from redouble import Bulkhead, CircuitBreaker, Fallback, Hints, Retry, Timeout, TokenBucket, errors
-from redouble._backend import backend, under_trio
+from redouble._runtime.backend import backend, under_trio
 from redouble.testing import VirtualClock
 from support import ASYNC, Boom, Virtual
 from test_cancellation import cancelled

@@ -10,7 +10,7 @@ import trio
 
 from hedging import LOOPS, ON_ASYNCIO, Work, limit, timed
 from redouble import SYSTEM, Hedge
-from redouble._backend import backend, under_trio
+from redouble._runtime.backend import backend, under_trio
 from support import Boom, always
 from test_hedge_ends import Response
 from test_virtual import unwaiting

@@ -12,7 +12,7 @@ import pytest
 
 from hedging import LOOPS, ON_ASYNCIO, Seen, Work, seen, timed
 from redouble import SYSTEM, Hedge
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from support import Boom, Panic
 from test_virtual import unwaiting
 

@@ -13,7 +13,7 @@ import trio
 
 from hedging import LOOPS, Work, timed
 from redouble import Hedge
-from redouble._backend import backend, under_trio
+from redouble._runtime.backend import backend, under_trio
 from support import Boom
 from test_hedge_ends import Other
 from test_threads_freed import Thing, uncollected

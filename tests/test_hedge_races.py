@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hedging import LOOPS, Seen, Work, seen, timed
 from redouble import Hedge, Layer, Retry, Timeout, errors
-from redouble._backend import backend, under_trio
+from redouble._runtime.backend import backend, under_trio
 from support import ASYNC, Boom, Panic
 from test_virtual import unwaiting
 

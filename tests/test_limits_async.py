@@ -12,7 +12,7 @@ import trio
 
 from limited import COLOURS, LONG, SHAPES, Seen, in_virtual_time, policy_of, seen, working
 from redouble import Kind, Retry, deadline, errors
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from shapes import AsyncShape, AsyncWork
 from support import Boom, always

@@ -11,7 +11,7 @@ import trio
 
 from limited import LONG, Seen, in_virtual_time, policy_of
 from redouble import Retry, deadline, errors
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from support import Boom
 from test_virtual import unwaiting

@@ -24,7 +24,7 @@ from limited import (
     working,
 )
 from redouble import Retry, errors, report
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from shapes import ASYNC_SHAPES, AsyncShape, AsyncWork
 from support import Boom

@@ -23,8 +23,8 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hy
 HEAD = """
 import pytest
 from redouble import Retry, SYSTEM
-from redouble._ambient import ambient
-from redouble._time import LOOPS, VIRTUAL
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import LOOPS, VIRTUAL
 from redouble.testing import Script, assert_retried, ok
 
 HOUR = 3600.0
@@ -151,8 +151,8 @@ import pytest
 def pytest_unconfigure():
     import asyncio
     from redouble._watch import watch
-    from redouble._ambient import ambient
-    from redouble._time import LOOPS, VIRTUAL
+    from redouble._runtime.ambient import ambient
+    from redouble._runtime.clock import LOOPS, VIRTUAL
     left = (ambient.active, VIRTUAL.get(), LOOPS, watch.entries)
     replaced = asyncio.BaseEventLoop.run_forever.__module__
     print("left:", left, replaced)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from redouble import Gate, Pipeline, Retry, Timeout, Worker, deadline, variant
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 from support import ASYNC, in_colour
 
 calls: list[str] = []

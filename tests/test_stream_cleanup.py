@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Retry
-from redouble._asyncio import Begun
+from redouble._runtime.asyncio_backend import Begun
 from redouble.types import Event
 from streams import SHAPES, Shape, stacked
 from support import ASYNC, Boom, in_colour

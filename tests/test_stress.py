@@ -17,7 +17,7 @@ import trio
 
 import redouble
 from redouble import Backoff, Outcome, Reason, Report, Retry
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 from redouble.types import Event
 
 THREADS = 32

@@ -14,7 +14,7 @@ import trio
 
 import redouble
 from redouble import Reason, Retry, report
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 from redouble.testing import Script, attempts, no_retries, ok, recorded, virtual_time
 from support import ASYNC, in_colour
 from test_virtual import unwaiting

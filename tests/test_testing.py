@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Kind, Reason, Retry, Verdict
 from redouble import testing as public
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 from redouble.testing import Script, assert_retried, fail, ok, recorded, virtual_time
 from redouble.types import Event
 from support import ASYNC, in_colour

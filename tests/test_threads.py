@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Retry, Worker, _threads, cancelled, report
-from redouble._time import virtual
+from redouble._runtime.clock import virtual
 from redouble.testing import virtual_time
 from support import Boom, Panic
 

@@ -9,7 +9,7 @@ import pytest
 
 from breakers import SHAPES, Service
 from redouble import SYSTEM, Retry, Throttle, Verdict, errors, report
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from support import ASYNC, Boom, Draws, Panic, always, in_colour
 from test_cancellation import cancelled
 from test_concurrency import made

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Clock, Retry
-from redouble._backend import backend, cancelling, in_event_loop
-from redouble._time import Borrowed
+from redouble._runtime.backend import backend, cancelling, in_event_loop
+from redouble._runtime.clock import Borrowed
 from support import ASYNC, Virtual, in_colour
 from test_trio import Busy, flaky, mocked
 
@@ -71,7 +71,9 @@ def test_no_async_wait_is_too_long_to_begin(colour: str) -> None:
 @pytest.mark.parametrize("colour", ASYNC)
 def test_the_backend_is_what_runs(colour: str) -> None:
     async def main() -> None:
-        expected = "redouble._trio" if colour == "trio" else "redouble._asyncio"
+        expected = (
+            "redouble._runtime.trio_backend" if colour == "trio" else "redouble._runtime.asyncio_backend"
+        )
         assert getattr(backend(), "__name__", None) == expected
         before = trio.current_time() if colour == "trio" else time.monotonic()
         assert 0 <= SYSTEM.anow() - before < 60
@@ -131,12 +133,12 @@ def test_a_wait_of_zero_gives_way(colour: str) -> None:
 def test_a_library_that_is_not_there_is_not_asked(
     missing: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert getattr(backend(), "__name__", None) == "redouble._asyncio"
+    assert getattr(backend(), "__name__", None) == "redouble._runtime.asyncio_backend"
     for module in missing:
         monkeypatch.delitem(sys.modules, module)
     before = time.monotonic()
     assert before <= SYSTEM.anow() <= time.monotonic()
-    assert getattr(backend(), "__name__", None) == "redouble._asyncio"
+    assert getattr(backend(), "__name__", None) == "redouble._runtime.asyncio_backend"
     assert not in_event_loop()
 
 
@@ -157,15 +159,15 @@ def test_nothing_is_imported_that_does_not_run(used: str) -> None:
         "    raise ConnectionError\n"
         "policy = redouble.Retry(backoff=[0, 0])\n"
         f"{SCRIPTS[used]}\n"
-        "print(*sorted({'asyncio', 'trio', 'redouble._asyncio', 'redouble._trio'} & set(sys.modules)))"
+        "print(*sorted({'asyncio', 'trio', 'redouble._runtime.asyncio_backend', 'redouble._runtime.trio_backend'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
     loaded = set(done.stdout.split())
     if used != "trio":
-        assert loaded == ({"asyncio", "redouble._asyncio"} if used == "asyncio" else set())
+        assert loaded == ({"asyncio", "redouble._runtime.asyncio_backend"} if used == "asyncio" else set())
     else:
-        assert loaded >= {"trio", "redouble._trio"}
-        assert "redouble._asyncio" not in loaded
+        assert loaded >= {"trio", "redouble._runtime.trio_backend"}
+        assert "redouble._runtime.asyncio_backend" not in loaded
 
 
 @pytest.mark.parametrize("shape", ["call", "run", "loop"])

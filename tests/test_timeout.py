@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Timeout, Worker, errors
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, fail, ok, virtual_time
 from stuck import SOON
 from support import ASYNC, Boom, in_colour

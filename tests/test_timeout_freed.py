@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Layer, Retry, Timeout, Worker, deadline, errors
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from support import ASYNC, in_colour
 from test_attempt import SOON, until_told
 from test_threads import idle

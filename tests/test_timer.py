@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limited import LONG
-from redouble._timer import MOST_LEFT, Cut, Timer
+from redouble._runtime.asyncio_timer import MOST_LEFT, Cut, Timer
 from redouble.testing import virtual_time
 from support import ASYNC, in_colour
 from test_virtual import unwaiting

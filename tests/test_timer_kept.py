@@ -12,7 +12,7 @@ import pytest
 
 from limited import LONG
 from redouble import Retry, errors
-from redouble._timer import MOST_LEFT, Cut
+from redouble._runtime.asyncio_timer import MOST_LEFT, Cut
 from test_timer import LOOPS, TINY, check, limited, live, run, timer
 from test_virtual import unwaiting
 

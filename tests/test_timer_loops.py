@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from limited import LONG
-from redouble._timer import Cut
+from redouble._runtime.asyncio_timer import Cut
 from redouble.testing import virtual_time
 from test_timer import TINY, limited
 from test_virtual import unwaiting

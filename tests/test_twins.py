@@ -289,7 +289,11 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *(f"http/_received.AsyncReceived.{name}" for name in ("__aiter__", "_collected", "_held")),
         *(f"http/_sockets.AsyncBackend.{name}" for name in ("connect_tcp", "connect_unix_socket", "sleep")),
         "http/_sockets.AsyncStream.start_tls",
-        *("_asyncio.checkpoint", "_backend.Backend.checkpoint", "_call.acall_blocking"),
+        *(
+            "_runtime/asyncio_backend.checkpoint",
+            "_runtime/backend.Backend.checkpoint",
+            "_call.acall_blocking",
+        ),
         *("_chaos.Troubled.aopen", "_closing._close", "_closing.close_all"),
         *("_line.Line.aenter", "_table.Held.aopen"),
         *(
@@ -327,7 +331,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *(f"_timeout.{name}" for name in ("Once.cut", "Opening.aopen")),
         "_retry.Retry.acall",
         "config/_named.Named.acall",
-        "_trio._quietly",
+        "_runtime/trio_backend._quietly",
         "_virtual.Queue.wait",
         "_virtual.VirtualClock.asleep",
     }

@@ -14,8 +14,8 @@ import trio
 from trio.testing import MockClock
 
 from redouble import SYSTEM, Clock, Gate, Retry
-from redouble._ambient import MOST, ambient
-from redouble._time import LOOPS, VIRTUAL, reader
+from redouble._runtime.ambient import MOST, ambient
+from redouble._runtime.clock import LOOPS, VIRTUAL, reader
 from redouble.testing import Script, VirtualClock, fail, ok, recorded, virtual_time
 from support import ASYNC, Ledger, Virtual
 

@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Retry
-from redouble._ambient import ambient
-from redouble._time import LOOPS, VIRTUAL, virtual
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from support import ASYNC
 from test_turned import HOUR, called

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Retry
-from redouble._time import LOOPS, virtual
+from redouble._runtime.clock import LOOPS, virtual
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from test_turned import BOTH, HOUR, called, in_time
 from test_virtual import unwaiting

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import trio
 
-from redouble import SYSTEM, Retry, _time
-from redouble._time import LONGEST_SLEEP
+from redouble import SYSTEM, Retry
+from redouble._runtime import clock as _time
+from redouble._runtime.clock import LONGEST_SLEEP
 from support import Boom, in_colour
 
 

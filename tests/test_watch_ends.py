@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from redouble import Clock, Retry, deadline, errors, observe
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 from redouble._watch import watch
 from redouble.types import Event, What
 from shapes import SHAPES

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redouble import Retry, deadline
-from redouble._ambient import ambient
 from redouble._drive import concerned
+from redouble._runtime.ambient import ambient
 from redouble._watch import OF_CALLS, observe, observing, watch
 from redouble.types import Event, What
 from support import COLOURS, Boom

@@ -10,7 +10,7 @@ import pytest
 
 from clients import CLIENTS, client
 from redouble import Retry, RetryBudget, Worker, observe
-from redouble._ambient import ambient
+from redouble._runtime.ambient import ambient
 from redouble.types import Event, What
 from servers import Server
 from shapes import ASYNC_SHAPES, SHAPES, AsyncShape, AsyncWork, Shape, Work

@@ -25,7 +25,7 @@ from redouble import (
     TokenBucket,
     Verdict,
 )
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock, virtual_time
 from test_virtual import unwaiting
 from test_worst import worst_of

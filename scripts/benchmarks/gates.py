@@ -24,7 +24,7 @@ from redouble import (
     RateLimit,
     Throttle,
 )
-from redouble._backend import cut_after
+from redouble._runtime.backend import cut_after
 
 ROOMY = 1e9  # calls a second
 LONG = 30.0  # seconds

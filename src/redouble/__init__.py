@@ -11,7 +11,6 @@ from redouble import errors
 from redouble._backoff import Backoff
 from redouble._block import Attempt
 from redouble._bound import bind
-from redouble._deadline import cancelled, deadline, remaining
 from redouble._decorate import retry, variant
 from redouble._gate import Gate
 from redouble._grant import Grant
@@ -19,7 +18,8 @@ from redouble._hints import Hints
 from redouble._layer import Layer, Pipeline, policy_of
 from redouble._report import AttemptRecord, Outcome, Report, report
 from redouble._retry import Retry
-from redouble._time import SYSTEM, Clock
+from redouble._runtime.clock import SYSTEM, Clock
+from redouble._runtime.deadline import cancelled, deadline, remaining
 from redouble._transient import transient
 from redouble._verdict import Kind, Verdict
 from redouble._watch import observe

@@ -16,8 +16,8 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._line import Line
+from redouble._runtime.clock import SYSTEM
 from redouble._telling import refused
-from redouble._time import SYSTEM
 from redouble._transient import transient
 from redouble._verdict import Kind, On
 from redouble._waiting import WaitingGate

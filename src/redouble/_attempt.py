@@ -11,9 +11,9 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from redouble._backend import backend, cut_after
 from redouble._run import Run
-from redouble._time import SYSTEM, Clock, here, virtual
+from redouble._runtime.backend import backend, cut_after
+from redouble._runtime.clock import SYSTEM, Clock, here, virtual
 from redouble.errors import AttemptTimeout
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redouble._contest import Contest
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 
 __all__ = ["attempted"]
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, number, seconds, whole
-from redouble._time import Chance
+from redouble._runtime.clock import Chance
 
 __all__ = ["Backoff", "fresh"]
 

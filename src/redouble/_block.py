@@ -11,8 +11,6 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
-from redouble._ambient import ambient
-from redouble._backend import Scope, cut_after, in_event_loop
 from redouble._drive import begin, concerned
 from redouble._ending import error_of
 from redouble._internal.logger import log
@@ -20,6 +18,8 @@ from redouble._internal.public import public
 from redouble._options import Options
 from redouble._refused import refuse_limits, refuse_until
 from redouble._run import Run
+from redouble._runtime.ambient import ambient
+from redouble._runtime.backend import Scope, cut_after, in_event_loop
 
 __all__ = ["AsyncAttempts", "Attempt", "attempts"]
 

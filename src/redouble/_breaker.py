@@ -24,9 +24,9 @@ from redouble._internal.validation import Duration, in_seconds
 from redouble._layer import Layer
 from redouble._news import News, announce
 from redouble._period import Change, Period, State, Ticket
+from redouble._runtime.clock import SYSTEM, Chance, Clock
 from redouble._telling import refused
 from redouble._terms import CircuitBreakerSettings, validated
-from redouble._time import SYSTEM, Chance, Clock
 from redouble._verdict import On
 from redouble._worst import Traits, WorstCase
 from redouble.errors import CircuitOpen

@@ -19,7 +19,7 @@ from redouble._internal.sliding_counter import SLICES, Recent
 from redouble._internal.validation import Duration, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._register import register
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 from redouble._verdict import Kind
 
 __all__ = ["RetryBudget"]

@@ -11,15 +11,15 @@ from functools import partial
 from math import inf
 from typing import TypeVar
 
-from redouble._ambient import ambient
 from redouble._attempt import abound, aworked, bound
-from redouble._backend import cancelling
 from redouble._drive import Args, Kwargs, adrive, begin, drive
 from redouble._ending import error_of
 from redouble._options import Options
 from redouble._run import Run
+from redouble._runtime.ambient import ambient
+from redouble._runtime.backend import cancelling
+from redouble._runtime.clock import SYSTEM
 from redouble._telling import Quick, teller
-from redouble._time import SYSTEM
 from redouble._watch import watch
 
 __all__ = ["acall", "acall_blocking", "call", "decided"]

@@ -20,7 +20,7 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 from redouble._worst import Traits, WorstCase
 
 __all__ = ["Chaos"]

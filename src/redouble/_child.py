@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from redouble._bound import inherit
-from redouble._deadline import deadline
+from redouble._runtime.deadline import deadline
 from redouble._wire import pack, unpack
 
 __all__ = ["LOAD", "READY", "Answer", "before_exit", "main"]

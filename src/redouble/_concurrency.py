@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
 
-from redouble._ambient import ambient
 from redouble._failure import Failures
 from redouble._gate import Gate, better_inside
 from redouble._gradient import Aimd, Gradient, Vegas, Way
@@ -23,8 +22,9 @@ from redouble._internal.validation import Duration, instance, methods, whole
 from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
 from redouble._room import Room
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import SYSTEM, Chance, reader
 from redouble._telling import refused
-from redouble._time import SYSTEM, Chance, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On
 from redouble._windowed import Windowed

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from redouble._ambient import ambient
 from redouble._guarded import seen_in_task
 from redouble._internal.codegen import Template, shaped
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import SYSTEM, reader
 from redouble._tally import Tally
-from redouble._time import SYSTEM, reader
 
 __all__ = ["counted"]
 

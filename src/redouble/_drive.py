@@ -10,16 +10,16 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from redouble._ambient import MOST, ambient
 from redouble._attempt import abound, bound
-from redouble._backend import cancelling
-from redouble._deadline import MOMENT, left
 from redouble._ending import error_of, outcome_of
 from redouble._options import Options
 from redouble._report import Outcome
 from redouble._run import Run
+from redouble._runtime.ambient import MOST, ambient
+from redouble._runtime.backend import cancelling
+from redouble._runtime.clock import reading, virtual
+from redouble._runtime.deadline import MOMENT, left
 from redouble._telling import teller
-from redouble._time import reading, virtual
 from redouble._watch import watch
 
 __all__ = ["Args", "Kwargs", "adrive", "aoutcome", "begin", "concerned", "drive", "outcome"]

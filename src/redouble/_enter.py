@@ -13,7 +13,6 @@ from math import inf
 from types import TracebackType
 from typing import Any, TypeVar
 
-from redouble._backend import backend, cut_after
 from redouble._drive import adrive, begin, drive
 from redouble._internal.callables import Misused, drop, spelled
 from redouble._internal.context_exits import Ways
@@ -21,6 +20,7 @@ from redouble._internal.public import public
 from redouble._options import Options
 from redouble._refused import refuse_limits
 from redouble._run import Run
+from redouble._runtime.backend import backend, cut_after
 
 __all__ = ["Entrance"]
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from math import inf
 from typing import NoReturn
 
-from redouble._backend import backend, cut_after, in_event_loop
-from redouble._bell import Bell
-from redouble._deadline import patience
 from redouble._internal.validation import in_seconds
 from redouble._places import Places, Ticket
+from redouble._runtime.backend import backend, cut_after, in_event_loop
+from redouble._runtime.clock import virtual
+from redouble._runtime.deadline import patience
+from redouble._runtime.thread_waker import Bell
 from redouble._telling import refused
-from redouble._time import virtual
 from redouble.errors import BulkheadFull
 
 __all__ = ["Entry"]

@@ -16,8 +16,8 @@ from redouble._internal.context_exits import Ways
 from redouble._internal.public import public
 from redouble._layer import AROUND, Layer
 from redouble._nested import asks_gate
+from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telling import TOLD, refused, sort_of
-from redouble._time import SYSTEM, Clock
 from redouble.errors import Rejected
 
 if TYPE_CHECKING:

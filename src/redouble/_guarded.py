@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from redouble._backend import cancelling
 from redouble._internal.codegen import Template, shaped
+from redouble._runtime.backend import cancelling
 
 if TYPE_CHECKING:
     from redouble._breaker import CircuitBreaker

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from redouble._ambient import ambient
 from redouble._failure import Failures
 from redouble._grant import Budget
 from redouble._internal.callables import colour, spelled
@@ -22,8 +21,9 @@ from redouble._internal.validation import Duration, in_seconds, instance, method
 from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
 from redouble._race import race
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import SYSTEM, reader
 from redouble._stakes import Stakes
-from redouble._time import SYSTEM, reader
 from redouble._verdict import On, Until, check_until
 from redouble._worst import Traits, WorstCase
 

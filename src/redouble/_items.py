@@ -16,8 +16,8 @@ from types import AsyncGeneratorType
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
-from redouble._backend import Backend, backend
 from redouble._cleanup import at_once
+from redouble._runtime.backend import Backend, backend
 from redouble._source import END, AsyncSource, aclose_failed
 
 __all__ = ["AsyncItems", "Owner", "has_own_end"]

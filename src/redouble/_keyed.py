@@ -17,7 +17,6 @@ from collections.abc import (
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from redouble._ambient import ambient
 from redouble._function import StreamFunction
 from redouble._internal.callables import spelled, would_not_run
 from redouble._internal.codegen import Template, shaped
@@ -28,9 +27,10 @@ from redouble._internal.validation import seconds as checked
 from redouble._keys import check_hashable, check_key, wants_key
 from redouble._layer import Layer, Pipeline
 from redouble._register import unregister
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import SYSTEM, reader
 from redouble._standin import StandIn
 from redouble._table import Entry, Held, Table, Ways
-from redouble._time import SYSTEM, reader
 from redouble._worst import Traits
 
 __all__ = ["Keyed"]

@@ -20,13 +20,13 @@ from contextlib import suppress
 from math import inf
 from typing import Any, TypeVar
 
-from redouble._backend import backend, cut_after, in_event_loop
-from redouble._bell import Bell
-from redouble._deadline import patience
 from redouble._flow import SMALLEST, Pace
 from redouble._internal.locks import Locked
 from redouble._internal.validation import in_seconds
-from redouble._time import SYSTEM, virtual
+from redouble._runtime.backend import backend, cut_after, in_event_loop
+from redouble._runtime.clock import SYSTEM, virtual
+from redouble._runtime.deadline import patience
+from redouble._runtime.thread_waker import Bell
 
 __all__ = ["Line"]
 

@@ -19,7 +19,7 @@ from redouble._grant import Budget
 from redouble._hints import Hints
 from redouble._internal.validation import Duration, hook, instance, methods, seconds, whole
 from redouble._register import Counts, counts_of, register
-from redouble._time import SYSTEM, Borrowed, Chance, Clock, reader
+from redouble._runtime.clock import SYSTEM, Borrowed, Chance, Clock, reader
 from redouble._transient import transient
 from redouble._verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
 

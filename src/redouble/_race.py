@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from sys import modules
 from typing import Any, Protocol, TypeAlias
 
-from redouble._backend import under_trio
 from redouble._contest import Contest
+from redouble._runtime.backend import under_trio
 
 __all__ = ["Rules", "race"]
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 from redouble._attempted import attempted
 from redouble._closing import close_all, closes
 from redouble._contest import Contest
-from redouble._time import SYSTEM
-from redouble._timer import Alarm
+from redouble._runtime.asyncio_timer import Alarm
+from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
     from redouble._race import Operation, Rules

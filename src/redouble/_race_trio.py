@@ -12,7 +12,7 @@ from trio import Cancelled, CancelScope, Event, Nursery, open_nursery, sleep
 from redouble._attempted import attempted
 from redouble._closing import close_all
 from redouble._contest import Contest
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
     from redouble._race import Operation, Rules

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, Self, TypeVar
 
-from redouble._ambient import ambient
 from redouble._flow import Flow
 from redouble._internal.codegen import Template, shaped
 from redouble._internal.public import public
@@ -18,8 +17,9 @@ from redouble._internal.validation import Duration, in_seconds, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._line import Line
 from redouble._retry_after import hint, quota
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import SYSTEM, reader
 from redouble._telling import refused
-from redouble._time import SYSTEM, reader
 from redouble._waiting import WaitingGate
 from redouble.errors import RateLimited
 

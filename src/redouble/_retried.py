@@ -11,9 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
-from redouble._ambient import ambient
 from redouble._attempt import abound, bound, overdue, thread_job
-from redouble._backend import cancelling, cut_after
 from redouble._call import acall, call, decided
 from redouble._drive import Args, Kwargs, adrive, concerned, drive
 from redouble._ending import error_of
@@ -21,8 +19,10 @@ from redouble._internal.callables import done, spelled
 from redouble._internal.codegen import Template, shaped
 from redouble._options import Options
 from redouble._run import Run
+from redouble._runtime.ambient import ambient
+from redouble._runtime.backend import cancelling, cut_after
+from redouble._runtime.clock import SYSTEM
 from redouble._telling import Quick, teller
-from redouble._time import SYSTEM
 from redouble._watch import watch
 
 __all__ = ["FIRST_ATTEMPT", "STREAM", "call_done", "retried"]

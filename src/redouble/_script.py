@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, seconds
-from redouble._time import virtual
+from redouble._runtime.clock import virtual
 from redouble._virtual import VirtualClock
 
 __all__ = ["Script", "ScriptedFailure", "Step", "fail", "ok"]

@@ -13,7 +13,7 @@ from redouble._internal.callables import colour, spelled
 from redouble._internal.locks import Locked
 from redouble._load import Extra, Latencies
 from redouble._race import Operation
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 from redouble._verdict import Kind, Until
 
 __all__ = ["Stakes"]

@@ -14,7 +14,7 @@ from redouble._grant import Grant
 from redouble._nested import bears_exhaustion
 from redouble._options import Options
 from redouble._report import PREFIX, Report, annotate
-from redouble._time import SYSTEM, Clock
+from redouble._runtime.clock import SYSTEM, Clock
 from redouble._transient import kind_of
 from redouble._verdict import CUT, RETRY, Ended, Kind, Verdict
 from redouble.errors import Limit, Reason

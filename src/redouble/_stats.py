@@ -7,7 +7,7 @@ from typing import Any
 
 from redouble._internal.public import public
 from redouble._register import SECTIONS, Section, counts_of, registered
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 
 __all__ = ["snapshot_of", "stats"]
 

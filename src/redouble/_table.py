@@ -16,7 +16,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from redouble._internal.locks import Locked
 from redouble._layer import Layer
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 
 __all__ = ["Entry", "Held", "Table", "Ways"]
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from redouble._bound import BOUND
 from redouble._events import Event, Observer, What
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 from redouble._watch import complain, publish, watch
 from redouble.errors import AttemptTimeout, Rejected
 

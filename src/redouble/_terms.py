@@ -10,7 +10,7 @@ from typing import cast
 from redouble._events import Observer
 from redouble._internal.validation import Duration, hook, in_seconds, instance, methods, number, whole
 from redouble._internal.validation import seconds as checked
-from redouble._time import Chance, Clock
+from redouble._runtime.clock import Chance, Clock
 from redouble._verdict import On
 
 __all__ = ["CircuitBreakerSettings", "validated"]

@@ -20,9 +20,9 @@ from redouble._internal.sliding_counter import SLICES, Recent
 from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
 from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
+from redouble._runtime.clock import SYSTEM, Chance
 from redouble._tally import Tally
 from redouble._telling import refused
-from redouble._time import SYSTEM, Chance
 from redouble._verdict import On
 from redouble._worst import Traits, WorstCase
 from redouble.errors import Rejected

@@ -11,18 +11,18 @@ from functools import partial
 from math import inf
 from typing import Any, ParamSpec, TypeVar, cast
 
-from redouble._ambient import ambient
 from redouble._attempt import worked
-from redouble._backend import cut_after
-from redouble._deadline import left
 from redouble._function import Bystander, StreamFunction
 from redouble._internal.callables import done, spelled
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds
 from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
+from redouble._runtime.ambient import ambient
+from redouble._runtime.backend import cut_after
+from redouble._runtime.clock import SYSTEM, Clock, here
+from redouble._runtime.deadline import left
 from redouble._telling import late
-from redouble._time import SYSTEM, Clock, here
 from redouble._worker import Worker, check_worker
 from redouble._worst import Traits, WorstCase
 from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning

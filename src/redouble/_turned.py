@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from math import ulp
 from typing import Any
 
-from redouble._ambient import ambient
 from redouble._internal.public import public
+from redouble._runtime.ambient import ambient
+from redouble._runtime.asyncio_timer import retime
+from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
 from redouble._switch import Switch
-from redouble._time import LOOPS, VIRTUAL, virtual
-from redouble._timer import retime
 from redouble._virtual import HOLDS, Course, VirtualClock
 
 __all__ = ["virtual_time"]

@@ -16,11 +16,11 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from redouble._backend import backend, under_trio
 from redouble._internal.public import public
 from redouble._internal.validation import Duration
 from redouble._internal.validation import seconds as checked
-from redouble._time import LOOPS, Clock
+from redouble._runtime.backend import backend, under_trio
+from redouble._runtime.clock import LOOPS, Clock
 
 __all__ = ["HOLDS", "Course", "VirtualClock"]
 

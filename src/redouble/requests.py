@@ -15,9 +15,9 @@ from math import inf
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from redouble._ambient import ambient
 from redouble._internal.extras import missing
 from redouble._layer import Layer
+from redouble._runtime.ambient import ambient
 from redouble.http._body import content_of
 from redouble.http._client import NOW, Going, waiting
 from redouble.http._exchange import Exchange, spelled_status

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from functools import partial
 from math import isclose
 
-from redouble._ambient import MOST, Most, ambient
 from redouble._events import Event
 from redouble._internal.validation import whole
+from redouble._runtime.ambient import MOST, Most, ambient
 from redouble._script import Script, ScriptedFailure, Step, fail, ok
 from redouble._switch import Switch
 from redouble._turned import virtual_time

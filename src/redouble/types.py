@@ -11,7 +11,7 @@ from redouble._grant import Budget
 from redouble._internal.validation import Duration
 from redouble._options import Delays
 from redouble._resume import Stream
-from redouble._time import Chance
+from redouble._runtime.clock import Chance
 from redouble._verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._watch import Observation
 from redouble._worst import Traits, WorstCase

@@ -13,7 +13,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from redouble import SYSTEM, Backoff, Clock, Grant, Kind, TokenBucket, Verdict, cancelled
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 
 

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from redouble import Layer, Retry, Timeout, deadline, errors, observe
-from redouble._backend import backend, under_trio
+from redouble._runtime.backend import backend, under_trio
 from redouble.testing import virtual_time
 
 from .flows import ASYNC

@@ -11,7 +11,7 @@ import trio
 
 from redouble import Reason, Retry, Worker, cancelled, errors
 from redouble import _threads as threads
-from redouble._backend import under_trio
+from redouble._runtime.backend import under_trio
 
 from .flows import Flow, answers, check, in_every_colour
 from .support import Operation, Step, Virtual, ok

@@ -12,7 +12,7 @@ import pytest
 from asking import BLOCKING, Service, ask, every_shape, model_of, played
 
 from redouble import SYSTEM, Retry, deadline
-from redouble._backend import backend
+from redouble._runtime.backend import backend
 from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.llm import Model, Timeouts, current
 from support import ASYNC

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from redouble._deadline import Deadline
+from redouble._runtime.deadline import Deadline
 from redouble._source import END
 from redouble.errors import AttemptTimeout
 from redouble.grpc._answer import Answer

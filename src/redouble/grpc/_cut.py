@@ -11,7 +11,7 @@ from threading import Timer
 from types import TracebackType
 from typing import Self
 
-from redouble._backend import Scope, cut_after
+from redouble._runtime.backend import Scope, cut_after
 from redouble.grpc._permit import Permit, cancel
 
 __all__ = ["Cut", "awithin", "within"]

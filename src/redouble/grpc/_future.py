@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 
-from redouble._bell import Bell
 from redouble._internal.logger import log
+from redouble._runtime.thread_waker import Bell
 from redouble._threads import Job
 from redouble.errors import Stopped
 from redouble.grpc._answer import Answer

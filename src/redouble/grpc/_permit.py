@@ -16,13 +16,13 @@ from typing import Any, cast
 
 import grpc
 
-from redouble._ambient import ambient
-from redouble._bell import Bell
-from redouble._deadline import left
 from redouble._ending import OUTCOMES, itself
 from redouble._report import STAMP, Mark, Report, annotate, stamp_of
 from redouble._retry_after import milliseconds
-from redouble._time import SYSTEM, here, virtual
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import SYSTEM, here, virtual
+from redouble._runtime.deadline import left
+from redouble._runtime.thread_waker import Bell
 from redouble.errors import Reason, Stopped
 from redouble.grpc._errors import CANCELLED, Cancelled, Known, Withdrawn, known
 from redouble.grpc._requests import Replayable

@@ -20,7 +20,7 @@ from redouble._internal.public import public
 from redouble._layer import Layer, Pipeline
 from redouble._options import HOOKS
 from redouble._retry import Retry
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 from redouble._timeout import Timeout
 from redouble.grpc._native import CODES, retry_policy, span, throttling
 from redouble.grpc._terms import layer_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from redouble._bell import Bell
+from redouble._runtime.thread_waker import Bell
 from redouble._source import END
 from redouble.grpc._answer import Answer
 from redouble.grpc._attempt import Opened, begun, made

@@ -13,7 +13,7 @@ from redouble._internal.bounded_cache import Kept
 from redouble._internal.callables import spelled
 from redouble._layer import Layer, Pipeline
 from redouble._retry import Retry
-from redouble._time import SYSTEM, Clock
+from redouble._runtime.clock import SYSTEM, Clock
 from redouble._timeout import Timeout
 from redouble._verdict import Ended, Kind, Verdict, judge
 from redouble.grpc._permit import WAITING, pushback

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 
-from redouble._backend import cut_after
+from redouble._runtime.backend import cut_after
 from redouble.http._client import SMALL, late_types
 from redouble.http._exchange import Exchange
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from redouble._hosts import MOST as HOSTS
 from redouble._internal.bounded_cache import Kept
 from redouble._layer import Layer
-from redouble._time import SYSTEM, reader
+from redouble._runtime.clock import SYSTEM, reader
 from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.http._body import AGAIN, Content
 from redouble.http._client_plan import Credit, Send, is_named

@@ -14,13 +14,13 @@ from math import inf
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from redouble._budget import RetryBudget
-from redouble._deadline import deadline
 from redouble._hosts import MOST, HostBudgets
 from redouble._internal.bounded_cache import Kept
 from redouble._internal.callables import spelled
 from redouble._layer import Layer, Pipeline
 from redouble._retry import Retry
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
+from redouble._runtime.deadline import deadline
 from redouble._timeout import Timeout
 
 __all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "checked", "flat", "is_named"]

@@ -10,10 +10,10 @@ from http import HTTPStatus
 from math import inf
 from typing import Any, TypeAlias
 
-from redouble._deadline import deadline
 from redouble._ending import itself, summary_of
 from redouble._report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._run import Run
+from redouble._runtime.deadline import deadline
 from redouble._telling import going_on
 from redouble.errors import NotAccepted, Reason
 from redouble.http._permit import Permit

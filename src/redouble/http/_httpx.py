@@ -12,8 +12,8 @@ from typing import Any
 
 from anyio import move_on_after  # which httpx's own shields are proof against
 
-from redouble._ambient import ambient
 from redouble._layer import Layer
+from redouble._runtime.ambient import ambient
 from redouble.http._answer import KEY
 from redouble.http._client import NOW, waiting
 from redouble.http._exchange import Exchange

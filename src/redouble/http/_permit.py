@@ -10,11 +10,11 @@ from collections.abc import Callable, Hashable
 from math import inf
 from typing import Any
 
-from redouble._ambient import ambient
-from redouble._deadline import left
 from redouble._ending import OUTCOMES
 from redouble._report import STAMP, Mark
-from redouble._time import here
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import here
+from redouble._runtime.deadline import left
 from redouble.errors import AttemptTimeout, Reason, Stopped
 from redouble.http._body import AGAIN, Content
 from redouble.http._idempotency import Idempotency

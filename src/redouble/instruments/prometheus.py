@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from redouble._events import Event
 from redouble._internal.extras import missing
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 from redouble._watch import Observation, observing
 from redouble.instruments._measure import COUNTED, gauged, measured
 from redouble.instruments._schema import BUCKETS, METRICS, Metric

@@ -18,7 +18,7 @@ from weakref import ref
 
 from redouble._internal.locks import Locked
 from redouble._internal.sliding_counter import SLICES
-from redouble._time import SYSTEM
+from redouble._runtime.clock import SYSTEM
 from redouble.llm._allowance import Allowance, Amount
 
 __all__ = ["ALL", "NOTHING", "SETTLED", "Allowances", "Amounts", "Change", "Hold", "Stand", "Taken"]

@@ -95,12 +95,12 @@ def backend() -> Backend:
     """Find the async library that runs the current task."""
     global _loaded  # noqa: PLW0603  asking for a module again and again takes its time
     if modules.get("trio") is not None:
-        from redouble import _trio  # noqa: PLC0415  only once Trio is there
+        from redouble._runtime import trio_backend as _trio  # noqa: PLC0415  only once Trio is there
 
         if _trio.running():
             return _trio
     if _loaded is None:
-        from redouble import _asyncio  # noqa: PLC0415  only once async code runs
+        from redouble._runtime import asyncio_backend as _asyncio  # noqa: PLC0415  only once async code runs
 
         _loaded = _asyncio
     return _loaded

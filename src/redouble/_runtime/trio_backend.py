@@ -15,11 +15,22 @@ from trio.lowlevel import in_trio_task as running
 
 from redouble._internal.logger import ABANDONED, log
 
-# fmt: off
 __all__ = [
-    "bell", "cancelling", "checkpoint", "clock", "cut_after", "finish", "home", "is_home", "lift", "now",
-    "running", "sleep"
+    "bell",
+    "cancelling",
+    "checkpoint",
+    "clock",
+    "cut_after",
+    "finish",
+    "home",
+    "is_home",
+    "lift",
+    "now",
+    "running",
+    "sleep",
 ]
+
+
 # fmt: on
 
 

@@ -12,14 +12,15 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
-from redouble._ambient import ambient
 from redouble._internal.context_exits import Ways
 from redouble._internal.public import public
 from redouble._internal.validation import Duration
 from redouble._internal.validation import seconds as checked
-from redouble._time import here
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import here
 
 __all__ = ["Deadline", "Moment", "Signal", "cancelled", "deadline", "left", "patience", "remaining"]
+
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from sys import modules
 from time import monotonic
 from typing import Any, Protocol
 
-from redouble._ambient import ambient
-from redouble._backend import backend, under_trio
 from redouble._internal.public import public
+from redouble._runtime.ambient import ambient
+from redouble._runtime.backend import backend, under_trio
 
 __all__ = [
     "LOOPS",
@@ -32,6 +32,7 @@ __all__ = [
     "reading",
     "virtual",
 ]
+
 
 LONGEST_SLEEP = 1e9  # 31 years. time.sleep() raises OverflowError a little above 292.
 
@@ -180,7 +181,7 @@ def here() -> Callable[[], float]:
     if test is not None:
         return test._going
     if under_trio():
-        from redouble import _trio  # noqa: PLC0415  it is running
+        from redouble._runtime import trio_backend as _trio  # noqa: PLC0415  it is running
 
         return _trio.clock()
     return monotonic

@@ -28,6 +28,7 @@ from weakref import ref
 
 __all__ = ["Alarm", "Cut", "retime"]
 
+
 MOST_LEFT = 64  # entries that have been left, kept for the sake of not looking for them
 ROUNDING = 0.001  # of loops other than asyncio's own, whose timers count in milliseconds
 

@@ -1,0 +1,6 @@
+"""Where time passes.
+
+`Clock` and the system clock, deadlines carried in the context, the ambient flag that sends calls to the
+slow path, and one backend each for asyncio and Trio: sleeping, cancel scopes, wakers. A backend is imported
+when its library is running.
+"""
