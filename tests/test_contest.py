@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from redouble import Verdict
 from redouble._contest import Contest
-from redouble._failure import Failures
-from redouble._verdict import Ended, On, Until
+from redouble._failures.verdict import Ended, Failures, On, Until
 from support import Boom, always
 from test_threads_freed import uncollected
 

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import Drive
 from redouble import CircuitBreaker, Hints, Kind, Retry, TokenBucket, Verdict, errors, testing, transient
-from redouble._failure import Failures, told_when
+from redouble._failures.verdict import Failures, told_when
 from support import Boom, Call, Judge, Panic, Script, Virtual, always, in_colour, ok
 
 SHUT = errors.Rejected("shut", retry_after=7)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from redouble._http_date import parse
+from redouble._failures.http_date import parse
 
 NOW = datetime(2026, 11, 16, 8, 0, 0, tzinfo=UTC).timestamp()
 THEN = 784111777.0  # the date of the examples in RFC 9110

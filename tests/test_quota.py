@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble._retry_after import retry_after
+from redouble._failures.retry_after import retry_after
 
 NOW = datetime(2026, 11, 16, 8, 0, 0, tzinfo=UTC)
 EPOCH = int(NOW.timestamp())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble._retry_after import quota
+from redouble._failures.retry_after import quota
 from test_quota import EPOCH, NAMES, VALUES
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redouble._retry_after import hint, milliseconds, retry_after
+from redouble._failures.retry_after import hint, milliseconds, retry_after
 
 NOW = datetime(2026, 11, 16, 8, 0, 0, tzinfo=UTC)
 IN_90 = "Mon, 16 Nov 2026 08:01:30 GMT"

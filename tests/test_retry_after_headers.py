@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from redouble._retry_after import retry_after, should_retry
+from redouble._failures.retry_after import retry_after, should_retry
 
 SOUND = ["retry-after", 3]
 ENDLESS = repeat(("a", "b"))

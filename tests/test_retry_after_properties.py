@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble._retry_after import retry_after, should_retry
+from redouble._failures.retry_after import retry_after, should_retry
 
 NOW = datetime(2026, 11, 16, 8, 0, 0, tzinfo=UTC)
 NAMES = ["retry-after", "Retry-After", "retry-after-ms", "x-amz-retry-after", "date", "x-should-retry"]

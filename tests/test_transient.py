@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from redouble import Kind, Retry, Verdict, errors, transient
-from redouble._transient import kind_of
+from redouble._failures.transient import kind_of
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from redouble import Verdict, _codes
-from redouble._known import TABLE
-from redouble._python import BUILTIN, Entry
+from redouble import Verdict
+from redouble._failures import codes as _codes
+from redouble._failures.builtin_errors import BUILTIN, Entry
+from redouble._failures.known_errors import TABLE
 
 PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "transient.md").read_text("utf-8")
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from redouble import Kind, Retry, Verdict, _transient, errors, transient
-from redouble._transient import Transient
+from redouble import Kind, Retry, Verdict, errors, transient
+from redouble._failures import transient as _transient
+from redouble._failures.transient import Transient
 from support import Judge, always
 
 BUSY = Verdict.retry(kind=Kind.server, reason="mine")
@@ -291,7 +292,7 @@ def test_the_table_is_loaded_late(monkeypatch: pytest.MonkeyPatch) -> None:
     imported, broken = builtins.__import__, True
 
     def refuse(name: str, *args: Any) -> ModuleType:
-        if name == "redouble._known" and broken:
+        if name == "redouble._failures.known_errors" and broken:
             raise OSError(24, "Too many open files")
         return imported(name, *args)
 
@@ -305,7 +306,7 @@ def test_the_table_is_loaded_late(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rule(Busy()) is None
     broken = False
     assert rule(read()) == Verdict.retry(kind=Kind.timeout, reason="timeout_read")
-    assert "redouble._known" in sys.modules
+    assert "redouble._failures.known_errors" in sys.modules
 
 
 # ------------------------------------------------------------------------- odd errors

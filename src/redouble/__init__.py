@@ -12,6 +12,8 @@ from redouble._backoff import Backoff
 from redouble._block import Attempt
 from redouble._bound import bind
 from redouble._decorate import retry, variant
+from redouble._failures.transient import transient
+from redouble._failures.verdict import Kind, Verdict
 from redouble._gate import Gate
 from redouble._grant import Grant
 from redouble._hints import Hints
@@ -20,8 +22,6 @@ from redouble._report import AttemptRecord, Outcome, Report, report
 from redouble._retry import Retry
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._runtime.deadline import cancelled, deadline, remaining
-from redouble._transient import transient
-from redouble._verdict import Kind, Verdict
 from redouble._watch import observe
 from redouble.errors import Reason
 

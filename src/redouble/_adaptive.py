@@ -11,15 +11,14 @@ from typing import Any, ParamSpec, TypeVar
 
 from redouble._counted import counted
 from redouble._cubic import Tide
-from redouble._failure import Failures
+from redouble._failures.transient import transient
+from redouble._failures.verdict import Failures, Kind, On
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._line import Line
 from redouble._runtime.clock import SYSTEM
 from redouble._telling import refused
-from redouble._transient import transient
-from redouble._verdict import Kind, On
 from redouble._waiting import WaitingGate
 from redouble._worst import Traits
 from redouble.errors import RateLimited, Rejected

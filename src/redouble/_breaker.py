@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from redouble._circuit import Circuit
 from redouble._events import Observer
-from redouble._failure import Failures
+from redouble._failures.verdict import Failures, On
 from redouble._gate import Gate
 from redouble._guarded import guarded
 from redouble._internal.locks import Locked, weakly
@@ -27,7 +27,6 @@ from redouble._period import Change, Period, State, Ticket
 from redouble._runtime.clock import SYSTEM, Chance, Clock
 from redouble._telling import refused
 from redouble._terms import CircuitBreakerSettings, validated
-from redouble._verdict import On
 from redouble._worst import Traits, WorstCase
 from redouble.errors import CircuitOpen
 

@@ -12,6 +12,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal, Self, cast
 
+from redouble._failures.verdict import Kind
 from redouble._grant import Grant
 from redouble._internal.locks import Locked
 from redouble._internal.public import public
@@ -19,7 +20,6 @@ from redouble._internal.validation import instance, number
 from redouble._register import register
 from redouble._runtime.clock import SYSTEM
 from redouble._throttling import RetryThrottling
-from redouble._verdict import Kind
 
 __all__ = ["TokenBucket"]
 

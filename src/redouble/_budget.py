@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import floor, isfinite
 from typing import Literal
 
+from redouble._failures.verdict import Kind
 from redouble._grant import Grant
 from redouble._internal.locks import Locked
 from redouble._internal.public import public
@@ -20,7 +21,6 @@ from redouble._internal.validation import Duration, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._register import register
 from redouble._runtime.clock import SYSTEM
-from redouble._verdict import Kind
 
 __all__ = ["RetryBudget"]
 

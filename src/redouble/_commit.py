@@ -8,9 +8,9 @@ Rule 2: with the first item the attempt is the one. Limits end there, the budget
 
 from __future__ import annotations
 
+from redouble._failures.verdict import CUT
 from redouble._run import Run
 from redouble._state import State
-from redouble._verdict import CUT
 from redouble.errors import Reason
 
 __all__ = ["Committing"]

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
 
-from redouble._failure import Failures
+from redouble._failures.transient import transient
+from redouble._failures.verdict import Failures, Kind, On
 from redouble._gate import Gate, better_inside
 from redouble._gradient import Aimd, Gradient, Vegas, Way
 from redouble._guarded import seen_in_task
@@ -25,8 +26,6 @@ from redouble._room import Room
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, Chance, reader
 from redouble._telling import refused
-from redouble._transient import transient
-from redouble._verdict import Kind, On
 from redouble._windowed import Windowed
 from redouble._worst import Traits, WorstCase
 from redouble.errors import BulkheadFull

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redouble._failure import Failures, told_when
-from redouble._verdict import Ended, Until, accepted
+from redouble._failures.verdict import Ended, Failures, Until, accepted, told_when
 
 __all__ = ["Contest", "Unawaitable"]
 

@@ -11,9 +11,9 @@ from inspect import iscoroutine
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
+from redouble._failures.transient import Transient
 from redouble._layer import Layer, Pipeline, decoration
 from redouble._retry import Retry
-from redouble._transient import Transient
 
 __all__ = ["retry", "variant"]
 

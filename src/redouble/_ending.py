@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from redouble import errors
+from redouble._failures.transient import kind_of
+from redouble._failures.verdict import CUT, Verdict
 from redouble._report import AttemptRecord, Outcome, Report, annotate
-from redouble._transient import kind_of
-from redouble._verdict import CUT, Verdict
 from redouble.errors import Reason
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from redouble._bound import Value
+from redouble._failures.verdict import Kind, Verdict
 from redouble._internal.public import public
-from redouble._verdict import Kind, Verdict
 from redouble.errors import Limit, Reason
 
 __all__ = ["WHATS", "Event", "Observer", "What"]

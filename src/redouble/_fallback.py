@@ -11,14 +11,13 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from redouble._failure import Failures
+from redouble._failures.verdict import Failures, On
 from redouble._function import Bystander, StreamFunction
 from redouble._internal.callables import colour, done, drop, spelled
 from redouble._internal.public import public
 from redouble._internal.validation import takes_other_than
 from redouble._layer import Layer
 from redouble._runtime.backend import cancelling
-from redouble._verdict import On
 
 if TYPE_CHECKING:
     from redouble._worst import WorstCase

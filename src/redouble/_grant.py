@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from redouble._failures.verdict import Kind
 from redouble._internal.public import public
-from redouble._verdict import Kind
 
 __all__ = ["Budget", "Grant"]
 

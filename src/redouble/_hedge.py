@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from redouble._failure import Failures
+from redouble._failures.verdict import Failures, On, Until, check_until
 from redouble._grant import Budget
 from redouble._internal.callables import colour, spelled
 from redouble._internal.codegen import Template, shaped
@@ -24,7 +24,6 @@ from redouble._race import race
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, reader
 from redouble._stakes import Stakes
-from redouble._verdict import On, Until, check_until
 from redouble._worst import Traits, WorstCase
 
 __all__ = ["Hedge"]

@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, Self, TypeVar
 
+from redouble._failures.retry_after import hint, quota
 from redouble._flow import Flow
 from redouble._internal.codegen import Template, shaped
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, number, whole
 from redouble._internal.validation import seconds as checked
 from redouble._line import Line
-from redouble._retry_after import hint, quota
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, reader
 from redouble._telling import refused

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
+from redouble._failures.verdict import Kind
 from redouble._internal.public import public
-from redouble._verdict import Kind
 from redouble.errors import Limit, Reason, RetryError, WorkerStillRunning
 
 # fmt: off

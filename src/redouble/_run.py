@@ -15,11 +15,10 @@ from collections.abc import Iterator
 
 from redouble._backoff import Backoff
 from redouble._ending import MOST_RECORDS, error_of
-from redouble._failure import told_when
+from redouble._failures.verdict import ACCEPT, CUT, RETRY, STOP, Verdict, accepted, judge, told_when
 from redouble._limits import Limits
 from redouble._nested import nested, never_called
 from redouble._report import STAMP, annotate
-from redouble._verdict import ACCEPT, CUT, RETRY, STOP, Verdict, accepted, judge
 from redouble.errors import AttemptTimeout, Reason, Rejected, WorkerStillRunning
 
 __all__ = ["Run"]

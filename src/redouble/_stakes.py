@@ -7,14 +7,13 @@ from inspect import isawaitable
 from typing import Any
 
 from redouble._contest import Contest, Unawaitable
-from redouble._failure import Failures
+from redouble._failures.verdict import Failures, Kind, Until
 from redouble._grant import Budget
 from redouble._internal.callables import colour, spelled
 from redouble._internal.locks import Locked
 from redouble._load import Extra, Latencies
 from redouble._race import Operation
 from redouble._runtime.clock import SYSTEM
-from redouble._verdict import Kind, Until
 
 __all__ = ["Stakes"]
 

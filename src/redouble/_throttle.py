@@ -12,7 +12,7 @@ from math import floor
 from typing import Any, ParamSpec, TypeVar
 
 from redouble._counted import counted
-from redouble._failure import Failures
+from redouble._failures.verdict import Failures, On
 from redouble._gate import Gate, better_inside
 from redouble._internal.locks import Locked
 from redouble._internal.public import public
@@ -23,7 +23,6 @@ from redouble._layer import Layer
 from redouble._runtime.clock import SYSTEM, Chance
 from redouble._tally import Tally
 from redouble._telling import refused
-from redouble._verdict import On
 from redouble._worst import Traits, WorstCase
 from redouble.errors import Rejected
 

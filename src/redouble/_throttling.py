@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
+from redouble._failures.verdict import Kind
 from redouble._grant import Grant
 from redouble._internal.locks import Locked
 from redouble._internal.validation import instance, number
 from redouble._register import register
-from redouble._verdict import Kind
 
 __all__ = ["RetryThrottling"]
 

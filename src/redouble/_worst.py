@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+from redouble._failures.verdict import On
 from redouble._internal.public import public
-from redouble._verdict import On
 
 __all__ = ["Traits", "WorstCase"]
 

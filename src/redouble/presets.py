@@ -18,11 +18,11 @@ from redouble._adaptive import AdaptiveRate
 from redouble._backoff import Backoff
 from redouble._bucket import TokenBucket
 from redouble._budget import RetryBudget
+from redouble._failures.verdict import Kind
 from redouble._hints import Hints
 from redouble._hosts import HostBudgets
 from redouble._layer import Layer, Pipeline
 from redouble._retry import Retry
-from redouble._verdict import Kind
 
 __all__ = [
     "aws_adaptive",

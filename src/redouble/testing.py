@@ -19,12 +19,12 @@ from functools import partial
 from math import isclose
 
 from redouble._events import Event
+from redouble._failures.verdict import Kind
 from redouble._internal.validation import whole
 from redouble._runtime.ambient import MOST, Most, ambient
 from redouble._script import Script, ScriptedFailure, Step, fail, ok
 from redouble._switch import Switch
 from redouble._turned import virtual_time
-from redouble._verdict import Kind
 from redouble._virtual import VirtualClock
 from redouble._watch import observe
 from redouble.errors import Reason

@@ -7,12 +7,12 @@
 from redouble._bound import Binding
 from redouble._enter import Entrance
 from redouble._events import Event, Observer, What
+from redouble._failures.verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._grant import Budget
 from redouble._internal.validation import Duration
 from redouble._options import Delays
 from redouble._resume import Stream
 from redouble._runtime.clock import Chance
-from redouble._verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._watch import Observation
 from redouble._worst import Traits, WorstCase
 from redouble.errors import Limit

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from redouble import SYSTEM, Layer, Reason, Retry, Throttle, TokenBucket, Verdict, errors, presets
-from redouble._verdict import Answer
+from redouble._failures.verdict import Answer
 
 from .flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour
 from .support import Draws, Operation, ScriptedError, Step, Virtual, fail, ok

@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import BadStatusLine
 
 from answered import Answered, by_aiohttp, by_httpx, by_requests, every_client, lost, request_info
 from redouble import Hints, Kind, Retry, Verdict, http, report, transient
-from redouble._codes import STATUSES
+from redouble._failures.codes import STATUSES
 from redouble.http import HttpRule, rule, sent
 from support import Boom, Virtual, always
 

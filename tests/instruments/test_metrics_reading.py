@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Kind, Verdict
-from redouble._verdict import CUT
+from redouble._failures.verdict import CUT
 from redouble.errors import Reason
 from redouble.instruments import Metric
 from redouble.instruments._measure import measured

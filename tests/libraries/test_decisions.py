@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redouble._known import TABLE
+from redouble._failures.known_errors import TABLE
 
 from .decisions import FOLDER, LIBRARIES, classes, decisions, written
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from said import FORMS, MESSAGE, RESPONSE, WIRE, Anything, chat, objectified, read
 
-from redouble import _codes as codes
+from redouble._failures import codes
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._protocols import protocol_of
 

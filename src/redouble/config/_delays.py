@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from redouble._backoff import Backoff
-from redouble._verdict import Kind
+from redouble._failures.verdict import Kind
 from redouble.config._numbers import Duration, Number, Whole, number_of, plain
 from redouble.config._values import Choice, Listed, Value
 from redouble.config._wrong import Place, nearest, shown

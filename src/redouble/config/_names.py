@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import cast
 
 from redouble import errors
+from redouble._failures.transient import transient
+from redouble._failures.verdict import On, as_rules
 from redouble._internal.locks import Guard
 from redouble._internal.public import public
-from redouble._transient import transient
-from redouble._verdict import On, as_rules
 from redouble.config._values import Value
 from redouble.config._wrong import Place, nearest, shown
 from redouble.errors import ConfigError

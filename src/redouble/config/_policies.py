@@ -11,9 +11,9 @@ from typing import cast
 
 from redouble._bucket import TokenBucket
 from redouble._budget import RetryBudget
+from redouble._failures.verdict import Kind
 from redouble._hints import Hints
 from redouble._retry import Retry
-from redouble._verdict import Kind
 from redouble._worker import Worker
 from redouble.config._delays import KINDS, OTHERS, Delays
 from redouble.config._names import Names

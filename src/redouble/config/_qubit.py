@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from redouble._backoff import Backoff, _make
+from redouble._failures.verdict import On
 from redouble._internal.public import public
 from redouble._internal.validation import instance
 from redouble._retry import Retry
-from redouble._verdict import On
 from redouble._worker import Worker
 from redouble.config._numbers import Number, Whole
 from redouble.config._values import Flag, Text, Value

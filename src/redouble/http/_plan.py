@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from redouble._failures.retry_after import should_retry
 from redouble._layer import Layer
 from redouble._retry import Retry
-from redouble._retry_after import should_retry
 from redouble.http._client_plan import Plan, Send, checked
 from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from redouble._ending import OUTCOMES, itself
+from redouble._failures.transient import kind_of, transient
+from redouble._failures.verdict import Kind
 from redouble._redact import redacted
 from redouble._report import PREFIX, AttemptRecord, Mark, Report, annotate
-from redouble._transient import kind_of, transient
-from redouble._verdict import Kind
 from redouble.errors import Reason
 from redouble.http._client_plan import Plan
 

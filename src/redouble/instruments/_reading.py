@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from redouble._events import Event
-from redouble._reading import answer_of
-from redouble._verdict import CUT, Kind
+from redouble._failures.error_readers import answer_of
+from redouble._failures.verdict import CUT, Kind
 
 __all__ = ["code_of", "http_status", "is_http", "kind_of", "reason_of", "word"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from redouble._codes import LLM, LLM_STATUSES, QUOTA
+from redouble._failures.codes import LLM, LLM_STATUSES, QUOTA
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._usage import Usage
 

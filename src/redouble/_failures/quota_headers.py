@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from redouble._http_date import moment, parse
+from redouble._failures.http_date import moment, parse
 
 __all__ = ["decimal", "refilled", "tightest"]
+
 
 _LONGEST = 64  # characters of a number or a date: what is longer is not read
 _LONGEST_LIST = 1024

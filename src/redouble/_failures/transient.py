@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
+from redouble._failures.builtin_errors import BUILTIN, Ask, Entry, Look
+from redouble._failures.verdict import Answer, Kind, Rule, Verdict, verdict
 from redouble._internal.callables import would_not_run
-from redouble._python import BUILTIN, Ask, Entry, Look
-from redouble._verdict import Answer, Kind, Rule, Verdict, verdict
 from redouble.errors import Rejected
 
 __all__ = ["Transient", "kind_of", "transient"]
+
 
 Told: TypeAlias = bool | float | timedelta | Verdict | Callable[[Any], Answer]
 Table: TypeAlias = Mapping[type[Exception] | str, Told]
@@ -210,7 +211,7 @@ def _whole_table() -> tuple[dict[str, Entry], bool]:
     """Return the table of everything, and whether it is: a file cannot be opened at every moment."""
     if not _whole:
         try:
-            from redouble._known import TABLE  # noqa: PLC0415
+            from redouble._failures.known_errors import TABLE  # noqa: PLC0415
         except Exception:
             return BUILTIN, False
         _whole.update({**TABLE, **BUILTIN})

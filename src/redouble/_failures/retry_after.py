@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from redouble._http_date import parse
+from redouble._failures.http_date import parse
+from redouble._failures.quota_headers import decimal, refilled, tightest
+from redouble._failures.verdict import Verdict
 from redouble._internal.public import public
-from redouble._quota import decimal, refilled, tightest
-from redouble._verdict import Verdict
 
 __all__ = ["after", "hint", "milliseconds", "quota", "retry_after", "should_retry"]
+
 
 _WHOLE = re.compile(r"[0-9]+")
 _BLANKS = " \t"

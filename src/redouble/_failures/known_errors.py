@@ -8,12 +8,13 @@ the libraries.
 
 from __future__ import annotations
 
-from redouble import _reading as read
-from redouble._codes import ANSWERED, CONFLICT, RATE_LIMIT, UNSENT_BUSY, UNSENT_TIMEOUT
-from redouble._python import BUSY, NETWORK, TIMEOUT, UNSENT, Entry
-from redouble._verdict import Kind, Verdict
+from redouble._failures import error_readers as read
+from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Entry
+from redouble._failures.codes import ANSWERED, CONFLICT, RATE_LIMIT, UNSENT_BUSY, UNSENT_TIMEOUT
+from redouble._failures.verdict import Kind, Verdict
 
 __all__ = ["TABLE"]
+
 
 READ_TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout_read")
 WRITE_TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout_write")

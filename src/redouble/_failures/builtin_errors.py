@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
-from redouble._verdict import Kind, Verdict
+from redouble._failures.verdict import Kind, Verdict
 
 __all__ = ["BUILTIN", "BUSY", "NETWORK", "TIMEOUT", "UNSENT", "Ask", "Entry", "Look"]
+
 
 Ask: TypeAlias = Callable[[object], Verdict | None]
 Look: TypeAlias = Callable[[Any, Ask], Verdict | None]  # at an error, asking about others inside it

@@ -12,12 +12,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from redouble import _codes as codes
-from redouble._python import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
-from redouble._retry_after import after, hint, milliseconds, should_retry
-from redouble._verdict import Kind, Verdict
+from redouble._failures import codes
+from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
+from redouble._failures.retry_after import after, hint, milliseconds, should_retry
+from redouble._failures.verdict import Kind, Verdict
 
-__all__ = ["answer_of"]  # the others are for the table in `_known`, which takes them from the module
+__all__ = ["answer_of"]
+
 
 # -------------------------------------------------------------------------- HTTP clients
 

@@ -6,8 +6,8 @@ docs/reference/transient.md, and a test compares the two.
 
 from __future__ import annotations
 
-from redouble._python import BUSY, NETWORK, TIMEOUT, UNSENT
-from redouble._verdict import Kind, Verdict
+from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT
+from redouble._failures.verdict import Kind, Verdict
 
 __all__ = [
     "ANSWERED",

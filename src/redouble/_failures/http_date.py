@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 
 __all__ = ["moment", "parse"]
 
+
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})"
 _WEEKDAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
