@@ -10,8 +10,8 @@ from contextvars import copy_context
 import pytest
 
 from redouble import Retry, deadline, errors, observe
-from redouble._events import WHATS
 from redouble._runtime.ambient import Ambient, ambient
+from redouble._telemetry.events import WHATS
 from redouble.testing import VirtualClock, no_retries, virtual_time
 from redouble.types import What
 from shapes import ASYNC_SHAPES, SHAPES

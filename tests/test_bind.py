@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Retry, bind, observe, types
-from redouble._bound import BOUND, NOTHING, Binding, _bindings
-from redouble._events import WHATS
+from redouble._telemetry.binding import BOUND, NOTHING, Binding, _bindings
+from redouble._telemetry.events import WHATS
 from redouble.types import Event
 from support import Boom
 from test_watch import everything

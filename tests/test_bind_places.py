@@ -13,7 +13,7 @@ import trio
 
 from processes import in_any, policy
 from redouble import Retry, Timeout, Worker, bind, observe
-from redouble._bound import BOUND
+from redouble._telemetry.binding import BOUND
 from redouble.types import Event
 from support import ASYNC, in_colour
 from test_bind import bound, nothing_is_left_bound

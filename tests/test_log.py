@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from redouble import Retry, _watch, observe
+from redouble import Retry, observe
+from redouble._telemetry import observers as _watch
 from redouble.types import Event
 from support import Boom, Virtual, in_colour
 

@@ -150,7 +150,7 @@ import pytest
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure():
     import asyncio
-    from redouble._watch import watch
+    from redouble._telemetry.observers import watch
     from redouble._runtime.ambient import ambient
     from redouble._runtime.clock import LOOPS, VIRTUAL
     left = (ambient.active, VIRTUAL.get(), LOOPS, watch.entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redouble._redact import redact, redacted
+from redouble._telemetry.redact import redact, redacted
 
 HOST = "https://example.test"
 

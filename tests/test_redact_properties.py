@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from redouble._redact import redact, redacted
+from redouble._telemetry.redact import redact, redacted
 
 SECRET = "hunter2"  # noqa: S105  of nobody
 NAMES = st.text("abc_-.[]%", min_size=1, max_size=5)

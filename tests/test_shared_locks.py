@@ -10,8 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from redouble import CircuitBreaker, Retry, _register, _watch, observe, stats
+from redouble import CircuitBreaker, Retry, observe, stats
 from redouble._internal.locks import Guard, _after_fork, weakly
+from redouble._telemetry import observers as _watch
+from redouble._telemetry import registry as _register
 from redouble.config import _names, register
 from redouble.instruments import memory
 

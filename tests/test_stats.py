@@ -26,7 +26,7 @@ from redouble import (
     TokenBucket,
     stats,
 )
-from redouble._register import SECTIONS, register, unregister
+from redouble._telemetry.registry import SECTIONS, register, unregister
 from redouble.testing import virtual_time
 from support import Boom
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from redouble import Bulkhead, Retry, stats
-from redouble._register import SECTIONS, counts_of
+from redouble._telemetry.registry import SECTIONS, counts_of
 from support import Boom
 from test_watch_ends import switching_all_the_time
 

@@ -26,7 +26,7 @@ from redouble import (
     errors,
     observe,
 )
-from redouble._telling import sort_of
+from redouble._telemetry.emit import sort_of
 from redouble.testing import VirtualClock, recorded
 from redouble.types import Event
 from support import ASYNC, Boom, Draws

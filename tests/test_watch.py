@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, Retry, Timeout, Worker, deadline, errors, observe
-from redouble._events import WHATS
 from redouble._runtime.ambient import ambient
-from redouble._watch import OF_CALLS, watch
+from redouble._telemetry.events import WHATS
+from redouble._telemetry.observers import OF_CALLS, watch
 from redouble.testing import Script, ok
 from redouble.types import Event, What
 from support import Boom, Virtual

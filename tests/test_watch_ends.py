@@ -16,7 +16,7 @@ import pytest
 
 from redouble import Clock, Retry, deadline, errors, observe
 from redouble._runtime.ambient import ambient
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.types import Event, What
 from shapes import SHAPES
 from support import ASYNC, Boom, Ledger, Panic
@@ -97,7 +97,7 @@ def test_an_observer_that_fails_changes_nothing(
     shape: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is logged once for each sort of event; others are told all the same."""
-    monkeypatch.setattr("redouble._watch._complained", set[object]())
+    monkeypatch.setattr("redouble._telemetry.observers._complained", set[object]())
     heard: list[str] = []
 
     def failing(event: Event) -> None:

@@ -7,7 +7,7 @@ import pytest
 from redouble import Retry, deadline
 from redouble._drive import concerned
 from redouble._runtime.ambient import ambient
-from redouble._watch import OF_CALLS, observe, observing, watch
+from redouble._telemetry.observers import OF_CALLS, observe, observing, watch
 from redouble.types import Event, What
 from support import COLOURS, Boom
 from test_watch import nobody_is_left_listening

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from redouble import errors
 from redouble._backoff import Backoff
 from redouble._block import Attempt
-from redouble._bound import bind
 from redouble._decorate import retry, variant
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Verdict
@@ -22,7 +21,8 @@ from redouble._report import AttemptRecord, Outcome, Report, report
 from redouble._retry import Retry
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._runtime.deadline import cancelled, deadline, remaining
-from redouble._watch import observe
+from redouble._telemetry.binding import bind
+from redouble._telemetry.observers import observe
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from redouble._hedge import Hedge
     from redouble._keyed import Keyed
     from redouble._ratelimit import RateLimit
-    from redouble._stats import stats
+    from redouble._telemetry.stats import stats
     from redouble._throttle import Throttle
     from redouble._timeout import Timeout
     from redouble._worker import Worker
@@ -105,7 +105,7 @@ _LATER = {  # what many programs never need
     "TokenBucket": "redouble._bucket",
     "Worker": "redouble._worker",
     "policies": "redouble.config._live",
-    "stats": "redouble._stats",
+    "stats": "redouble._telemetry.stats",
 }
 
 _MODULES = ("config", "http", "instruments", "llm", "presets", "testing", "types")  # imported when asked for

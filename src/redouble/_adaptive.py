@@ -18,7 +18,7 @@ from redouble._internal.validation import Duration, in_seconds, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._line import Line
 from redouble._runtime.clock import SYSTEM
-from redouble._telling import refused
+from redouble._telemetry.emit import refused
 from redouble._waiting import WaitingGate
 from redouble._worst import Traits
 from redouble.errors import RateLimited, Rejected

@@ -13,7 +13,6 @@ from math import inf
 from typing import Any, ParamSpec, Self, TypeVar
 
 from redouble._circuit import Circuit
-from redouble._events import Observer
 from redouble._failures.verdict import Failures, On
 from redouble._gate import Gate
 from redouble._guarded import guarded
@@ -25,7 +24,8 @@ from redouble._layer import Layer
 from redouble._news import News, announce
 from redouble._period import Change, Period, State, Ticket
 from redouble._runtime.clock import SYSTEM, Chance, Clock
-from redouble._telling import refused
+from redouble._telemetry.emit import refused
+from redouble._telemetry.events import Observer
 from redouble._terms import CircuitBreakerSettings, validated
 from redouble._worst import Traits, WorstCase
 from redouble.errors import CircuitOpen

@@ -17,8 +17,8 @@ from redouble._grant import Grant
 from redouble._internal.locks import Locked
 from redouble._internal.public import public
 from redouble._internal.validation import instance, number
-from redouble._register import register
 from redouble._runtime.clock import SYSTEM
+from redouble._telemetry.registry import register
 from redouble._throttling import RetryThrottling
 
 __all__ = ["TokenBucket"]

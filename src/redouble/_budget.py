@@ -19,8 +19,8 @@ from redouble._internal.public import public
 from redouble._internal.sliding_counter import SLICES, Recent
 from redouble._internal.validation import Duration, instance, number
 from redouble._internal.validation import seconds as checked
-from redouble._register import register
 from redouble._runtime.clock import SYSTEM
+from redouble._telemetry.registry import register
 
 __all__ = ["RetryBudget"]
 

@@ -19,8 +19,8 @@ from redouble._run import Run
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM
-from redouble._telling import Quick, teller
-from redouble._watch import watch
+from redouble._telemetry.emit import Quick, teller
+from redouble._telemetry.observers import watch
 
 __all__ = ["acall", "acall_blocking", "call", "decided"]
 

@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from redouble._bound import inherit
 from redouble._runtime.deadline import deadline
+from redouble._telemetry.binding import inherit
 from redouble._wire import pack, unpack
 
 __all__ = ["LOAD", "READY", "Answer", "before_exit", "main"]

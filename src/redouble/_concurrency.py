@@ -25,7 +25,7 @@ from redouble._layer import Layer
 from redouble._room import Room
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, Chance, reader
-from redouble._telling import refused
+from redouble._telemetry.emit import refused
 from redouble._windowed import Windowed
 from redouble._worst import Traits, WorstCase
 from redouble.errors import BulkheadFull

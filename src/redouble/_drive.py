@@ -19,8 +19,8 @@ from redouble._runtime.ambient import MOST, ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import reading, virtual
 from redouble._runtime.deadline import MOMENT, left
-from redouble._telling import teller
-from redouble._watch import watch
+from redouble._telemetry.emit import teller
+from redouble._telemetry.observers import watch
 
 __all__ = ["Args", "Kwargs", "adrive", "aoutcome", "begin", "concerned", "drive", "outcome"]
 

@@ -134,7 +134,7 @@ def _record(run: State, number: int, entry: Entry, delay: float | None) -> Attem
 
 def _redacted(text: str) -> str:
     """Hide secrets in addresses: what an HTTP client says of its errors often has some."""
-    from redouble._redact import redacted  # noqa: PLC0415  when somebody looks
+    from redouble._telemetry.redact import redacted  # noqa: PLC0415  when somebody looks
 
     return redacted(text)
 

@@ -15,7 +15,7 @@ from redouble._runtime.backend import backend, cut_after, in_event_loop
 from redouble._runtime.clock import virtual
 from redouble._runtime.deadline import patience
 from redouble._runtime.thread_waker import Bell
-from redouble._telling import refused
+from redouble._telemetry.emit import refused
 from redouble.errors import BulkheadFull
 
 __all__ = ["Entry"]

@@ -17,7 +17,7 @@ from redouble._internal.public import public
 from redouble._layer import AROUND, Layer
 from redouble._nested import asks_gate
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._telling import TOLD, refused, sort_of
+from redouble._telemetry.emit import TOLD, refused, sort_of
 from redouble.errors import Rejected
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from redouble._internal.validation import Duration, instance, whole
 from redouble._internal.validation import seconds as checked
 from redouble._keys import check_hashable, check_key, wants_key
 from redouble._layer import Layer, Pipeline
-from redouble._register import unregister
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, reader
 from redouble._standin import StandIn
 from redouble._table import Entry, Held, Table, Ways
+from redouble._telemetry.registry import unregister
 from redouble._worst import Traits
 
 __all__ = ["Keyed"]

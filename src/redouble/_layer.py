@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, ref
 from redouble._internal.callables import Colour, colour, refuse, spelled
 from redouble._internal.public import public
 from redouble._internal.validation import instance
-from redouble._register import LAYER_SECTIONS, LayerSection, register
+from redouble._telemetry.registry import LAYER_SECTIONS, LayerSection, register
 
 if TYPE_CHECKING:
     from redouble._worst import Traits, WorstCase

@@ -6,11 +6,11 @@ from _thread import RLock
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from redouble._bound import BOUND
-from redouble._events import Event, Observer, What
 from redouble._internal.logger import log
 from redouble._period import Change
-from redouble._watch import publish, watch
+from redouble._telemetry.binding import BOUND
+from redouble._telemetry.events import Event, Observer, What
+from redouble._telemetry.observers import publish, watch
 
 __all__ = ["News", "announce"]
 

@@ -14,14 +14,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from redouble._backoff import Backoff, fresh
-from redouble._events import Event
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
 from redouble._grant import Budget
 from redouble._hints import Hints
 from redouble._internal.validation import Duration, hook, instance, methods, seconds, whole
-from redouble._register import Counts, counts_of, register
 from redouble._runtime.clock import SYSTEM, Borrowed, Chance, Clock, reader
+from redouble._telemetry.events import Event
+from redouble._telemetry.registry import Counts, counts_of, register
 
 if TYPE_CHECKING:
     from redouble._worker import Worker

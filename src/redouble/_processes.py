@@ -12,9 +12,9 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from redouble._bound import BOUND
 from redouble._internal.callables import spelled
 from redouble._pool import REAPING, Process
+from redouble._telemetry.binding import BOUND
 from redouble._wire import pack, unpack
 from redouble.errors import WorkerFailed
 

@@ -19,7 +19,7 @@ from redouble._internal.validation import seconds as checked
 from redouble._line import Line
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, reader
-from redouble._telling import refused
+from redouble._telemetry.emit import refused
 from redouble._waiting import WaitingGate
 from redouble.errors import RateLimited
 

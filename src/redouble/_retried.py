@@ -22,8 +22,8 @@ from redouble._run import Run
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancelling, cut_after
 from redouble._runtime.clock import SYSTEM
-from redouble._telling import Quick, teller
-from redouble._watch import watch
+from redouble._telemetry.emit import Quick, teller
+from redouble._telemetry.observers import watch
 
 __all__ = ["FIRST_ATTEMPT", "STREAM", "call_done", "retried"]
 

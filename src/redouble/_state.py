@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from redouble._ending import itself, report_of, summary_of
-from redouble._events import What
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CUT, RETRY, Ended, Kind, Verdict
 from redouble._grant import Grant
@@ -17,6 +16,7 @@ from redouble._nested import bears_exhaustion
 from redouble._options import Options
 from redouble._report import PREFIX, Report, annotate
 from redouble._runtime.clock import SYSTEM, Clock
+from redouble._telemetry.events import What
 from redouble.errors import Limit, Reason
 
 __all__ = ["State", "Tell"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import cast
 
-from redouble._events import Observer
 from redouble._failures.verdict import On
 from redouble._internal.validation import Duration, hook, in_seconds, instance, methods, number, whole
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.clock import Chance, Clock
+from redouble._telemetry.events import Observer
 
 __all__ = ["CircuitBreakerSettings", "validated"]
 

@@ -22,7 +22,7 @@ from redouble._internal.validation import seconds as checked
 from redouble._layer import Layer
 from redouble._runtime.clock import SYSTEM, Chance
 from redouble._tally import Tally
-from redouble._telling import refused
+from redouble._telemetry.emit import refused
 from redouble._worst import Traits, WorstCase
 from redouble.errors import Rejected
 

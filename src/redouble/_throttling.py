@@ -12,7 +12,7 @@ from redouble._failures.verdict import Kind
 from redouble._grant import Grant
 from redouble._internal.locks import Locked
 from redouble._internal.validation import instance, number
-from redouble._register import register
+from redouble._telemetry.registry import register
 
 __all__ = ["RetryThrottling"]
 

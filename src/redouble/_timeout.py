@@ -22,7 +22,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cut_after
 from redouble._runtime.clock import SYSTEM, Clock, here
 from redouble._runtime.deadline import left
-from redouble._telling import late
+from redouble._telemetry.emit import late
 from redouble._worker import Worker, check_worker
 from redouble._worst import Traits, WorstCase
 from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning

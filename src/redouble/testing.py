@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from functools import partial
 from math import isclose
 
-from redouble._events import Event
 from redouble._failures.verdict import Kind
 from redouble._internal.validation import whole
 from redouble._runtime.ambient import MOST, Most, ambient
 from redouble._script import Script, ScriptedFailure, Step, fail, ok
 from redouble._switch import Switch
+from redouble._telemetry.events import Event
+from redouble._telemetry.observers import observe
 from redouble._turned import virtual_time
 from redouble._virtual import VirtualClock
-from redouble._watch import observe
 from redouble.errors import Reason
 
 __all__ = [

@@ -4,16 +4,16 @@
 >>> def log(event: Event) -> None: ...
 """
 
-from redouble._bound import Binding
 from redouble._enter import Entrance
-from redouble._events import Event, Observer, What
 from redouble._failures.verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._grant import Budget
 from redouble._internal.validation import Duration
 from redouble._options import Delays
 from redouble._resume import Stream
 from redouble._runtime.clock import Chance
-from redouble._watch import Observation
+from redouble._telemetry.binding import Binding
+from redouble._telemetry.events import Event, Observer, What
+from redouble._telemetry.observers import Observation
 from redouble._worst import Traits, WorstCase
 from redouble.errors import Limit
 

@@ -13,8 +13,9 @@ from trio.testing import MockClock
 
 from answered import by_httpx
 from clients import CLIENTS, client
-from redouble import SYSTEM, Bulkhead, Retry, RetryBudget, Timeout, Worker, _watch, errors
+from redouble import SYSTEM, Bulkhead, Retry, RetryBudget, Timeout, Worker, errors
 from redouble._runtime.backend import backend
+from redouble._telemetry import observers as _watch
 from redouble.instruments import logging as logs
 from redouble.instruments import opentelemetry
 from redouble.testing import Script, ok, virtual_time

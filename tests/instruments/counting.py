@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-from redouble import Retry, _telling
+from redouble import Retry
+from redouble._telemetry import emit as _telling
 from redouble.instruments import memory
 from redouble.instruments.memory import Metrics, Summary
 from redouble.types import Event

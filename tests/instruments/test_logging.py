@@ -14,7 +14,7 @@ from logged import logger
 import redouble
 from breakers import Story
 from redouble import Bulkhead, Kind, Timeout, Verdict, errors
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments.logging import instrument
 from redouble.testing import virtual_time
 from support import Boom, Operation, Script, Virtual, always, fail, in_colour, ok

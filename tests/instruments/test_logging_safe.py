@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from logged import BARE, logger
 
 from redouble import Bulkhead, Verdict, bind, errors
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments.logging import instrument
 from support import Boom, always
 

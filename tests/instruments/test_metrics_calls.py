@@ -19,7 +19,7 @@ from counting import (
 
 from conformance.support import cancelled_in
 from redouble import SYSTEM, Kind, Verdict, Worker, deadline
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Summary
 from redouble.testing import virtual_time

@@ -9,7 +9,7 @@ from counting import NAME, counts
 
 from clients import CLIENTS, client
 from redouble import Retry
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from servers import Server
 

@@ -9,7 +9,7 @@ import pytest
 from counting import counts, policy
 from switching import often
 
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Summary
 from support import Boom, Operation, Virtual, fail, ok

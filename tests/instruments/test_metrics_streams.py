@@ -10,7 +10,7 @@ from counting import NAME, counts, policy
 
 from conformance.support import cancelled_in
 from redouble import SYSTEM, Retry
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Metrics, Summary
 from streams import SHAPES, Reader, Source, Takes, Tape

@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from redouble import TokenBucket
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments import _schema, opentelemetry
 from redouble.instruments.opentelemetry import instrument
 from support import Boom

@@ -10,7 +10,7 @@ from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from redouble import CircuitBreaker, Retry
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments import opentelemetry
 
 reader, breaker = InMemoryMetricReader(), CircuitBreaker(name="pay")

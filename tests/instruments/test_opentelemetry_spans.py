@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import redouble
 from clients import CLIENTS, client
 from redouble import Bulkhead, Kind, Retry, Timeout, Verdict, errors
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments.opentelemetry import instrument
 from redouble.testing import virtual_time
 from servers import Server, refused_port

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from switching import often
 
 from redouble import TokenBucket
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments import METRICS, prometheus
 from redouble.instruments.prometheus import instrument
 from support import Virtual

@@ -17,7 +17,7 @@ from structlog.typing import EventDict
 from breakers import Story
 from redouble import Bulkhead, bind, errors
 from redouble._runtime.ambient import ambient
-from redouble._watch import watch
+from redouble._telemetry.observers import watch
 from redouble.instruments.structlog import instrument
 from support import Boom, Operation, Virtual, fail, in_colour, ok
 

@@ -12,7 +12,7 @@ from guarded import PLACES, in_place, model
 
 import redouble
 from redouble import llm
-from redouble._bound import BOUND
+from redouble._telemetry.binding import BOUND
 
 EVERY_PLACE = pytest.mark.parametrize("place", PLACES)
 NUMBER: ContextVar[int] = ContextVar("number", default=0)

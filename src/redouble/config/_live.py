@@ -22,8 +22,8 @@ from redouble._internal.public import public
 from redouble._internal.reentrancy import Turns
 from redouble._internal.validation import instance
 from redouble._layer import Pipeline
-from redouble._register import unregister
 from redouble._retry import Retry
+from redouble._telemetry.registry import unregister
 from redouble.config._config import Config
 from redouble.config._document import read
 from redouble.config._file import document, told_of

@@ -14,7 +14,7 @@ from redouble._ending import itself, summary_of
 from redouble._report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._run import Run
 from redouble._runtime.deadline import deadline
-from redouble._telling import going_on
+from redouble._telemetry.emit import going_on
 from redouble.errors import NotAccepted, Reason
 from redouble.http._permit import Permit
 from redouble.http._story import Story, Told

@@ -7,8 +7,8 @@ from typing import Any
 from redouble._ending import OUTCOMES, itself
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import Kind
-from redouble._redact import redacted
 from redouble._report import PREFIX, AttemptRecord, Mark, Report, annotate
+from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
 from redouble.http._client_plan import Plan
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from redouble._events import Event, What
-from redouble._register import Section, registered
-from redouble._stats import snapshot_of
+from redouble._telemetry.events import Event, What
+from redouble._telemetry.registry import Section, registered
+from redouble._telemetry.stats import snapshot_of
 from redouble.instruments import _schema as schema
 from redouble.instruments._reading import code_of, kind_of, reason_of, word
 from redouble.instruments._schema import Metric

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from redouble._events import Event
 from redouble._failures.error_readers import answer_of
 from redouble._failures.verdict import CUT, Kind
+from redouble._telemetry.events import Event
 
 __all__ = ["code_of", "http_status", "is_http", "kind_of", "reason_of", "word"]
 

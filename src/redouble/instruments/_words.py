@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from redouble._ending import OUTCOMES
-from redouble._events import Event, What
 from redouble._internal.logger import one_line
 from redouble._internal.validation import in_seconds
-from redouble._redact import redacted
+from redouble._telemetry.events import Event, What
+from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
 from redouble.instruments._reading import http_status, reason_of
 

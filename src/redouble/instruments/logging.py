@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from redouble._events import Event
 from redouble._internal.validation import instance
-from redouble._watch import Observation, observing
+from redouble._telemetry.events import Event
+from redouble._telemetry.observers import Observation, observing
 from redouble.instruments._words import LOUD, OF_RECORDS, QUIET, level_of, line
 
 __all__ = ["instrument"]

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 from redouble._internal.handle import Handle
 from redouble._internal.locks import Locked
 from redouble._internal.validation import instance
-from redouble._watch import observing
+from redouble._telemetry.observers import observing
 from redouble.instruments._measure import COUNTED, gauged, measured
 from redouble.instruments._schema import METRICS, Metric
 

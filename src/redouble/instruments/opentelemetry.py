@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from redouble import _watch
-from redouble._events import Event, What
 from redouble._internal.extras import missing
 from redouble._internal.logger import one_line
-from redouble._watch import observing
+from redouble._telemetry import observers as _watch
+from redouble._telemetry.events import Event, What
+from redouble._telemetry.observers import observing
 from redouble.instruments._measure import COUNTED, gauged, measured
 from redouble.instruments._reading import code_of, http_status, is_http, reason_of
 from redouble.instruments._schema import BUCKETS, METRICS, Metric

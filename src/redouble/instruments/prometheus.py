@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from redouble._events import Event
 from redouble._internal.extras import missing
 from redouble._runtime.clock import SYSTEM
-from redouble._watch import Observation, observing
+from redouble._telemetry.events import Event
+from redouble._telemetry.observers import Observation, observing
 from redouble.instruments._measure import COUNTED, gauged, measured
 from redouble.instruments._schema import BUCKETS, METRICS, Metric
 

@@ -11,10 +11,10 @@ import logging as stdlib
 from functools import partial
 from typing import Any
 
-from redouble._events import Event
 from redouble._internal.extras import missing
 from redouble._internal.validation import methods
-from redouble._watch import Observation, observing
+from redouble._telemetry.events import Event
+from redouble._telemetry.observers import Observation, observing
 from redouble.instruments._words import LOUD, OF_RECORDS, QUIET, level_of, line
 
 try:

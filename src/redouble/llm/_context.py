@@ -9,11 +9,11 @@ from math import inf
 from types import MappingProxyType, TracebackType
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from redouble._bound import Value
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import here
 from redouble._runtime.deadline import left
+from redouble._telemetry.binding import Value
 from redouble.llm._account import Account
 from redouble.llm._timeouts import Timeouts, limit_of
 

@@ -16,8 +16,8 @@ from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, number, whole
 from redouble._internal.validation import seconds as checked
-from redouble._register import register
-from redouble._telling import refused
+from redouble._telemetry.emit import refused
+from redouble._telemetry.registry import register
 from redouble.llm._allowance import Allowance, Amount
 from redouble.llm._allowances import NOTHING, Allowances, Amounts, Change, Stand, Taken
 from redouble.llm._errors import SpendRefused

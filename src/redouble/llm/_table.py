@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from redouble._bound import BOUND
 from redouble._failures import codes
 from redouble._failures.builtin_errors import NETWORK
 from redouble._failures.error_readers import answer_of
@@ -19,6 +18,7 @@ from redouble._failures.retry_after import after, hint, should_retry
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import STOP, Ended, Rules, Verdict, judge
 from redouble._internal.public import public
+from redouble._telemetry.binding import BOUND
 from redouble.errors import AttemptTimeout
 from redouble.llm._context import Context, RetryIf
 from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefused

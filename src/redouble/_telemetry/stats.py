@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from redouble._internal.public import public
-from redouble._register import SECTIONS, Section, counts_of, registered
 from redouble._runtime.clock import SYSTEM
+from redouble._telemetry.registry import SECTIONS, Section, counts_of, registered
 
 __all__ = ["snapshot_of", "stats"]
+
 
 LIMITS = ("attempts", "give_up_after", "timeout", "attempt_timeout", "work_timeout")
 

@@ -12,6 +12,7 @@ from redouble._internal.public import public
 
 __all__ = ["redact", "redacted"]
 
+
 _HIDDEN = "REDACTED"
 
 _QUERY = re.compile(r"[?#]")

@@ -22,6 +22,7 @@ __all__ = [
     "unregister",
 ]
 
+
 LayerSection: TypeAlias = Literal["breakers", "bulkheads", "limits", "layers"]
 Section: TypeAlias = Literal["policies", "budgets"] | LayerSection
 LAYER_SECTIONS: tuple[LayerSection, ...] = ("breakers", "bulkheads", "limits", "layers")

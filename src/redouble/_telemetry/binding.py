@@ -17,6 +17,7 @@ from redouble._internal.public import public
 
 __all__ = ["BOUND", "Binding", "Value", "bind", "inherit"]
 
+
 Value: TypeAlias = str | int | float | bool
 
 NOTHING: Mapping[str, Value] = MappingProxyType({})

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from redouble._bound import BOUND
-from redouble._events import Event, Observer, What
 from redouble._runtime.clock import SYSTEM
-from redouble._watch import complain, publish, watch
+from redouble._telemetry.binding import BOUND
+from redouble._telemetry.events import Event, Observer, What
+from redouble._telemetry.observers import complain, publish, watch
 from redouble.errors import AttemptTimeout, Rejected
 
 __all__ = ["TOLD", "Quick", "going_on", "late", "refused", "sort_of", "teller"]
+
 
 R = TypeVar("R", bound=Rejected)
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from redouble._bound import Value
 from redouble._failures.verdict import Kind, Verdict
 from redouble._internal.public import public
+from redouble._telemetry.binding import Value
 from redouble.errors import Limit, Reason
 
 __all__ = ["WHATS", "Event", "Observer", "What"]
+
 
 What: TypeAlias = Literal[
     "before_attempt",
@@ -77,7 +78,7 @@ class Event(NamedTuple):
         shown = self._asdict() | {"error": None if self.error is None else _Shown(self.error)}
         shown |= {"bound": dict(self.bound) or None, "again": self.again or None}
         said = [f"{k}={v!r}" for k, v in shown.items() if v is not None and k not in ("value", "labels")]
-        from redouble._redact import redacted  # noqa: PLC0415  for those who look
+        from redouble._telemetry.redact import redacted  # noqa: PLC0415  for those who look
 
         return redacted(f"Event({', '.join(said)})")
 
@@ -95,7 +96,7 @@ class _Shown:
 
     def __repr__(self) -> str:
         try:
-            from redouble._redact import redacted  # noqa: PLC0415  for those who look
+            from redouble._telemetry.redact import redacted  # noqa: PLC0415  for those who look
 
             return f"{type(self._error).__name__}({redacted(str(self._error))!r})"
         except Exception:

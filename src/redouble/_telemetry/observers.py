@@ -11,15 +11,16 @@ from collections.abc import Callable, Collection, Mapping
 from types import FunctionType, MethodType
 from typing import NamedTuple
 
-from redouble._events import WHATS, Event, Observer, What
 from redouble._internal.handle import Handle
 from redouble._internal.locks import Guard
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.validation import hook
 from redouble._runtime.ambient import ambient
+from redouble._telemetry.events import WHATS, Event, Observer, What
 
 __all__ = ["Observation", "complain", "observe", "observing", "publish", "watch"]
+
 
 OF_CALLS = frozenset[What]({"before_attempt", "success"})  # what happens to those that succeed, too
 MOST_COMPLAINTS = 1000
