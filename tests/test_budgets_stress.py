@@ -19,7 +19,7 @@ import trio
 
 from budgets import ANY, Meanwhile, bucket_of
 from redouble import SYSTEM, Grant, Kind, Retry, RetryBudget, TokenBucket, types
-from redouble._budget import MOST_WAITING
+from redouble._engine.retry_budget import MOST_WAITING
 from redouble.testing import VirtualClock
 from support import Boom
 from test_stress import everywhere, switching

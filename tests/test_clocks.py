@@ -10,7 +10,7 @@ import pytest
 from conftest import Drive
 from redouble import Backoff, Clock, Retry
 from redouble._drive import begin
-from redouble._run import MOST_STALLED, Run
+from redouble._engine.run import MOST_STALLED, Run
 from support import SYNC, Boom, Call, Ledger, Virtual, fail, in_colour, ok
 
 

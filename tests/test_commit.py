@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Retry, Verdict, errors, report
-from redouble._commit import Committing
 from redouble._drive import begin
+from redouble._engine.run import Committing
 from redouble.types import Event
 from streams import HOOKS
 from support import Boom, Ledger, Virtual, always
@@ -183,7 +183,7 @@ def test_nobody_listens_and_nothing_is_spent() -> None:
 
 def test_the_error_of_our_own() -> None:
     """With ``wrap=True``, what comes out of a stream that broke is a `Stopped`."""
-    from redouble._ending import error_of
+    from redouble._engine.outcome import error_of
 
     engine = Engine(wrap=True)
     engine.commit()

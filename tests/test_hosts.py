@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble import Kind, RetryBudget, presets
-from redouble._hosts import MOST, HostBudgets
+from redouble._engine.retry_budget import MOST, HostBudgets
 from test_stress import everywhere, switching
 
 NOW = 5.0

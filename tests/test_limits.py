@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import errors
-from redouble._run import Run
+from redouble._engine.run import Run
 from support import Boom, always, options
 from test_run import run_of
 

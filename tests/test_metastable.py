@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Retry, RetryBudget, TokenBucket
-from redouble._run import Run
+from redouble._engine.run import Run
 from support import Virtual
 
 CALLS = 52  # a second

@@ -10,7 +10,7 @@ import pytest
 
 from crowd import A_MINUTE, crowd, until
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Grant, RateLimit, RetryBudget, TokenBucket, errors
-from redouble._hosts import HostBudgets
+from redouble._engine.retry_budget import HostBudgets
 from redouble.testing import virtual_time
 from support import COLOURS, Boom, in_colour
 from test_bulkhead_waiting import nothing

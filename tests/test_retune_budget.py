@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Grant, Kind, RetryBudget
-from redouble._hosts import HostBudgets
+from redouble._engine.retry_budget import HostBudgets
 from redouble._internal.sliding_counter import SLICES, Recent
 from redouble.testing import virtual_time
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redouble import Hints, Kind, Retry, Verdict, errors, report
-from redouble._ending import MOST_RECORDS
-from redouble._run import MOST_STALLED, Run
+from redouble._engine.outcome import MOST_RECORDS
+from redouble._engine.run import MOST_STALLED, Run
 from redouble.types import Event
 from support import Boom, Draws, Ledger, Virtual, always
 from support import options as defaults

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Hints, Kind, Retry, Verdict
-from redouble._run import Run
+from redouble._engine.run import Run
 from support import Boom, Draws, always
 from support import options as defaults
 

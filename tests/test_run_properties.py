@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Backoff, Hints, Retry, Verdict
-from redouble._run import Run
+from redouble._engine.run import Run
 from support import Boom, Ledger
 
 SECONDS = st.floats(0, 100)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Backoff, Hints, Retry, Verdict
-from redouble._run import Run
+from redouble._engine.run import Run
 from redouble.errors import DeadlineExceeded
 from redouble.testing import Script, VirtualClock, fail, ok, recorded
 from test_virtual import PLACES, at, unwaiting

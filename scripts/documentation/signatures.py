@@ -51,7 +51,7 @@ def annotation(written: object) -> str:
     if isinstance(written, ForwardRef):
         written = written.__forward_arg__
     text = written if isinstance(written, str) else inspect.formatannotation(written)
-    return re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", text)  # typing.Any, redouble._report.Report
+    return re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", text)  # typing.Any, redouble._engine.report.Report
 
 
 def code(value: object) -> str:

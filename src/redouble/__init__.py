@@ -8,16 +8,16 @@
 from typing import TYPE_CHECKING
 
 from redouble import errors
-from redouble._backoff import Backoff
 from redouble._block import Attempt
 from redouble._decorate import retry, variant
+from redouble._engine.backoff import Backoff
+from redouble._engine.budget import Grant
+from redouble._engine.options import Hints
+from redouble._engine.report import AttemptRecord, Outcome, Report, report
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Verdict
 from redouble._gate import Gate
-from redouble._grant import Grant
-from redouble._hints import Hints
 from redouble._layer import Layer, Pipeline, policy_of
-from redouble._report import AttemptRecord, Outcome, Report, report
 from redouble._retry import Retry
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._runtime.deadline import cancelled, deadline, remaining
@@ -28,11 +28,12 @@ from redouble.errors import Reason
 if TYPE_CHECKING:
     from redouble._adaptive import AdaptiveRate
     from redouble._breaker import CircuitBreaker
-    from redouble._bucket import TokenBucket
-    from redouble._budget import RetryBudget
     from redouble._bulkhead import Bulkhead
     from redouble._chaos import Chaos
     from redouble._concurrency import AdaptiveConcurrency
+    from redouble._engine.retry_budget import RetryBudget
+    from redouble._engine.token_bucket import TokenBucket
+    from redouble._engine.worker import Worker
     from redouble._fallback import Fallback
     from redouble._hedge import Hedge
     from redouble._keyed import Keyed
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from redouble._telemetry.stats import stats
     from redouble._throttle import Throttle
     from redouble._timeout import Timeout
-    from redouble._worker import Worker
     from redouble.config._live import policies
 
 __all__ = [
@@ -99,11 +99,11 @@ _LATER = {  # what many programs never need
     "Hedge": "redouble._hedge",
     "Keyed": "redouble._keyed",
     "RateLimit": "redouble._ratelimit",
-    "RetryBudget": "redouble._budget",
+    "RetryBudget": "redouble._engine.retry_budget",
     "Throttle": "redouble._throttle",
     "Timeout": "redouble._timeout",
-    "TokenBucket": "redouble._bucket",
-    "Worker": "redouble._worker",
+    "TokenBucket": "redouble._engine.token_bucket",
+    "Worker": "redouble._engine.worker",
     "policies": "redouble.config._live",
     "stats": "redouble._telemetry.stats",
 }

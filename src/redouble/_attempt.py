@@ -11,14 +11,14 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from redouble._run import Run
+from redouble._engine.run import Run
 from redouble._runtime.backend import backend, cut_after
 from redouble._runtime.clock import SYSTEM, Clock, here, virtual
 from redouble.errors import AttemptTimeout
 
 if TYPE_CHECKING:
+    from redouble._engine.worker import Worker
     from redouble._threads import Job
-    from redouble._worker import Worker
 
 __all__ = ["abound", "aworked", "bound", "cut", "overdue", "thread_job", "worked"]
 

@@ -12,12 +12,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 from redouble._drive import begin, concerned
-from redouble._ending import error_of
+from redouble._engine.options import Options, refuse_limits, refuse_until
+from redouble._engine.outcome import error_of
+from redouble._engine.run import Run
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._options import Options
-from redouble._refused import refuse_limits, refuse_until
-from redouble._run import Run
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import Scope, cut_after, in_event_loop
 

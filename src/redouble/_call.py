@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from redouble._attempt import abound, aworked, bound
 from redouble._drive import Args, Kwargs, adrive, begin, drive
-from redouble._ending import error_of
-from redouble._options import Options
-from redouble._run import Run
+from redouble._engine.options import Options
+from redouble._engine.outcome import error_of
+from redouble._engine.run import Run
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM
@@ -109,7 +109,7 @@ async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], arg
 
 async def acall_blocking(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts at blocking code, on a worker."""
-    from redouble._worker import Worker  # noqa: PLC0415  for those who use one
+    from redouble._engine.worker import Worker  # noqa: PLC0415  for those who use one
 
     run = begin(Run, policy, name, aio=True)
     return await adrive(run, None, partial(aworked, run, policy.worker or Worker(), fn), args, kwargs)

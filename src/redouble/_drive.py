@@ -11,10 +11,10 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from redouble._attempt import abound, bound
-from redouble._ending import error_of, outcome_of
-from redouble._options import Options
-from redouble._report import Outcome
-from redouble._run import Run
+from redouble._engine.options import Options
+from redouble._engine.outcome import error_of, outcome_of
+from redouble._engine.report import Outcome
+from redouble._engine.run import Run
 from redouble._runtime.ambient import MOST, ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import reading, virtual

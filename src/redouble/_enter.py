@@ -14,12 +14,11 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from redouble._drive import adrive, begin, drive
+from redouble._engine.options import Options, refuse_limits
+from redouble._engine.run import Run
 from redouble._internal.callables import Misused, drop, spelled
 from redouble._internal.context_exits import Ways
 from redouble._internal.public import public
-from redouble._options import Options
-from redouble._refused import refuse_limits
-from redouble._run import Run
 from redouble._runtime.backend import backend, cut_after
 
 __all__ = ["Entrance"]

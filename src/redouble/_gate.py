@@ -11,11 +11,11 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from redouble._engine.nested import asks_gate
 from redouble._internal.callables import done
 from redouble._internal.context_exits import Ways
 from redouble._internal.public import public
 from redouble._layer import AROUND, Layer
-from redouble._nested import asks_gate
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.emit import TOLD, refused, sort_of
 from redouble.errors import Rejected

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
+from redouble._engine.budget import Budget
 from redouble._failures.verdict import Failures, On, Until, check_until
-from redouble._grant import Budget
 from redouble._internal.callables import colour, spelled
 from redouble._internal.codegen import Template, shaped
 from redouble._internal.locks import Shared

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from redouble._attempt import abound, bound, overdue, thread_job
 from redouble._call import acall, call, decided
 from redouble._drive import Args, Kwargs, adrive, concerned, drive
-from redouble._ending import error_of
+from redouble._engine.options import Options
+from redouble._engine.outcome import error_of
+from redouble._engine.run import Run
 from redouble._internal.callables import done, spelled
 from redouble._internal.codegen import Template, shaped
-from redouble._options import Options
-from redouble._run import Run
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancelling, cut_after
 from redouble._runtime.clock import SYSTEM

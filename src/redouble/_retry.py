@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, over
 from redouble._block import AsyncAttempts, attempts
 from redouble._call import acall, acall_blocking
 from redouble._drive import aoutcome, outcome
+from redouble._engine.options import Options, refuse_limits, refuse_unlimited, refuse_until
+from redouble._engine.report import Outcome
 from redouble._internal.callables import colour, done, refuse, spelled, would_not_run
 from redouble._internal.codegen import shaped
 from redouble._internal.public import public
 from redouble._layer import Layer
-from redouble._options import Options
-from redouble._refused import refuse_limits, refuse_unlimited, refuse_until
-from redouble._report import Outcome
 from redouble._retried import STREAM, call_done, retried
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from itertools import islice
 from math import inf
 from typing import cast
 
-from redouble._backoff import Backoff
+from redouble._engine.backoff import Backoff
+from redouble._engine.options import Options
 from redouble._internal.validation import in_seconds
 from redouble._layer import Layer
-from redouble._options import Options
 from redouble._worst import WorstCase
 
 __all__ = ["ALMOST", "describe", "lint", "worst_case"]

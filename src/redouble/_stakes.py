@@ -7,8 +7,8 @@ from inspect import isawaitable
 from typing import Any
 
 from redouble._contest import Contest, Unawaitable
+from redouble._engine.budget import Budget
 from redouble._failures.verdict import Failures, Kind, Until
-from redouble._grant import Budget
 from redouble._internal.callables import colour, spelled
 from redouble._internal.locks import Locked
 from redouble._load import Extra, Latencies

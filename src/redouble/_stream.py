@@ -12,12 +12,11 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from redouble._attempt import abound, bound
-from redouble._commit import Committing
 from redouble._drive import adrive, begin, drive
-from redouble._ending import error_of
+from redouble._engine.options import Options, refuse_limits
+from redouble._engine.outcome import error_of
+from redouble._engine.run import Committing
 from redouble._internal.callables import Misused
-from redouble._options import Options
-from redouble._refused import refuse_limits
 from redouble._source import END, AsyncSource, Source, aopened, close_failed, opened
 
 __all__ = ["Opener", "Streaming"]

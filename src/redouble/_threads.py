@@ -15,7 +15,7 @@ from threading import TIMEOUT_MAX, Thread
 from types import TracebackType
 from typing import Any
 
-from redouble._report import has_left_a_worker
+from redouble._engine.report import has_left_a_worker
 from redouble._runtime.ambient import ambient
 from redouble._runtime.deadline import MOMENT, Signal, in_force
 from redouble.errors import WorkerFailed

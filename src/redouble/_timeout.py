@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, ParamSpec, TypeVar, cast
 
 from redouble._attempt import worked
+from redouble._engine.worker import Worker, check_worker
 from redouble._function import Bystander, StreamFunction
 from redouble._internal.callables import done, spelled
 from redouble._internal.public import public
@@ -23,7 +24,6 @@ from redouble._runtime.backend import cut_after
 from redouble._runtime.clock import SYSTEM, Clock, here
 from redouble._runtime.deadline import left
 from redouble._telemetry.emit import late
-from redouble._worker import Worker, check_worker
 from redouble._worst import Traits, WorstCase
 from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning
 

@@ -30,7 +30,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from redouble._report import Report
+    from redouble._engine.report import Report
 
 __all__ = [
     "AttemptTimeout",

@@ -15,12 +15,11 @@ from functools import update_wrapper
 from typing import Any, ParamSpec, TypeVar, cast
 
 from redouble._adaptive import AdaptiveRate
-from redouble._backoff import Backoff
-from redouble._bucket import TokenBucket
-from redouble._budget import RetryBudget
+from redouble._engine.backoff import Backoff
+from redouble._engine.options import Hints
+from redouble._engine.retry_budget import HostBudgets, RetryBudget
+from redouble._engine.token_bucket import TokenBucket
 from redouble._failures.verdict import Kind
-from redouble._hints import Hints
-from redouble._hosts import HostBudgets
 from redouble._layer import Layer, Pipeline
 from redouble._retry import Retry
 

@@ -4,11 +4,11 @@
 >>> def log(event: Event) -> None: ...
 """
 
+from redouble._engine.budget import Budget
+from redouble._engine.options import Delays
 from redouble._enter import Entrance
 from redouble._failures.verdict import Answer, Ended, Judge, On, Rule, Until
-from redouble._grant import Budget
 from redouble._internal.validation import Duration
-from redouble._options import Delays
 from redouble._resume import Stream
 from redouble._runtime.clock import Chance
 from redouble._telemetry.binding import Binding

@@ -14,7 +14,7 @@ from serving import Server
 
 import redouble.grpc
 from redouble import Layer, errors
-from redouble._report import stamp_of
+from redouble._engine.report import stamp_of
 from redouble.grpc._errors import KINDS, SYNC
 
 CODE = grpc.StatusCode

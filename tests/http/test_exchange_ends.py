@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from redouble import Pipeline, Report, Timeout, deadline, errors, http, report
-from redouble._report import STAMP, stamp_of
+from redouble._engine.report import STAMP, stamp_of
 from redouble.testing import virtual_time
 from sending import Client, Late, retrying
 from support import always

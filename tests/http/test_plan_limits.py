@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Layer, RetryBudget, Timeout, Worker, presets, report
-from redouble._hosts import MOST, HostBudgets
+from redouble._engine.retry_budget import MOST, HostBudgets
 from redouble.testing import VirtualClock, virtual_time
 from sending import Wire, retrying
 from support import Boom

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from redouble._backoff import Backoff
+from redouble._engine.backoff import Backoff
+from redouble._engine.budget import Budget
 from redouble._gate import Gate
-from redouble._grant import Budget
 from redouble._internal.public import public
 from redouble._internal.validation import instance
 from redouble._layer import Pipeline

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
 
-from redouble._backoff import Backoff
+from redouble._engine.backoff import Backoff
 from redouble._failures.verdict import Kind
 from redouble.config._numbers import Duration, Number, Whole, number_of, plain
 from redouble.config._values import Choice, Listed, Value

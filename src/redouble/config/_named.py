@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, ov
 from weakref import ref
 
 from redouble._block import AsyncAttempts, Attempt
+from redouble._engine.report import Outcome
 from redouble._function import StreamFunction
 from redouble._internal.callables import spelled
 from redouble._internal.codegen import Template, shaped
@@ -19,7 +20,6 @@ from redouble._internal.locks import Shared
 from redouble._internal.public import public
 from redouble._internal.reentrancy import Turns
 from redouble._layer import Layer, Pipeline
-from redouble._report import Outcome
 from redouble._retry import Enterable, Openable, Retry
 from redouble._standin import StandIn
 from redouble.config._config import Config

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from redouble._bucket import TokenBucket
-from redouble._budget import RetryBudget
+from redouble._engine.options import Hints
+from redouble._engine.retry_budget import RetryBudget
+from redouble._engine.token_bucket import TokenBucket
+from redouble._engine.worker import Worker
 from redouble._failures.verdict import Kind
-from redouble._hints import Hints
 from redouble._retry import Retry
-from redouble._worker import Worker
 from redouble.config._delays import KINDS, OTHERS, Delays
 from redouble.config._names import Names
 from redouble.config._numbers import Duration, Number, Whole

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from redouble._backoff import Backoff, _make
+from redouble._engine.backoff import Backoff, _make
+from redouble._engine.worker import Worker
 from redouble._failures.verdict import On
 from redouble._internal.public import public
 from redouble._internal.validation import instance
 from redouble._retry import Retry
-from redouble._worker import Worker
 from redouble.config._numbers import Number, Whole
 from redouble.config._values import Flag, Text, Value
 from redouble.config._wrong import Place, nearest, shown

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import grpc
 
-from redouble._backoff import Backoff, Step, _make
+from redouble._engine.backoff import Backoff, Step, _make
+from redouble._engine.token_bucket import RetryThrottling
 from redouble._failures.verdict import Ended, Verdict, judge
 from redouble._internal.validation import in_seconds
 from redouble._retry import Retry
 from redouble._retry_analysis import ALMOST
-from redouble._throttling import RetryThrottling
 
 __all__ = ["CODES", "retry_policy", "span", "throttling"]
 

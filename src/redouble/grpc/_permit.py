@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import grpc
 
-from redouble._ending import OUTCOMES, itself
+from redouble._engine.outcome import OUTCOMES, itself
+from redouble._engine.report import STAMP, Mark, Report, annotate, stamp_of
 from redouble._failures.retry_after import milliseconds
-from redouble._report import STAMP, Mark, Report, annotate, stamp_of
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, here, virtual
 from redouble._runtime.deadline import left

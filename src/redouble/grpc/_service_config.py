@@ -15,10 +15,10 @@ from typing import Any, cast
 
 import grpc
 
+from redouble._engine.options import HOOKS
 from redouble._internal.callables import spelled
 from redouble._internal.public import public
 from redouble._layer import Layer, Pipeline
-from redouble._options import HOOKS
 from redouble._retry import Retry
 from redouble._runtime.clock import SYSTEM
 from redouble._timeout import Timeout

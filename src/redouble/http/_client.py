@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from redouble._hosts import MOST as HOSTS
+from redouble._engine.retry_budget import MOST as HOSTS
 from redouble._internal.bounded_cache import Kept
 from redouble._layer import Layer
 from redouble._runtime.clock import SYSTEM, reader

@@ -13,8 +13,7 @@ from functools import partial
 from math import inf
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
-from redouble._budget import RetryBudget
-from redouble._hosts import MOST, HostBudgets
+from redouble._engine.retry_budget import MOST, HostBudgets, RetryBudget
 from redouble._internal.bounded_cache import Kept
 from redouble._internal.callables import spelled
 from redouble._layer import Layer, Pipeline

@@ -10,9 +10,9 @@ from http import HTTPStatus
 from math import inf
 from typing import Any, TypeAlias
 
-from redouble._ending import itself, summary_of
-from redouble._report import PREFIX, STAMP, Report, annotate, stamp_of
-from redouble._run import Run
+from redouble._engine.outcome import itself, summary_of
+from redouble._engine.report import PREFIX, STAMP, Report, annotate, stamp_of
+from redouble._engine.run import Run
 from redouble._runtime.deadline import deadline
 from redouble._telemetry.emit import going_on
 from redouble.errors import NotAccepted, Reason

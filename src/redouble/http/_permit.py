@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 from math import inf
 from typing import Any
 
-from redouble._ending import OUTCOMES
-from redouble._report import STAMP, Mark
+from redouble._engine.outcome import OUTCOMES
+from redouble._engine.report import STAMP, Mark
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import here
 from redouble._runtime.deadline import left

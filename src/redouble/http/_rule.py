@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
+from redouble._engine.report import stamp_of
 from redouble._failures import codes
 from redouble._failures.error_readers import answer_of
 from redouble._failures.retry_after import after, hint, should_retry
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Rule, Rules, Verdict, as_rules, judge
 from redouble._internal.public import public
-from redouble._report import stamp_of
 from redouble.http._idempotency import TOKEN
 
 __all__ = ["FAILING", "IDEMPOTENT", "HttpRule", "rule", "sent"]

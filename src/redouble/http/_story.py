@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from redouble._ending import OUTCOMES, itself
+from redouble._engine.outcome import OUTCOMES, itself
+from redouble._engine.report import PREFIX, AttemptRecord, Mark, Report, annotate
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import Kind
-from redouble._report import PREFIX, AttemptRecord, Mark, Report, annotate
 from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
 from redouble.http._client_plan import Plan

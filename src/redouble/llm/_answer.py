@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from redouble._commit import Committing
+from redouble._engine.options import Options
+from redouble._engine.run import Committing
 from redouble._internal.public import public
 from redouble._items import AsyncItems
-from redouble._options import Options
 from redouble._resume import Stream
 from redouble._source import AsyncSource, Source
 from redouble._stream import Opener

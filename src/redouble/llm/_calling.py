@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from redouble._engine.report import STAMP, Report
 from redouble._internal.callables import spelled
-from redouble._report import STAMP, Report
 from redouble.errors import Reason
 from redouble.http._idempotency import Idempotency
 from redouble.llm._account import Account, reserved

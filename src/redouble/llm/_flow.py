@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import inf
 from typing import cast
 
+from redouble._engine.worker import Worker
 from redouble._internal.callables import Misused, spelled
 from redouble._internal.logger import log
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._runtime.deadline import deadline, left
-from redouble._worker import Worker
 from redouble.errors import AttemptTimeout, Limit
 from redouble.http._client import UNTIL
 from redouble.llm._account import Account

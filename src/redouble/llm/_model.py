@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from redouble import presets
+from redouble._engine.options import refuse_until
+from redouble._engine.worker import Worker
 from redouble._function import StreamFunction
 from redouble._internal.callables import colour, refuse, spelled
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance
 from redouble._layer import Layer
-from redouble._refused import refuse_until
 from redouble._retry import Openable, Retry
-from redouble._worker import Worker
 from redouble._worst import Traits, WorstCase
 from redouble.http._idempotency import Keys, as_idempotency
 from redouble.llm import _settings as settings

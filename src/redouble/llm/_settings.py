@@ -6,12 +6,12 @@ from dataclasses import replace
 from math import inf
 from typing import cast
 
+from redouble._engine.worker import Worker
 from redouble._failures.transient import transient
 from redouble._failures.verdict import as_rules
 from redouble._internal.callables import spelled, would_not_run
 from redouble._internal.validation import Duration, instance, takes_other_than
 from redouble._retry import Retry
-from redouble._worker import Worker
 from redouble.llm._account import amount, total
 from redouble.llm._context import RetryIf
 from redouble.llm._spend import Spend

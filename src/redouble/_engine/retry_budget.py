@@ -2,18 +2,23 @@
 
 An outage makes every call fail, and then every call retries: a service that could have recovered is
 kept down by the retries alone. A budget lets a few through at any time, and more only as calls succeed.
+
+Budgets by host: one outage must not use up the retries of everybody else.
+
+To a policy it is a `RetryBudget` like any other. Clients that know which host they talk to ask for its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor, isfinite
-from typing import Literal
+from typing import Any, Literal
 
+from redouble._engine.budget import Grant
 from redouble._failures.verdict import Kind
-from redouble._grant import Grant
+from redouble._internal.bounded_cache import Kept
 from redouble._internal.locks import Locked
 from redouble._internal.public import public
 from redouble._internal.sliding_counter import SLICES, Recent
@@ -22,7 +27,8 @@ from redouble._internal.validation import seconds as checked
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.registry import register
 
-__all__ = ["RetryBudget"]
+__all__ = ["MOST", "HostBudgets", "RetryBudget"]
+
 
 SHORTEST = 0.001  # second: a window
 LONG_AGO = -(2**62)  # a slice before all others
@@ -283,3 +289,27 @@ class RetryBudget(Locked):
             f"RetryBudget(ratio={self.ratio:g}, per_second={self.per_second:g}, window={self.window:g}, "
             f"credit={self.settings.credit!r}{named})"
         )
+
+
+MOST = 1000  # hosts to remember: a crawler meets more, and none of them often
+
+
+class HostBudgets(RetryBudget):
+    """A budget for calls whose host is not known, which has one of the same terms for each host."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._by_host = Kept[RetryBudget](MOST)
+
+    def of(self, host: Hashable) -> RetryBudget:
+        """Return the budget of a host: the same one for all who ask."""
+        return self._by_host.have(host, self._made)
+
+    def reconfigure(self, other: RetryBudget, /) -> None:
+        """Take over the settings of another one, here and in the budgets of all hosts."""
+        super().reconfigure(other)
+        for budget in tuple(self._by_host._things.values()):
+            budget.reconfigure(other)
+
+    def _made(self) -> RetryBudget:
+        return RetryBudget(self.ratio, self.per_second, self.window, self.settings.credit)

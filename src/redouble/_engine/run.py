@@ -7,21 +7,29 @@ Rule 2: this file never sleeps, has no clock and never touches the wrapped funct
         run code of the caller's (rules, observers) does it ask the driver how late it is by now.
 Rule 3: a run is made when something went wrong, or when somebody listens. A call that succeeds at
         once never comes here. What comes here is measured too: it is flat on purpose.
+
+The engine's page about streams: what has been handed out is never taken back.
+
+Rule 1: until its first item a stream is a call like any other; `_run` decides.
+Rule 2: with the first item the attempt is the one. Limits end there, the budget is credited there, and
+        a later error passes through: trying again would hand out the same items twice.
+        Who limits more than that says so, and that a limit has ended it (`limit`), itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from redouble._backoff import Backoff
-from redouble._ending import MOST_RECORDS, error_of
+from redouble._engine.backoff import Backoff
+from redouble._engine.nested import nested, never_called
+from redouble._engine.outcome import MOST_RECORDS, error_of
+from redouble._engine.report import STAMP, annotate
+from redouble._engine.state import Limits, State
 from redouble._failures.verdict import ACCEPT, CUT, RETRY, STOP, Verdict, accepted, judge, told_when
-from redouble._limits import Limits
-from redouble._nested import nested, never_called
-from redouble._report import STAMP, annotate
 from redouble.errors import AttemptTimeout, Reason, Rejected, WorkerStillRunning
 
-__all__ = ["Run"]
+__all__ = ["Committing", "Run"]
+
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
 # stands still for this many attempts.
@@ -247,3 +255,52 @@ class Run(Limits):
                 asked = hint
         asked = min(asked, delay + hints._most_over)
         return asked if hints.mode == "instead" else max(delay, asked)
+
+
+COMMITTED = Reason.committed
+
+
+class Committing(Run):
+    """The run of one stream.
+
+    Its driver says when it is ``committed``, about to hand out the first item; and that it is ``credited`` if
+    it begins with a failure after items that another run has handed out.
+    """
+
+    committed = False
+    credited = False
+
+    def returned(self, value: object, now: float) -> float | None:  # noqa: ARG002  an item is the caller's
+        """Take in that an attempt gave a first item, or came to its end without one."""
+        if self.now < now < INFINITY:
+            self.now = now
+        if self.policy.budget is not None:
+            self.policy.budget.credit(self.granted, self.budget_time())
+        self.ok = True
+        return None
+
+    def ended(self, now: float) -> None:
+        """Take in that the stream came to its end, or was closed."""
+        Run.returned(self, None, now)
+
+    def succeed(self, error: Exception | None) -> float | None:
+        """End well; what was committed was credited then."""
+        if not (self.committed or self.credited):
+            return State.succeed(self, error)
+        self.ok = True
+        if self.tell is not None:
+            self.tell(self, "success", error, None)
+        return None
+
+    def decide(self, error: Exception | None) -> float | None:
+        """Try again until something was handed out; after that, give up whatever the verdict."""
+        if not self.committed:
+            return Run.decide(self, error)
+        self.ok = False
+        if self.policy._counts is not None:
+            self.policy._counts.failures += 1
+        if self.policy.budget is not None:
+            self.policy.budget.failed(self.kind(error), self.budget_time())
+        if self.tell is not None:
+            self.tell(self, "failure", error, None)
+        return self.over(TIMEOUT if self.verdict is CUT else COMMITTED, error)

@@ -14,14 +14,15 @@ from types import CodeType, FunctionType
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from redouble._engine.options import Options
+from redouble._engine.report import Mark, Report, Stamp, family, is_stuck, stamp_of, stamp_of_answer
 from redouble._internal.codegen import is_compiled
 from redouble._internal.logger import log
-from redouble._options import Options
-from redouble._report import Mark, Report, Stamp, family, is_stuck, stamp_of, stamp_of_answer
 from redouble._runtime.backend import under_trio
 from redouble.errors import Reason, Rejected, WorkerStillRunning
 
 __all__ = ["asks_gate", "bears_exhaustion", "nested", "never_called"]
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from redouble import errors
+from redouble._engine.report import AttemptRecord, Outcome, Report, annotate
 from redouble._failures.transient import kind_of
 from redouble._failures.verdict import CUT, Verdict
-from redouble._report import AttemptRecord, Outcome, Report, annotate
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
-    from redouble._state import State
+    from redouble._engine.state import State
 
 __all__ = ["MOST_RECORDS", "error_of", "itself", "outcome_of", "report_of", "summary_of"]
+
 
 T = TypeVar("T")
 

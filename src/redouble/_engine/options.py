@@ -2,6 +2,10 @@
 
 What is wrong is said here, at construction, with the option's name and what to write instead. What
 the options do is not known here.
+
+How to treat a delay asked for by the other side: what one says about it.
+
+What a policy cannot do for this or that shape of code, and what to do instead.
 """
 
 from __future__ import annotations
@@ -13,20 +17,54 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from redouble._backoff import Backoff, fresh
+from redouble._engine.backoff import Backoff, fresh
+from redouble._engine.budget import Budget
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
-from redouble._grant import Budget
-from redouble._hints import Hints
-from redouble._internal.validation import Duration, hook, instance, methods, seconds, whole
+from redouble._internal.callables import spelled
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, hook, instance, methods, number, seconds, whole
 from redouble._runtime.clock import SYSTEM, Borrowed, Chance, Clock, reader
 from redouble._telemetry.events import Event
 from redouble._telemetry.registry import Counts, counts_of, register
 
 if TYPE_CHECKING:
-    from redouble._worker import Worker
+    from redouble._engine.worker import Worker
 
-__all__ = ["Delays", "Options"]
+__all__ = ["Delays", "Hints", "Options", "refuse_limits", "refuse_unlimited", "refuse_until"]
+
+
+@public("redouble")
+@dataclass(frozen=True)
+class Hints:
+    """How to treat a delay asked for by the other side.
+
+    mode: ``at_least`` waits for the backoff or the hint, whichever is longer; ``instead`` for the
+    hint alone; ``ignore`` for the backoff alone.
+    longest: give up at once when asked to wait longer than this.
+    over: let a hint add at most this to the backoff.
+    spread: add up to this share of the hint by chance, so that not everybody returns at once.
+    """
+
+    mode: Literal["at_least", "instead", "ignore"] = "at_least"
+    longest: Duration | None = None
+    over: Duration | None = None
+    spread: float = 0.1
+
+    # The same as numbers, for the engine.
+    _ceiling: float = field(init=False, repr=False, compare=False)
+    _most_over: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("at_least", "instead", "ignore"):
+            raise ValueError(f"Hints mode={self.mode!r}: write 'at_least', 'instead' or 'ignore'")
+        for option, limit in (("longest", "_ceiling"), ("over", "_most_over")):
+            value = getattr(self, option)
+            checked = None if value is None else seconds(value, f"Hints {option}")
+            object.__setattr__(self, option, checked)
+            object.__setattr__(self, limit, inf if checked is None else checked)
+        number(self.spread, "Hints spread", 0, 1, "a number between 0 and 1, such as 0.1")
+
 
 Delays: TypeAlias = Backoff | Iterable[Duration]
 Observer: TypeAlias = Callable[[Event], object]
@@ -116,7 +154,7 @@ class Options:
         if self.budget is not None:
             methods(self.budget, "budget", ("start", "failed", "spend", "credit", "refund"))
         if self.worker is not None:
-            from redouble._worker import check_worker  # noqa: PLC0415  for those who use one
+            from redouble._engine.worker import check_worker  # noqa: PLC0415  for those who use one
 
             check_worker(self.worker, "worker")
         for option in HOOKS:
@@ -225,3 +263,30 @@ def _recipe(backoff: object) -> Backoff | Mapping[Kind | None, Backoff]:
     if None not in recipes and len(recipes) < len(Kind):
         raise ValueError("backoff by kind needs a None key too, for the kinds it does not name")
     return MappingProxyType(recipes)
+
+
+def refuse_until(policy: Options, why: str) -> None:
+    """Say no to a rule for results where there is no result."""
+    if policy.until is not None:
+        raise TypeError(
+            f"until= judges a result, and {why}: leave it out of this policy, or use policy.call(fn, ...)"
+        )
+
+
+def refuse_unlimited(policy: Options, fn: object) -> None:
+    """Say no to a limit that plain blocking code could not keep."""
+    if policy.attempt_timeout is not None and policy.worker is None:
+        raise TypeError(
+            f"attempt_timeout= cannot stop {spelled(fn)}, which blocks: add worker=Worker() to run it on a "
+            "thread, or await policy.acall(...). timeout= and give_up_after= do without, but cut nothing"
+        )
+
+
+def refuse_limits(policy: Options, what: str) -> None:
+    """Say no to a worker where blocking code does not end with a call, and to limits that need one."""
+    for option in ("worker", "attempt_timeout"):
+        if getattr(policy, option) is not None:
+            raise TypeError(
+                f"{option}= is for whole calls, and {what} goes on in the thread that began it: leave it out "
+                "of this policy, or put the work into a function for policy.call(fn, ...)"
+            )

@@ -19,6 +19,7 @@ from redouble._runtime.clock import Chance
 
 __all__ = ["Backoff", "fresh"]
 
+
 LARGEST: Final = sys.float_info.max
 MOST: Final = 2**53  # more delays than anybody waits for, and still a whole number as a float
 

@@ -13,11 +13,21 @@ from redouble._failures.verdict import Kind
 from redouble._internal.public import public
 from redouble.errors import Limit, Reason, RetryError, WorkerStillRunning
 
-# fmt: off
 __all__ = [
-    "AttemptRecord", "Mark", "Outcome", "Report", "annotate", "family", "has_left_a_worker", "is_stuck",
-    "report", "stamp_of", "stamp_of_answer",
+    "AttemptRecord",
+    "Mark",
+    "Outcome",
+    "Report",
+    "annotate",
+    "family",
+    "has_left_a_worker",
+    "is_stuck",
+    "report",
+    "stamp_of",
+    "stamp_of_answer",
 ]
+
+
 # fmt: on
 
 T_co = TypeVar("T_co", covariant=True)
