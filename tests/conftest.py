@@ -45,7 +45,7 @@ def pytest_runtest_logfinish() -> None:
 def no_worker_at_work() -> Iterator[None]:
     """See that every worker thread of a test has come to rest before the next test begins."""
     yield
-    parked: list[Any] = getattr(sys.modules.get("redouble._threads"), "_idle", [])
+    parked: list[Any] = getattr(sys.modules.get("redouble._drivers.workers.threads"), "_idle", [])
     never, busy = Event(), list[Thread]()
     for _ in range(MOST_LOOKS):
         busy = [t for t in enumerate_threads() if t.name == "redouble worker" and t not in parked]

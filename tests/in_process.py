@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from redouble import Retry, Worker, cancelled, remaining
-from redouble._child import serve
+from redouble._drivers.workers.child import serve
 
 PROCESS = Worker(kind="process")
 PATIENCE = 20.0  # seconds that nothing here ever takes, unless something is broken

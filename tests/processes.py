@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from in_process import PROCESS
-from redouble import Retry, _pool
+from redouble import Retry
+from redouble._drivers.workers import process_pool as _pool
 from support import ASYNC, in_colour
 
 ASYNCS = pytest.mark.parametrize("colour", ASYNC)

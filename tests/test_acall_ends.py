@@ -13,7 +13,8 @@ import pytest
 import trio
 
 import redouble
-from redouble import Reason, Retry, Worker, _threads, errors, remaining, report
+from redouble import Reason, Retry, Worker, errors, remaining, report
+from redouble._drivers.workers import threads as _threads
 from redouble.types import Event as Told
 from support import ASYNC, Boom, always
 from test_acall import beside, failure, run, turns

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from redouble import SYSTEM, Retry, Worker, _threads, errors
+from redouble import SYSTEM, Retry, Worker, errors
+from redouble._drivers.workers import threads as _threads
 from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, ok
 from test_acall import beside, turns
@@ -121,7 +122,7 @@ def test_however_it_ends_the_clock_is_let_go(place: str, how: str, monkeypatch: 
                         place.split(maxsplit=1)[0], lambda: Retry().acall(work), lambda: turns(begun.is_set)
                     )
                 case _:
-                    monkeypatch.setattr("redouble._threads.Thread.start", no_thread)
+                    monkeypatch.setattr("redouble._drivers.workers.threads.Thread.start", no_thread)
                     with pytest.raises(errors.WorkerFailed):
                         await Retry().acall(work)
                     monkeypatch.undo()

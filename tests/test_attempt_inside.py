@@ -12,7 +12,7 @@ import pytest
 
 import redouble
 from redouble import Retry, Worker, cancelled, errors, report
-from redouble._threads import Job
+from redouble._drivers.workers.threads import Job
 from redouble.testing import virtual_time
 from shapes import ASYNC_SHAPES, SHAPES
 from support import Boom, Virtual

@@ -14,7 +14,7 @@ import pytest
 
 import in_process
 from redouble import cancelled, remaining
-from redouble._child import LOAD, READY, Answer, answer, serve
+from redouble._drivers.workers.child import LOAD, READY, Answer, answer, serve
 
 
 def work(fn: Callable[..., object], *args: object, seconds: float = inf, **kwargs: object) -> bytes:

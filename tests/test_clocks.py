@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Drive
 from redouble import Backoff, Clock, Retry
-from redouble._drive import begin
+from redouble._drivers.calls import begin
 from redouble._engine.run import MOST_STALLED, Run
 from support import SYNC, Boom, Call, Ledger, Virtual, fail, in_colour, ok
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Retry, Verdict, errors, report
-from redouble._drive import begin
+from redouble._drivers.calls import begin
 from redouble._engine.run import Committing
 from redouble.types import Event
 from streams import HOOKS

@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Retry, report
-from redouble._items import AsyncItems
-from redouble._source import AsyncSource, aopened
+from redouble._drivers.async_items import AsyncItems
+from redouble._drivers.stream_source import AsyncSource, aopened
 from streams import Open
 from support import ASYNC, in_colour
 

@@ -16,7 +16,8 @@ import pytest
 import in_process
 from in_process import PATIENCE, Line
 from processes import COLOURS, cold, in_any, is_there, policy, waiting
-from redouble import _pool, errors
+from redouble import errors
+from redouble._drivers.workers import process_pool as _pool
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills and forks as POSIX does")
 

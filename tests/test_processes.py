@@ -14,7 +14,7 @@ import pytest
 import in_process
 from processes import ASYNCS, COLOURS, LONG, in_any, policy
 from redouble import Timeout, Worker, deadline, errors, report
-from redouble._processes import WorkerTraceback
+from redouble._drivers.workers.processes import WorkerTraceback
 
 
 @COLOURS

@@ -8,8 +8,9 @@ import pytest
 
 import in_process
 from in_process import PROCESS
-from redouble import Retry, _pool, errors, report
-from redouble._wire import pack
+from redouble import Retry, errors, report
+from redouble._drivers.workers import process_pool as _pool
+from redouble._drivers.workers.pickling import pack
 from support import Virtual, always
 
 

@@ -14,8 +14,10 @@ import pytest
 import in_process
 from in_process import PATIENCE, Line
 from processes import ASYNCS, AT_ONCE, COLOURS, LONG, cancelled_when, cold, in_any, is_there, policy, waiting
-from redouble import Timeout, Worker, _pool, _processes, errors, report
-from redouble._processes import Job, Steps
+from redouble import Timeout, Worker, errors, report
+from redouble._drivers.workers import process_pool as _pool
+from redouble._drivers.workers import processes as _processes
+from redouble._drivers.workers.processes import Job, Steps
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="looks for processes as POSIX does")
 

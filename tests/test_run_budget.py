@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Drive
 from redouble import Grant, Kind, Retry, Verdict, errors, report
-from redouble._drive import begin
+from redouble._drivers.calls import begin
 from redouble._engine.run import Run
 from redouble.types import Event
 from support import Boom, Call, Ledger, Panic, Virtual, always, fail, in_colour, ok

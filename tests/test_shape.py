@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from redouble import Retry, observe, report
+from redouble._drivers.first_attempt import FIRST_ATTEMPT
 from redouble._internal.codegen import shaped
-from redouble._retried import FIRST_ATTEMPT
 from signatures import CALLS, WRONG, only_keyword, positional
 from support import Boom, Ledger, Virtual, always, in_colour
 

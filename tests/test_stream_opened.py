@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry
-from redouble._source import END, AsyncSource, Source, aopened, opened
+from redouble._drivers.stream_source import END, AsyncSource, Source, aopened, opened
 from support import ASYNC, SYNC, Boom, in_colour
 from test_stream_closing import Response
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Retry
-from redouble._cleanup import waits
+from redouble._drivers.stream_source import waits
 from streams import GENERATORS, Shape, stacked
 from support import Boom, in_colour
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from redouble import SYSTEM, Retry, Worker, _threads, cancelled, report
+from redouble import SYSTEM, Retry, Worker, cancelled, report
+from redouble._drivers.workers import threads as _threads
 from redouble._runtime.clock import virtual
 from redouble.testing import virtual_time
 from support import Boom, Panic

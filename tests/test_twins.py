@@ -20,23 +20,23 @@ import redouble
 SOURCE = Path(redouble.__file__).parent
 
 TWINS = [
-    ("_call", "call", "acall"),
-    ("_drive", "drive", "adrive"),
-    ("_drive", "outcome", "aoutcome"),
-    ("_block", "wait", "await_"),
-    ("_enter", "Entrance.__enter__", "Entrance.__aenter__"),
-    ("_enter", "Entrance.__exit__", "Entrance.__aexit__"),
+    ("_drivers/calls", "call", "acall"),
+    ("_drivers/calls", "drive", "adrive"),
+    ("_drivers/calls", "outcome", "aoutcome"),
+    ("_drivers/blocks", "wait", "await_"),
+    ("_drivers/context_managers", "Entrance.__enter__", "Entrance.__aenter__"),
+    ("_drivers/context_managers", "Entrance.__exit__", "Entrance.__aexit__"),
     ("_bulkhead", "Place.enter", "Place.aenter"),
     ("_chaos", "Chaos.around.troubled", "Chaos.around_async.troubled"),
     ("_gate", "Gate.__enter__", "Gate.__aenter__"),
     ("_gate", "Gate.around", "Gate.around_async"),
-    ("_resume", "Stream.__enter__", "Stream.__aenter__"),
-    ("_resume", "Stream.__exit__", "Stream.__aexit__"),
-    ("_resume", "Stream.__next__", "Stream.__anext__"),
-    ("_source", "Source.first", "AsyncSource.afirst"),
-    ("_source", "close_failed", "aclose_failed"),
-    ("_source", "opened", "aopened"),
-    ("_stream", "Opener.open", "Opener.aopen"),
+    ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
+    ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
+    ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),
+    ("_drivers/stream_source", "Source.first", "AsyncSource.afirst"),
+    ("_drivers/stream_source", "close_failed", "aclose_failed"),
+    ("_drivers/stream_source", "opened", "aopened"),
+    ("_drivers/streams", "Opener.open", "Opener.aopen"),
     ("_throttle", "Throttle._enter", "Throttle._aenter"),
     ("_waiting", "Permit.enter", "Permit.aenter"),
     ("http/_exchange", "Exchange.outcome", "Exchange.aoutcome"),
@@ -274,8 +274,8 @@ def test_every_entry_of_the_tables_is_used() -> None:
 def test_no_async_driver_is_without_a_twin() -> None:
     """What has no other half is listed here: it belongs to a protocol that only async code has."""
     alone = {
-        "_block.AsyncAttempts.__anext__",
-        *(f"_attempt.{name}" for name in ("_aprocessed", "_within", "aworked", "cut")),
+        "_drivers/blocks.AsyncAttempts.__anext__",
+        *(f"_drivers/attempt.{name}" for name in ("_aprocessed", "_within", "aworked", "cut")),
         *(
             f"aiohttp.Middleware.{name}"
             for name in ("__call__", "_attempt", "_concluded", "_failed", "_send")
@@ -292,7 +292,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *(
             "_runtime/asyncio_backend.checkpoint",
             "_runtime/backend.Backend.checkpoint",
-            "_call.acall_blocking",
+            "_drivers/calls.acall_blocking",
         ),
         *("_chaos.Troubled.aopen", "_closing._close", "_closing.close_all"),
         *("_line.Line.aenter", "_table.Held.aopen"),
@@ -318,16 +318,19 @@ def test_no_async_driver_is_without_a_twin() -> None:
         "_attempted.attempted",
         *(f"_race_asyncio.{name}" for name in ("Heat._attempt", "Heat.put_down", "_closed", "_over", "race")),
         *(f"_race_trio.{name}" for name in ("Heat._attempt", "Heat.watch", "race")),
-        *(f"_enter.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
+        *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
         *("_entry.Entry.aenter", "_fallback.Replaced.aopen", "_fallback._items"),
         *("_gate.Admission.aopen", "_gate.Gate.__aexit__", "_gate.Passage.aenter"),
-        *(f"_items.AsyncItems.{name}" for name in ("__anext__", "asend", "athrow", "aclose")),
-        *(f"_items.{name}" for name in ("AsyncItems._begin", "_busy", "_close", "_over", "_second")),
-        "_items.Owner.aopen",
-        "_resume.Remembering.__anext__",
-        "_resume.Stream.aclose",
-        "_source.AsyncSource.aclose",
-        "_source.astream_of",
+        *(f"_drivers/async_items.AsyncItems.{name}" for name in ("__anext__", "asend", "athrow", "aclose")),
+        *(
+            f"_drivers/async_items.{name}"
+            for name in ("AsyncItems._begin", "_busy", "_close", "_over", "_second")
+        ),
+        "_drivers/async_items.Owner.aopen",
+        "_drivers/streams.Remembering.__anext__",
+        "_drivers/streams.Stream.aclose",
+        "_drivers/stream_source.AsyncSource.aclose",
+        "_drivers/stream_source.astream_of",
         *(f"_timeout.{name}" for name in ("Once.cut", "Opening.aopen")),
         "_retry.Retry.acall",
         "config/_named.Named.acall",

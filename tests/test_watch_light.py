@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble import Retry, deadline
-from redouble._drive import concerned
+from redouble._drivers.calls import concerned
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.observers import OF_CALLS, observe, observing, watch
 from redouble.types import Event, What

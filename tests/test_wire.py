@@ -10,7 +10,7 @@ import pytest
 
 import in_process
 from redouble import policy_of
-from redouble._wire import pack, unpack
+from redouble._drivers.workers.pickling import pack, unpack
 
 
 def undecorated(fn: object) -> Callable[..., object]:

@@ -238,11 +238,11 @@ def test_workers_load_no_event_loop_and_no_processes() -> None:
 import sys
 from redouble import Retry, Worker
 def loaded():
-    names = {"asyncio", "trio", "multiprocessing", "logging", "redouble._threads", "redouble._processes"}
+    names = {"asyncio", "trio", "multiprocessing", "logging", "redouble._drivers.workers.threads", "redouble._drivers.workers.processes"}
     return sorted(names & set(sys.modules))
 Retry(timeout=9).call(int)
 print(*loaded())
 Retry(timeout=9, worker=Worker()).call(int)
 print(*loaded())
 """
-    assert program(script, start="") == ["", "redouble._threads"]
+    assert program(script, start="") == ["", "redouble._drivers.workers.threads"]

@@ -8,8 +8,8 @@
 from typing import TYPE_CHECKING
 
 from redouble import errors
-from redouble._block import Attempt
 from redouble._decorate import retry, variant
+from redouble._drivers.blocks import Attempt
 from redouble._engine.backoff import Backoff
 from redouble._engine.budget import Grant
 from redouble._engine.options import Hints

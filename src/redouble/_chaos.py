@@ -12,8 +12,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
+from redouble._drivers.stream_function import Bystander, StreamFunction
 from redouble._faults import Fault, maker
-from redouble._function import Bystander, StreamFunction
 from redouble._internal.callables import done, spelled, would_not_run
 from redouble._internal.locks import Shared
 from redouble._internal.public import public
@@ -145,7 +145,7 @@ class Chaos(Shared, Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn``, some of whose streams go wrong at first, for an async generator function."""
-        from redouble._items import AsyncItems  # noqa: PLC0415  for those who stream
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
 
         self._refuse_result(fn)
 
@@ -215,6 +215,6 @@ class Troubled(Bystander):
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open it and take its first item, or fail."""
-        from redouble._source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
 
         return await self._chaos.around_async(aopened)(self._make)

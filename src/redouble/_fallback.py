@@ -11,8 +11,8 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
+from redouble._drivers.stream_function import Bystander, StreamFunction
 from redouble._failures.verdict import Failures, On
-from redouble._function import Bystander, StreamFunction
 from redouble._internal.callables import colour, done, drop, spelled
 from redouble._internal.public import public
 from redouble._internal.validation import takes_other_than
@@ -123,7 +123,7 @@ class Fallback(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn``, replaced if it fails before its first item, for an async generator function."""
-        from redouble._items import AsyncItems  # noqa: PLC0415  for those who stream
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
 
         def replaced(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
@@ -199,7 +199,7 @@ class Replaced(Bystander):
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open it and take its first item, or that of what replaces it."""
-        from redouble._source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
 
         try:
             return await aopened(self._make)

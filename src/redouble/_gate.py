@@ -79,8 +79,8 @@ class Gate(Layer):
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
-        from redouble._function import StreamFunction  # noqa: PLC0415  for those who stream
-        from redouble._items import AsyncItems  # noqa: PLC0415
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415
+        from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415  for those who stream
 
         def gated(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
@@ -191,7 +191,7 @@ class Admission:
 
     async def aopen(self) -> tuple[Any, Any]:
         """Let the stream in and take its first item."""
-        from redouble._source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
 
         await self._passage.aenter()
         is_open = False

@@ -17,7 +17,7 @@ from collections.abc import (
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from redouble._function import StreamFunction
+from redouble._drivers.stream_function import StreamFunction
 from redouble._internal.callables import spelled, would_not_run
 from redouble._internal.codegen import Template, shaped
 from redouble._internal.locks import Shared
@@ -144,7 +144,7 @@ class Keyed(Shared, StandIn, Generic[L]):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` wrapped by the layer of its key, for an async generator function."""
-        from redouble._items import AsyncItems  # noqa: PLC0415  for those who stream
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
 
         check_key(self._key, fn)
 

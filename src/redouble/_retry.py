@@ -13,20 +13,19 @@ from dataclasses import FrozenInstanceError
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
-from redouble._block import AsyncAttempts, attempts
-from redouble._call import acall, acall_blocking
-from redouble._drive import aoutcome, outcome
+from redouble._drivers.blocks import AsyncAttempts, attempts
+from redouble._drivers.calls import acall, acall_blocking, aoutcome, outcome
+from redouble._drivers.first_attempt import STREAM, call_done, retried
 from redouble._engine.options import Options, refuse_limits, refuse_unlimited, refuse_until
 from redouble._engine.report import Outcome
 from redouble._internal.callables import colour, done, refuse, spelled, would_not_run
 from redouble._internal.codegen import shaped
 from redouble._internal.public import public
 from redouble._layer import Layer
-from redouble._retried import STREAM, call_done, retried
 
 if TYPE_CHECKING:
-    from redouble._enter import Entrance
-    from redouble._resume import Stream
+    from redouble._drivers.context_managers import Entrance
+    from redouble._drivers.streams import Stream
     from redouble._worst import Traits, WorstCase
 
 __all__ = ["Retry"]
@@ -93,7 +92,7 @@ class Retry(Options, Layer):
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` retried until its first item, for a generator function."""
-        from redouble._stream import Streaming  # noqa: PLC0415
+        from redouble._drivers.streams import Streaming  # noqa: PLC0415
 
         refuse_until(self, f"{spelled(fn)} gives none")
         refuse_limits(self, spelled(fn))
@@ -104,9 +103,9 @@ class Retry(Options, Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` retried until its first item, for an async generator function."""
-        from redouble._function import StreamFunction  # noqa: PLC0415
-        from redouble._items import AsyncItems  # noqa: PLC0415
-        from redouble._stream import Opener  # noqa: PLC0415
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415
+        from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415
+        from redouble._drivers.streams import Opener  # noqa: PLC0415
 
         refuse_until(self, f"{spelled(fn)} gives none")
 
@@ -172,8 +171,7 @@ class Retry(Options, Layer):
         With ``resume``, a stream that breaks after that is opened again by ``resume(last_item)``, which
         must begin behind that item; attempts, backoff and limits begin anew whenever there was progress.
         """
-        from redouble._resume import Stream  # noqa: PLC0415
-        from redouble._stream import Opener  # noqa: PLC0415
+        from redouble._drivers.streams import Opener, Stream  # noqa: PLC0415
 
         refuse(open, "stream")
         refuse_until(self, f"{spelled(open)} gives none")
@@ -188,7 +186,7 @@ class Retry(Options, Layer):
 
         Only entering is retried, each time with a new one; the body of the ``with`` never is.
         """
-        from redouble._enter import Entrance  # noqa: PLC0415
+        from redouble._drivers.context_managers import Entrance  # noqa: PLC0415
 
         refuse(make, "enter")
         refuse_until(self, f"{spelled(make)} gives none")

@@ -126,7 +126,7 @@ class Held:
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open it and take its first item."""
-        from redouble._source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
 
         is_open = False
         try:

@@ -11,9 +11,9 @@ from functools import partial
 from math import inf
 from typing import Any, ParamSpec, TypeVar, cast
 
-from redouble._attempt import worked
+from redouble._drivers.attempt import worked
+from redouble._drivers.stream_function import Bystander, StreamFunction
 from redouble._engine.worker import Worker, check_worker
-from redouble._function import Bystander, StreamFunction
 from redouble._internal.callables import done, spelled
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds
@@ -94,7 +94,7 @@ class Timeout(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` limited until its first item, for an async generator function."""
-        from redouble._items import AsyncItems  # noqa: PLC0415  for those who stream
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
 
         name = spelled(fn)
 
@@ -194,6 +194,6 @@ class Opening(Bystander):
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open it and take its first item."""
-        from redouble._source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
 
         return await self._once.cut(aopened, (self._make,), {})

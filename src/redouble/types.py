@@ -4,12 +4,12 @@
 >>> def log(event: Event) -> None: ...
 """
 
+from redouble._drivers.context_managers import Entrance
+from redouble._drivers.streams import Stream
 from redouble._engine.budget import Budget
 from redouble._engine.options import Delays
-from redouble._enter import Entrance
 from redouble._failures.verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._internal.validation import Duration
-from redouble._resume import Stream
 from redouble._runtime.clock import Chance
 from redouble._telemetry.binding import Binding
 from redouble._telemetry.events import Event, Observer, What

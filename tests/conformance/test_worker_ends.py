@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from redouble import Reason, Retry, Worker, cancelled, errors
-from redouble import _threads as threads
+from redouble._drivers.workers import threads
 from redouble._runtime.backend import under_trio
 
 from .flows import Flow, answers, check, in_every_colour

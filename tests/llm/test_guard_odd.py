@@ -12,7 +12,7 @@ from feeds import SILENT, Feed, Words
 from guarded import PLACES, Read, in_place, model, play
 
 from redouble import Pipeline, Retry
-from redouble._source import END
+from redouble._drivers.stream_source import END
 from redouble.llm import Call, ErrorEvent, Protocol, Timeouts, Usage, current
 from redouble.llm._context import Being
 from redouble.llm._flow import Flow

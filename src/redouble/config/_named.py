@@ -11,9 +11,9 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 from weakref import ref
 
-from redouble._block import AsyncAttempts, Attempt
+from redouble._drivers.blocks import AsyncAttempts, Attempt
+from redouble._drivers.stream_function import StreamFunction
 from redouble._engine.report import Outcome
-from redouble._function import StreamFunction
 from redouble._internal.callables import spelled
 from redouble._internal.codegen import Template, shaped
 from redouble._internal.locks import Shared
@@ -27,8 +27,8 @@ from redouble.config._wrong import Place, amend
 from redouble.errors import ConfigError
 
 if TYPE_CHECKING:
-    from redouble._enter import Entrance
-    from redouble._resume import Stream
+    from redouble._drivers.context_managers import Entrance
+    from redouble._drivers.streams import Stream
 
 __all__ = ["Cell", "Named"]
 

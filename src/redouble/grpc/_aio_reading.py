@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import grpc
 
-from redouble._source import END
+from redouble._drivers.stream_source import END
 from redouble.grpc._aio_call import AioPermit, Running, Writing
 from redouble.grpc._attempt import Opened
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
+from redouble._drivers.stream_source import END
 from redouble._runtime.deadline import Deadline
-from redouble._source import END
 from redouble.errors import AttemptTimeout
 from redouble.grpc._answer import Answer
 from redouble.grpc._cut import awithin, within

@@ -13,9 +13,9 @@ from typing import Any
 
 import grpc
 
+from redouble._drivers.workers.threads import Job
 from redouble._internal.logger import log
 from redouble._runtime.thread_waker import Bell
-from redouble._threads import Job
 from redouble.errors import Stopped
 from redouble.grpc._answer import Answer
 from redouble.grpc._attempt import concluded

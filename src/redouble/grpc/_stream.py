@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 
+from redouble._drivers.stream_source import END
 from redouble._runtime.thread_waker import Bell
-from redouble._source import END
 from redouble.grpc._answer import Answer
 from redouble.grpc._attempt import Opened, begun, made
 from redouble.grpc._errors import SYNC, Withdrawn

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
+from redouble._drivers.async_items import AsyncItems
+from redouble._drivers.stream_source import AsyncSource, Source
+from redouble._drivers.streams import Opener, Stream
 from redouble._engine.options import Options
 from redouble._engine.run import Committing
 from redouble._internal.public import public
-from redouble._items import AsyncItems
-from redouble._resume import Stream
-from redouble._source import AsyncSource, Source
-from redouble._stream import Opener
 from redouble.llm._errors import CutShort
 from redouble.llm._flow import Flow
 from redouble.llm._guard import AsyncGuarded, Guarded

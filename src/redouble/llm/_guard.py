@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, cast
 
-from redouble._attempt import worked
-from redouble._items import has_own_end
+from redouble._drivers.async_items import has_own_end
+from redouble._drivers.attempt import worked
+from redouble._drivers.stream_source import END, AsyncSource, Source, aclose_failed, close_failed
 from redouble._runtime.backend import cut_after
 from redouble._runtime.deadline import MOMENT, Moment, Signal, cancelled, deadline
-from redouble._source import END, AsyncSource, Source, aclose_failed, close_failed
 from redouble.errors import AttemptTimeout
 from redouble.llm._context import Being
 from redouble.llm._flow import Flow, Look

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from redouble import presets
+from redouble._drivers.stream_function import StreamFunction
 from redouble._engine.options import refuse_until
 from redouble._engine.worker import Worker
-from redouble._function import StreamFunction
 from redouble._internal.callables import colour, refuse, spelled
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance

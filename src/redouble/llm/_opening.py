@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from redouble._drivers.stream_source import (
+    AsyncSource,
+    Source,
+    aclose_failed,
+    astream_of,
+    close_failed,
+    stream_of,
+)
 from redouble._internal.callables import Misused, spelled
-from redouble._source import AsyncSource, Source, aclose_failed, astream_of, close_failed, stream_of
 
 __all__ = ["asource_of", "source_of"]
 

@@ -2,27 +2,47 @@
 
 Each comes twice, for blocking and for async code, side by side; a test erases ``async`` and ``await``,
 applies its table of renames, and asserts that nothing else differs.
+
+Calls that a run sees from the start, because something is to be done or told before, or after a success.
+
+Where that is only to tell observers that all goes well, there is no run until something does not. Each comes
+twice, for blocking and for async code, like all drivers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from redouble._attempt import abound, bound
+from redouble._drivers.attempt import abound, aworked, bound
 from redouble._engine.options import Options
 from redouble._engine.outcome import error_of, outcome_of
 from redouble._engine.report import Outcome
 from redouble._engine.run import Run
 from redouble._runtime.ambient import MOST, ambient
 from redouble._runtime.backend import cancelling
-from redouble._runtime.clock import reading, virtual
+from redouble._runtime.clock import SYSTEM, reading, virtual
 from redouble._runtime.deadline import MOMENT, left
-from redouble._telemetry.emit import teller
+from redouble._telemetry.emit import Quick, teller
 from redouble._telemetry.observers import watch
 
-__all__ = ["Args", "Kwargs", "adrive", "aoutcome", "begin", "concerned", "drive", "outcome"]
+__all__ = [
+    "Args",
+    "Kwargs",
+    "acall",
+    "acall_blocking",
+    "adrive",
+    "aoutcome",
+    "begin",
+    "call",
+    "concerned",
+    "decided",
+    "drive",
+    "outcome",
+]
+
 
 R = TypeVar("R", bound=Run)
 T = TypeVar("T")
@@ -161,3 +181,91 @@ async def aoutcome(
     if not run.ok:
         run.returned(value, run.reading())
     return outcome_of(run, value, None)
+
+
+def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
+    """Make attempts."""
+    if not (policy._direct and not ambient.others):
+        run = begin(Run, policy, name, aio=False)
+        return drive(run, None, bound(run, fn), args, kwargs)
+    now, budget = policy._now, policy.budget
+    when = policy._now if policy.clock is SYSTEM else now  # budgets go by one clock in all colours
+    began = now()
+    if budget is not None:
+        budget.start(when())
+    started, telling = began, None
+    if watch.of_calls():
+        telling = Quick(policy, name)
+        telling.attempt(began)
+        started = now()
+    try:
+        result = fn(*args, **kwargs)
+    except Exception as error:
+        run = Run(policy, began, name, now, None, teller(policy))
+        run.begin_attempt(started)
+        delay = decided(run, error, now())
+        if delay is None:
+            if run.instead:
+                raise error_of(run, error)  # noqa: B904  it knows its cause
+            raise
+    else:
+        if budget is not None:
+            budget.credit(None, when())
+        if telling is not None:
+            telling.success(result, began, started, now())
+        return result
+    return drive(run, delay, fn, args, kwargs)
+
+
+def decided(run: Run, error: Exception, now: float) -> float | None:
+    """Decide, and hand back what was paid for a retry if an observer is interrupted."""
+    done = False
+    try:
+        delay = run.failed(error, now)
+        done = True
+    finally:
+        if not done:
+            run.hand_back()
+    return delay
+
+
+async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
+    """Make attempts."""
+    if not (policy._direct and policy._cuts == inf and not ambient.others):
+        run = begin(Run, policy, name, aio=True)
+        return await adrive(run, None, abound(run, fn), args, kwargs)
+    now, budget = policy._anow, policy.budget
+    when = policy._now if policy.clock is SYSTEM else now  # budgets go by one clock in all colours
+    began = now()
+    if budget is not None:
+        budget.start(when())
+    started, telling = began, None
+    if watch.of_calls():
+        telling = Quick(policy, name)
+        telling.attempt(began)
+        started = now()
+    try:
+        result = await fn(*args, **kwargs)
+    except Exception as error:
+        run = Run(policy, began, name, now, cancelling, teller(policy))
+        run.begin_attempt(started)
+        delay = decided(run, error, now())
+        if delay is None:
+            if run.instead:
+                raise error_of(run, error)  # noqa: B904  it knows its cause
+            raise
+    else:
+        if budget is not None:
+            budget.credit(None, when())
+        if telling is not None:
+            telling.success(result, began, started, now())
+        return result
+    return await adrive(run, delay, fn, args, kwargs)
+
+
+async def acall_blocking(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
+    """Make attempts at blocking code, on a worker."""
+    from redouble._engine.worker import Worker  # noqa: PLC0415  for those who use one
+
+    run = begin(Run, policy, name, aio=True)
+    return await adrive(run, None, partial(aworked, run, policy.worker or Worker(), fn), args, kwargs)

@@ -15,6 +15,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 __all__ = ["Bystander", "StreamFunction"]
 
+
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")

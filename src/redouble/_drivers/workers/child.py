@@ -18,11 +18,12 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from redouble._drivers.workers.pickling import pack, unpack
 from redouble._runtime.deadline import deadline
 from redouble._telemetry.binding import inherit
-from redouble._wire import pack, unpack
 
 __all__ = ["LOAD", "READY", "Answer", "before_exit", "main"]
+
 
 READY = b"ready"
 LOAD = b"load:"

@@ -16,11 +16,11 @@ from types import AsyncGeneratorType
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
-from redouble._cleanup import at_once
+from redouble._drivers.stream_source import END, AsyncSource, aclose_failed, at_once
 from redouble._runtime.backend import Backend, backend
-from redouble._source import END, AsyncSource, aclose_failed
 
 __all__ = ["AsyncItems", "Owner", "has_own_end"]
+
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from math import inf
 from types import TracebackType
 from typing import Any, TypeVar
 
-from redouble._drive import adrive, begin, drive
+from redouble._drivers.calls import adrive, begin, drive
 from redouble._engine.options import Options, refuse_limits
 from redouble._engine.run import Run
 from redouble._internal.callables import Misused, drop, spelled
@@ -22,6 +22,7 @@ from redouble._internal.public import public
 from redouble._runtime.backend import backend, cut_after
 
 __all__ = ["Entrance"]
+
 
 T = TypeVar("T")
 

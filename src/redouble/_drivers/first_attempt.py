@@ -11,9 +11,8 @@ from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
-from redouble._attempt import abound, bound, overdue, thread_job
-from redouble._call import acall, call, decided
-from redouble._drive import Args, Kwargs, adrive, concerned, drive
+from redouble._drivers.attempt import abound, bound, overdue, thread_job
+from redouble._drivers.calls import Args, Kwargs, acall, adrive, call, concerned, decided, drive
 from redouble._engine.options import Options
 from redouble._engine.outcome import error_of
 from redouble._engine.run import Run
@@ -26,6 +25,7 @@ from redouble._telemetry.emit import Quick, teller
 from redouble._telemetry.observers import watch
 
 __all__ = ["FIRST_ATTEMPT", "STREAM", "call_done", "retried"]
+
 
 T = TypeVar("T")
 

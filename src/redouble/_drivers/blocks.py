@@ -11,7 +11,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
-from redouble._drive import begin, concerned
+from redouble._drivers.calls import begin, concerned
 from redouble._engine.options import Options, refuse_limits, refuse_until
 from redouble._engine.outcome import error_of
 from redouble._engine.run import Run
@@ -21,6 +21,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import Scope, cut_after, in_event_loop
 
 __all__ = ["AsyncAttempts", "Attempt", "attempts"]
+
 
 READY, ENTERED, FAILED, OVER = range(4)
 

@@ -13,11 +13,12 @@ from multiprocessing import connection, get_context
 from threading import current_thread, main_thread
 from typing import Any
 
-from redouble._child import LOAD, READY, Answer, before_exit, main
-from redouble._wire import unpack
+from redouble._drivers.workers.child import LOAD, READY, Answer, before_exit, main
+from redouble._drivers.workers.pickling import unpack
 from redouble.errors import WorkerFailed
 
 __all__ = ["REAPING", "Process", "kill_all"]
+
 
 REAPING = 1.0  # seconds for a killed process to be gone
 LONGEST_WAIT = 1e6  # seconds: the system counts milliseconds, and not many

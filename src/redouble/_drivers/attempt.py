@@ -17,10 +17,11 @@ from redouble._runtime.clock import SYSTEM, Clock, here, virtual
 from redouble.errors import AttemptTimeout
 
 if TYPE_CHECKING:
+    from redouble._drivers.workers.threads import Job
     from redouble._engine.worker import Worker
-    from redouble._threads import Job
 
 __all__ = ["abound", "aworked", "bound", "cut", "overdue", "thread_job", "worked"]
+
 
 T = TypeVar("T")
 
@@ -129,7 +130,7 @@ def _move_test_to(moment: float) -> None:
 def _processed(
     run: Bounded, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    from redouble import _processes  # noqa: PLC0415  for those who use them
+    from redouble._drivers.workers import processes as _processes  # noqa: PLC0415  for those who use them
 
     job = _processes.Job(worker.start, fn, args, kwargs)
     until = run.read() + run.room(own=False)
@@ -152,7 +153,7 @@ def _processed(
 
 def thread_job() -> type[Job]:
     """Return the jobs of worker threads, which are imported by whoever uses them."""
-    from redouble._threads import Job  # noqa: PLC0415
+    from redouble._drivers.workers.threads import Job  # noqa: PLC0415
 
     return Job
 
@@ -185,7 +186,7 @@ async def _aprocessed(
     run: Bounded, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Do the same in a process; a thread sees to it, so that nobody else has to wait."""
-    from redouble import _processes  # noqa: PLC0415  for those who use them
+    from redouble._drivers.workers import processes as _processes  # noqa: PLC0415  for those who use them
 
     (ring, ended), (ring_ready, ready) = backend().bell(), backend().bell()
     steps = _processes.Steps(partial(_processes.Job, worker.start, fn, args, kwargs), ring_ready)

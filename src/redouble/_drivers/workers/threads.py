@@ -22,6 +22,7 @@ from redouble.errors import WorkerFailed
 
 __all__ = ["Job"]
 
+
 IDLE = 10.0  # seconds after which a thread that nobody needs ends
 
 

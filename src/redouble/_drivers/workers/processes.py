@@ -12,10 +12,10 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from redouble._drivers.workers.pickling import pack, unpack
+from redouble._drivers.workers.process_pool import REAPING, Process
 from redouble._internal.callables import spelled
-from redouble._pool import REAPING, Process
 from redouble._telemetry.binding import BOUND
-from redouble._wire import pack, unpack
 from redouble.errors import WorkerFailed
 
 __all__ = ["REAPING", "Job", "Steps", "WorkerTraceback"]
