@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from redouble import CircuitBreaker, errors
-from redouble._period import Ticket
+from redouble._layers.breaker.circuit import Ticket
 from redouble._runtime.backend import backend
 from redouble.types import Event
 from support import Boom, Draws, Panic, Virtual, in_colour

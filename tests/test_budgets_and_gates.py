@@ -172,7 +172,9 @@ def module_named(name: str) -> Any:
     return module
 
 
-NAMES = pytest.mark.parametrize("name", ["shop.gates", "redouble._gate", "redouble._anything", "redoubled"])
+NAMES = pytest.mark.parametrize(
+    "name", ["shop.gates", "redouble._layers.gate", "redouble._anything", "redoubled"]
+)
 
 
 @NAMES

@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 
 from crowd import crowd, until
-from redouble import Bulkhead, _bulkhead, _entry, _gate, _places, errors
+from redouble import Bulkhead, errors
+from redouble._layers import gate as _gate
+from redouble._layers.limits import bulkhead as _bulkhead
+from redouble._layers.limits import slots as _entry
+from redouble._layers.limits import slots as _places
 from redouble.testing import virtual_time
 
 A_LITTLE = 0.001

@@ -19,7 +19,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble import SYSTEM, Bulkhead, _places, errors
+from redouble import SYSTEM, Bulkhead, errors
+from redouble._layers.limits import slots as _places
 from support import ASYNC, COLOURS, in_colour
 
 CALLS = 200

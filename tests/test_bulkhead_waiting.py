@@ -12,7 +12,8 @@ import trio
 from trio.testing import MockClock
 
 from crowd import crowd, until
-from redouble import SYSTEM, Bulkhead, Retry, _places, deadline, errors
+from redouble import SYSTEM, Bulkhead, Retry, deadline, errors
+from redouble._layers.limits import slots as _places
 from redouble.testing import VirtualClock, virtual_time
 from support import in_colour
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker
-from redouble._circuit import Circuit
-from redouble._period import Call, Change, Period
+from redouble._layers.breaker.circuit import Call, Change, Circuit, Period
 from support import Draws
 
 DEFAULTS: dict[str, Any] = {

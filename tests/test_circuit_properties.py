@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from redouble import CircuitBreaker
-from redouble._circuit import Circuit
 from redouble._internal.sliding_counter import SLICES
-from redouble._period import Ticket
-from redouble._terms import CircuitBreakerSettings
+from redouble._layers.breaker.circuit import Circuit, Ticket
+from redouble._layers.breaker.settings import CircuitBreakerSettings
 
 # Times are whole seconds, and a slice of the window is one second: so the model can be exact.
 WINDOW = SLICES

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hedging import LOOPS, timed
-from redouble._closing import close_all, closes
+from redouble._layers.hedge.race import close_all, closes
 from redouble._runtime.backend import backend
 from support import Boom, Panic
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Verdict
-from redouble._contest import Contest
 from redouble._failures.verdict import Ended, Failures, On, Until
+from redouble._layers.hedge.race import Contest
 from support import Boom, always
 from test_threads_freed import uncollected
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._cubic import HALF, Cubic, Measured, Tide
+from redouble._layers.limits.cubic import HALF, Cubic, Measured, Tide
 
 NEAR = 1e-6
 RATES = st.floats(0.5, 1000)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redouble._flow import SMALLEST, Flow
+from redouble._layers.limits.pacing import SMALLEST, Flow
 
 
 def held(interval: float, burst: int) -> Flow:

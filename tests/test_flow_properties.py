@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from redouble._flow import Flow
+from redouble._layers.limits.pacing import Flow
 
 NEAR = 1e-6
 

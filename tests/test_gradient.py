@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._gradient import Aimd, Gradient, Sample, Vegas, Way
+from redouble._layers.limits.limit_algorithms import Aimd, Gradient, Sample, Vegas, Way
 
 DROPPED = Sample(0.0, 0, dropped=True)
 WAYS = [Gradient, Vegas, Aimd]

@@ -24,7 +24,7 @@ from redouble import (
     Timeout,
     policy_of,
 )
-from redouble._worst import WorstCase
+from redouble._layers.analysis import WorstCase
 from test_pipeline_check import checked
 from test_worst import plain, worst_of
 

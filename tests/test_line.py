@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from crowd import A_MINUTE, until
-from redouble._flow import Flow
-from redouble._line import Line, Ticket
+from redouble._layers.limits.pacing import Flow
+from redouble._layers.limits.wait_queue import Line, Ticket
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock, virtual_time
 from support import COLOURS, Boom, in_colour

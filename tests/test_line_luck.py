@@ -16,7 +16,7 @@ import pytest
 
 from crowd import A_MINUTE
 from redouble import SYSTEM
-from redouble._line import LATE, Ticket
+from redouble._layers.limits.wait_queue import LATE, Ticket
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock, virtual_time
 from support import ASYNC

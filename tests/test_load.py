@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._load import AHEAD, FEWEST, OFTEN, PLENTY, SELDOM, SHORTEST, SOME, WINDOW, Extra, Latencies
+from redouble._layers.hedge.latency import (
+    AHEAD,
+    FEWEST,
+    OFTEN,
+    PLENTY,
+    SELDOM,
+    SHORTEST,
+    SOME,
+    WINDOW,
+    Extra,
+    Latencies,
+)
 
 FINEST = 1 + 1 / 16  # an estimate is at most so much too high
 HOUR = 4096.0

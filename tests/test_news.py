@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from redouble._news import News, announce
-from redouble._period import Change
+from redouble._layers.breaker.circuit import Change
+from redouble._layers.breaker.notifications import News, announce
 from redouble.types import Event
 from support import Panic
 

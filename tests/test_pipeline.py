@@ -15,7 +15,7 @@ import pytest
 import redouble
 from redouble import Layer, Pipeline, Retry, RetryBudget, Timeout, Worker, policy_of
 from redouble._internal.callables import spelled
-from redouble._layer import decoration
+from redouble._layers.layer import decoration
 from support import Virtual, in_colour
 from test_layer import AtMost, aadd, add
 

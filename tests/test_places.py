@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redouble import _places
+from redouble._layers.limits import slots as _places
 from turns import Program, Steps, Ticket, Wait, World, explore
 
 # ----------------------------------------------------------------------------- programs

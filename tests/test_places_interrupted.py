@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from redouble._places import Places, Ring, Ticket
+from redouble._layers.limits.slots import Places, Ring, Ticket
 
 
 class Interrupting(set[Ticket]):

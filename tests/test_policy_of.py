@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 
 from redouble import Gate, Layer, Pipeline, Retry, policy_of
-from redouble._layer import _decorated
+from redouble._layers.layer import _decorated
 from redouble.types import Event
 
 P = ParamSpec("P")

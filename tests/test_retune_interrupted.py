@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from redouble import Bulkhead, Kind, RateLimit, RetryBudget, TokenBucket, errors
-from redouble._flow import Flow
+from redouble._layers.limits.pacing import Flow
 
 USED = "budget recent bucket ratelimit flow line bulkhead places entry"
 FILES = {f"_{name}.py" for name in USED.split()}

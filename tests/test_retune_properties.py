@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from crowd import A_MINUTE
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, RateLimit, RetryBudget, TokenBucket, errors
-from redouble._entry import Entry
-from redouble._flow import SMALLEST, Flow
-from redouble._places import Ticket
+from redouble._layers.limits.pacing import SMALLEST, Flow
+from redouble._layers.limits.slots import Entry, Ticket
 from support import COLOURS, in_colour
 
 A_THIRD = 1 / 3

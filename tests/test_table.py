@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Layer
-from redouble._table import Entry, Table
+from redouble._layers.keyed_table import Entry, Table
 from support import Boom
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redouble import Layer
-from redouble._table import Entry, Held, Ways
+from redouble._layers.keyed_table import Entry, Held, Ways
 from redouble.testing import virtual_time
 from support import Boom
 from test_table import keys, table, through

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._tally import FAR, OFTEN, Tally
+from redouble._layers.limits.counting_gate import FAR, OFTEN, Tally
 
 
 def test_at_first_the_clock_is_looked_at_by_the_first_call() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble import Throttle, errors
-from redouble._throttle import rejection
+from redouble._layers.limits.throttle import rejection
 from redouble.testing import virtual_time
 from support import Boom, Draws
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Throttle, errors
-from redouble._throttle import rejection
+from redouble._layers.limits.throttle import rejection
 from redouble.testing import VirtualClock, virtual_time
 from support import Boom, Draws
 from test_throttle import NEVER, fails

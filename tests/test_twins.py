@@ -26,10 +26,10 @@ TWINS = [
     ("_drivers/blocks", "wait", "await_"),
     ("_drivers/context_managers", "Entrance.__enter__", "Entrance.__aenter__"),
     ("_drivers/context_managers", "Entrance.__exit__", "Entrance.__aexit__"),
-    ("_bulkhead", "Place.enter", "Place.aenter"),
-    ("_chaos", "Chaos.around.troubled", "Chaos.around_async.troubled"),
-    ("_gate", "Gate.__enter__", "Gate.__aenter__"),
-    ("_gate", "Gate.around", "Gate.around_async"),
+    ("_layers/limits/bulkhead", "Place.enter", "Place.aenter"),
+    ("_layers/chaos", "Chaos.around.troubled", "Chaos.around_async.troubled"),
+    ("_layers/gate", "Gate.__enter__", "Gate.__aenter__"),
+    ("_layers/gate", "Gate.around", "Gate.around_async"),
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
     ("_drivers/streams", "Stream.__exit__", "Stream.__aexit__"),
     ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),
@@ -37,8 +37,8 @@ TWINS = [
     ("_drivers/stream_source", "close_failed", "aclose_failed"),
     ("_drivers/stream_source", "opened", "aopened"),
     ("_drivers/streams", "Opener.open", "Opener.aopen"),
-    ("_throttle", "Throttle._enter", "Throttle._aenter"),
-    ("_waiting", "Permit.enter", "Permit.aenter"),
+    ("_layers/limits/throttle", "Throttle._enter", "Throttle._aenter"),
+    ("_layers/limits/wait_queue", "Permit.enter", "Permit.aenter"),
     ("http/_exchange", "Exchange.outcome", "Exchange.aoutcome"),
     ("http/_exchange", "Exchange.restarted", "Exchange.arestarted"),
     ("http/_exchange", "Exchange._restarted", "Exchange._arestarted"),
@@ -294,8 +294,8 @@ def test_no_async_driver_is_without_a_twin() -> None:
             "_runtime/backend.Backend.checkpoint",
             "_drivers/calls.acall_blocking",
         ),
-        *("_chaos.Troubled.aopen", "_closing._close", "_closing.close_all"),
-        *("_line.Line.aenter", "_table.Held.aopen"),
+        *("_layers/chaos.Troubled.aopen", "_layers/hedge/race._close", "_layers/hedge/race.close_all"),
+        *("_layers/limits/wait_queue.Line.aenter", "_layers/keyed_table.Held.aopen"),
         *(
             f"llm/_guard.AsyncGuarded.{name}"
             for name in ("__anext__", "_afirst", "_anext", "_leave", "aclose")
@@ -315,12 +315,15 @@ def test_no_async_driver_is_without_a_twin() -> None:
         ),
         *("llm/_answer.Chunks.__anext__", "llm/_opening.AsyncLeft.aclose"),
         *("llm/_opening._aentered", "llm/_opening.asource_of"),
-        "_attempted.attempted",
-        *(f"_race_asyncio.{name}" for name in ("Heat._attempt", "Heat.put_down", "_closed", "_over", "race")),
-        *(f"_race_trio.{name}" for name in ("Heat._attempt", "Heat.watch", "race")),
+        "_layers/hedge/race.attempted",
+        *(
+            f"_layers/hedge/race_asyncio.{name}"
+            for name in ("Heat._attempt", "Heat.put_down", "_closed", "_over", "race")
+        ),
+        *(f"_layers/hedge/race_trio.{name}" for name in ("Heat._attempt", "Heat.watch", "race")),
         *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
-        *("_entry.Entry.aenter", "_fallback.Replaced.aopen", "_fallback._items"),
-        *("_gate.Admission.aopen", "_gate.Gate.__aexit__", "_gate.Passage.aenter"),
+        *("_layers/limits/slots.Entry.aenter", "_layers/fallback.Replaced.aopen", "_layers/fallback._items"),
+        *("_layers/gate.Admission.aopen", "_layers/gate.Gate.__aexit__", "_layers/gate.Passage.aenter"),
         *(f"_drivers/async_items.AsyncItems.{name}" for name in ("__anext__", "asend", "athrow", "aclose")),
         *(
             f"_drivers/async_items.{name}"
@@ -331,8 +334,8 @@ def test_no_async_driver_is_without_a_twin() -> None:
         "_drivers/streams.Stream.aclose",
         "_drivers/stream_source.AsyncSource.aclose",
         "_drivers/stream_source.astream_of",
-        *(f"_timeout.{name}" for name in ("Once.cut", "Opening.aopen")),
-        "_retry.Retry.acall",
+        *(f"_layers/timeout.{name}" for name in ("Once.cut", "Opening.aopen")),
+        "_layers/retry/retry.Retry.acall",
         "config/_named.Named.acall",
         "_runtime/trio_backend._quietly",
         "_virtual.Queue.wait",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._gradient import Aimd, Gradient, Sample, Vegas, Way
-from redouble._windowed import FEW, MOST, Windowed
+from redouble._layers.limits.limit_algorithms import Aimd, Gradient, Sample, Vegas, Way
+from redouble._layers.limits.limit_window import FEW, MOST, Windowed
 
 LONG = 1e9
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from redouble._gradient import Gradient
-from redouble._windowed import FEW, Windowed
+from redouble._layers.limits.limit_algorithms import Gradient
+from redouble._layers.limits.limit_window import FEW, Windowed
 from test_windowed import Asked, calls, windowed
 
 # ------------------------------------------------------------------------ learning anew

@@ -23,7 +23,7 @@ from redouble import (
     Worker,
     presets,
 )
-from redouble._worst import WorstCase
+from redouble._layers.analysis import WorstCase
 from support import Ledger
 from support import options as defaults
 

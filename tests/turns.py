@@ -17,7 +17,7 @@ from math import inf
 from types import CodeType, NoneType
 from typing import Any, Protocol, TypeAlias
 
-from redouble import _places
+from redouble._layers.limits import slots as _places
 
 __all__ = ["Program", "Steps", "Ticket", "Wait", "World", "explore"]
 

@@ -8,7 +8,6 @@
 from typing import TYPE_CHECKING
 
 from redouble import errors
-from redouble._decorate import retry, variant
 from redouble._drivers.blocks import Attempt
 from redouble._engine.backoff import Backoff
 from redouble._engine.budget import Grant
@@ -16,9 +15,10 @@ from redouble._engine.options import Hints
 from redouble._engine.report import AttemptRecord, Outcome, Report, report
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Verdict
-from redouble._gate import Gate
-from redouble._layer import Layer, Pipeline, policy_of
-from redouble._retry import Retry
+from redouble._layers.gate import Gate
+from redouble._layers.layer import Layer, Pipeline, policy_of
+from redouble._layers.retry.decorator import retry, variant
+from redouble._layers.retry.retry import Retry
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._runtime.deadline import cancelled, deadline, remaining
 from redouble._telemetry.binding import bind
@@ -26,21 +26,21 @@ from redouble._telemetry.observers import observe
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
-    from redouble._adaptive import AdaptiveRate
-    from redouble._breaker import CircuitBreaker
-    from redouble._bulkhead import Bulkhead
-    from redouble._chaos import Chaos
-    from redouble._concurrency import AdaptiveConcurrency
     from redouble._engine.retry_budget import RetryBudget
     from redouble._engine.token_bucket import TokenBucket
     from redouble._engine.worker import Worker
-    from redouble._fallback import Fallback
-    from redouble._hedge import Hedge
-    from redouble._keyed import Keyed
-    from redouble._ratelimit import RateLimit
+    from redouble._layers.breaker.circuit_breaker import CircuitBreaker
+    from redouble._layers.chaos import Chaos
+    from redouble._layers.fallback import Fallback
+    from redouble._layers.hedge.hedge import Hedge
+    from redouble._layers.keyed import Keyed
+    from redouble._layers.limits.adaptive_concurrency import AdaptiveConcurrency
+    from redouble._layers.limits.adaptive_rate import AdaptiveRate
+    from redouble._layers.limits.bulkhead import Bulkhead
+    from redouble._layers.limits.rate_limit import RateLimit
+    from redouble._layers.limits.throttle import Throttle
+    from redouble._layers.timeout import Timeout
     from redouble._telemetry.stats import stats
-    from redouble._throttle import Throttle
-    from redouble._timeout import Timeout
     from redouble.config._live import policies
 
 __all__ = [
@@ -90,18 +90,18 @@ __all__ = [
 ]
 
 _LATER = {  # what many programs never need
-    "AdaptiveConcurrency": "redouble._concurrency",
-    "AdaptiveRate": "redouble._adaptive",
-    "Bulkhead": "redouble._bulkhead",
-    "Chaos": "redouble._chaos",
-    "CircuitBreaker": "redouble._breaker",
-    "Fallback": "redouble._fallback",
-    "Hedge": "redouble._hedge",
-    "Keyed": "redouble._keyed",
-    "RateLimit": "redouble._ratelimit",
+    "AdaptiveConcurrency": "redouble._layers.limits.adaptive_concurrency",
+    "AdaptiveRate": "redouble._layers.limits.adaptive_rate",
+    "Bulkhead": "redouble._layers.limits.bulkhead",
+    "Chaos": "redouble._layers.chaos",
+    "CircuitBreaker": "redouble._layers.breaker.circuit_breaker",
+    "Fallback": "redouble._layers.fallback",
+    "Hedge": "redouble._layers.hedge.hedge",
+    "Keyed": "redouble._layers.keyed",
+    "RateLimit": "redouble._layers.limits.rate_limit",
     "RetryBudget": "redouble._engine.retry_budget",
-    "Throttle": "redouble._throttle",
-    "Timeout": "redouble._timeout",
+    "Throttle": "redouble._layers.limits.throttle",
+    "Timeout": "redouble._layers.timeout",
     "TokenBucket": "redouble._engine.token_bucket",
     "Worker": "redouble._engine.worker",
     "policies": "redouble.config._live",

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from redouble._internal.extras import missing
-from redouble._layer import Layer
+from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cut_after
 from redouble.http._client import NOW, Going

@@ -10,7 +10,7 @@ raised. `redouble.report` tells the story of either.
 from __future__ import annotations
 
 from redouble._internal.extras import missing
-from redouble._layer import Layer
+from redouble._layers.layer import Layer
 from redouble.http._idempotency import Keys
 
 try:

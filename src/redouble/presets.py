@@ -14,14 +14,14 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, ParamSpec, TypeVar, cast
 
-from redouble._adaptive import AdaptiveRate
 from redouble._engine.backoff import Backoff
 from redouble._engine.options import Hints
 from redouble._engine.retry_budget import HostBudgets, RetryBudget
 from redouble._engine.token_bucket import TokenBucket
 from redouble._failures.verdict import Kind
-from redouble._layer import Layer, Pipeline
-from redouble._retry import Retry
+from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.limits.adaptive_rate import AdaptiveRate
+from redouble._layers.retry.retry import Retry
 
 __all__ = [
     "aws_adaptive",

@@ -16,7 +16,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from redouble._internal.extras import missing
-from redouble._layer import Layer
+from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble.http._body import content_of
 from redouble.http._client import NOW, Going, waiting

@@ -10,11 +10,11 @@ from redouble._engine.budget import Budget
 from redouble._engine.options import Delays
 from redouble._failures.verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._internal.validation import Duration
+from redouble._layers.analysis import Traits, WorstCase
 from redouble._runtime.clock import Chance
 from redouble._telemetry.binding import Binding
 from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import Observation
-from redouble._worst import Traits, WorstCase
 from redouble.errors import Limit
 
 __all__ = [

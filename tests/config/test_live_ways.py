@@ -12,8 +12,8 @@ import pytest
 from test_live_named import Failing, said
 
 from redouble import Bulkhead, Pipeline, Timeout
-from redouble._standin import StandIn
-from redouble._worst import Traits, WorstCase
+from redouble._layers.analysis import Traits, WorstCase
+from redouble._layers.layer import StandIn
 from redouble.config import _live
 from redouble.config._live import Live, load, policies
 from support import ASYNC, in_colour

@@ -8,9 +8,9 @@ import pytest
 from trio.testing import MockClock
 
 from redouble import SYSTEM, AdaptiveConcurrency, AdaptiveRate
-from redouble._concurrency import By
-from redouble._cubic import Cubic, Tide
-from redouble._gradient import Aimd, Gradient, Sample, Vegas, Way
+from redouble._layers.limits.adaptive_concurrency import By
+from redouble._layers.limits.cubic import Cubic, Tide
+from redouble._layers.limits.limit_algorithms import Aimd, Gradient, Sample, Vegas, Way
 from redouble.testing import virtual_time
 
 from .flows import EVERY, in_colour

@@ -13,8 +13,8 @@ import pytest
 from trio.testing import MockClock
 
 from redouble import SYSTEM, Backoff, CircuitBreaker, Hedge, Keyed, Reason, Retry, TokenBucket, errors
-from redouble._cubic import Cubic
-from redouble._gradient import Gradient, Sample, Vegas, Way
+from redouble._layers.limits.cubic import Cubic
+from redouble._layers.limits.limit_algorithms import Gradient, Sample, Vegas, Way
 from redouble.testing import virtual_time
 
 from .flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour, takes

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.budget import Budget
-from redouble._gate import Gate
 from redouble._internal.public import public
 from redouble._internal.validation import instance
-from redouble._layer import Pipeline
-from redouble._retry import Retry
+from redouble._layers.gate import Gate
+from redouble._layers.layer import Pipeline
+from redouble._layers.retry.retry import Retry
 from redouble.config._delays import written
 from redouble.config._gates import LAYERS, PIPELINE
 from redouble.config._policies import BUDGETS, RETRY

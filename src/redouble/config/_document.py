@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from redouble._internal.public import public
-from redouble._retry import Retry
+from redouble._layers.retry.retry import Retry
 from redouble.config._config import Config
 from redouble.config._environment import overridden
 from redouble.config._gates import GATES, PIPELINE

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redouble._adaptive import AdaptiveRate
-from redouble._breaker import CircuitBreaker
-from redouble._bulkhead import Bulkhead
-from redouble._concurrency import AdaptiveConcurrency
-from redouble._hedge import Hedge
-from redouble._layer import Layer, Pipeline
-from redouble._ratelimit import RateLimit
-from redouble._throttle import Throttle
-from redouble._timeout import Timeout
+from redouble._layers.breaker.circuit_breaker import CircuitBreaker
+from redouble._layers.hedge.hedge import Hedge
+from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.limits.adaptive_concurrency import AdaptiveConcurrency
+from redouble._layers.limits.adaptive_rate import AdaptiveRate
+from redouble._layers.limits.bulkhead import Bulkhead
+from redouble._layers.limits.rate_limit import RateLimit
+from redouble._layers.limits.throttle import Throttle
+from redouble._layers.timeout import Timeout
 from redouble.config._names import Names
 from redouble.config._numbers import Number, Whole
 from redouble.config._policies import NAMED, RETRY, SPAN, WAIT, WORKER, Budget

@@ -21,8 +21,8 @@ from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.reentrancy import Turns
 from redouble._internal.validation import instance
-from redouble._layer import Pipeline
-from redouble._retry import Retry
+from redouble._layers.layer import Pipeline
+from redouble._layers.retry.retry import Retry
 from redouble._telemetry.registry import unregister
 from redouble.config._config import Config
 from redouble.config._document import read

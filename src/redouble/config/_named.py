@@ -19,9 +19,8 @@ from redouble._internal.codegen import Template, shaped
 from redouble._internal.locks import Shared
 from redouble._internal.public import public
 from redouble._internal.reentrancy import Turns
-from redouble._layer import Layer, Pipeline
-from redouble._retry import Enterable, Openable, Retry
-from redouble._standin import StandIn
+from redouble._layers.layer import Layer, Pipeline, StandIn
+from redouble._layers.retry.retry import Enterable, Openable, Retry
 from redouble.config._config import Config
 from redouble.config._wrong import Place, amend
 from redouble.errors import ConfigError

@@ -14,7 +14,7 @@ from redouble._engine.retry_budget import RetryBudget
 from redouble._engine.token_bucket import TokenBucket
 from redouble._engine.worker import Worker
 from redouble._failures.verdict import Kind
-from redouble._retry import Retry
+from redouble._layers.retry.retry import Retry
 from redouble.config._delays import KINDS, OTHERS, Delays
 from redouble.config._names import Names
 from redouble.config._numbers import Duration, Number, Whole

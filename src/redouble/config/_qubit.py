@@ -15,7 +15,7 @@ from redouble._engine.worker import Worker
 from redouble._failures.verdict import On
 from redouble._internal.public import public
 from redouble._internal.validation import instance
-from redouble._retry import Retry
+from redouble._layers.retry.retry import Retry
 from redouble.config._numbers import Number, Whole
 from redouble.config._values import Flag, Text, Value
 from redouble.config._wrong import Place, nearest, shown

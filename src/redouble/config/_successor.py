@@ -11,8 +11,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from redouble._layer import Layer, Pipeline
-from redouble._retry import Retry
+from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.retry.retry import Retry
 from redouble.config._config import Config
 from redouble.config._document import Parts
 from redouble.config._table import Recipe, Reference, Several

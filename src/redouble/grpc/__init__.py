@@ -16,7 +16,7 @@ off the metadata.
 from __future__ import annotations
 
 from redouble._internal.extras import missing
-from redouble._layer import Layer
+from redouble._layers.layer import Layer
 
 try:
     import grpc

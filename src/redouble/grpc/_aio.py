@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from redouble._layer import Layer
+from redouble._layers.layer import Layer
 from redouble.grpc._aio_call import AioPermit, Answering, run
 from redouble.grpc._aio_reading import Reading, ReadingAndWriting
 from redouble.grpc._attempt import aanswered, aopened

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from redouble._layer import Layer
+from redouble._layers.layer import Layer
 from redouble.grpc._attempt import answered, concluded, opened
 from redouble.grpc._details import name_of
 from redouble.grpc._future import Future

@@ -18,8 +18,8 @@ from redouble._engine.backoff import Backoff, Step, _make
 from redouble._engine.token_bucket import RetryThrottling
 from redouble._failures.verdict import Ended, Verdict, judge
 from redouble._internal.validation import in_seconds
-from redouble._retry import Retry
-from redouble._retry_analysis import ALMOST
+from redouble._layers.retry.analysis import ALMOST
+from redouble._layers.retry.retry import Retry
 
 __all__ = ["CODES", "retry_policy", "span", "throttling"]
 

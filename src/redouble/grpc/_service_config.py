@@ -18,10 +18,10 @@ import grpc
 from redouble._engine.options import HOOKS
 from redouble._internal.callables import spelled
 from redouble._internal.public import public
-from redouble._layer import Layer, Pipeline
-from redouble._retry import Retry
+from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.retry.retry import Retry
+from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
-from redouble._timeout import Timeout
 from redouble.grpc._native import CODES, retry_policy, span, throttling
 from redouble.grpc._terms import layer_of
 

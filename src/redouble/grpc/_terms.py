@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeAlias, cast
 from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.bounded_cache import Kept
 from redouble._internal.callables import spelled
-from redouble._layer import Layer, Pipeline
-from redouble._retry import Retry
+from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.retry.retry import Retry
+from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._timeout import Timeout
 from redouble.grpc._permit import WAITING, pushback
 from redouble.http._client_plan import Plan, Send, checked, flat, is_named
 

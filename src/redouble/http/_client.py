@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from redouble._engine.retry_budget import MOST as HOSTS
 from redouble._internal.bounded_cache import Kept
-from redouble._layer import Layer
+from redouble._layers.layer import Layer
 from redouble._runtime.clock import SYSTEM, reader
 from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.http._body import AGAIN, Content

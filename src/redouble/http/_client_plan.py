@@ -16,11 +16,11 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 from redouble._engine.retry_budget import MOST, HostBudgets, RetryBudget
 from redouble._internal.bounded_cache import Kept
 from redouble._internal.callables import spelled
-from redouble._layer import Layer, Pipeline
-from redouble._retry import Retry
+from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.retry.retry import Retry
+from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
 from redouble._runtime.deadline import deadline
-from redouble._timeout import Timeout
 
 __all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "checked", "flat", "is_named"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from anyio import move_on_after  # which httpx's own shields are proof against
 
-from redouble._layer import Layer
+from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble.http._answer import KEY
 from redouble.http._client import NOW, waiting

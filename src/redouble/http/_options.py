@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from redouble._internal.bounded_cache import Kept
-from redouble._layer import Layer, Pipeline
+from redouble._layers.layer import Layer, Pipeline
 from redouble.http._client_plan import RETRY_OPTIONS
 from redouble.http._idempotency import is_key
 from redouble.http._plan import HttpPlan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from redouble._failures.retry_after import should_retry
-from redouble._layer import Layer
-from redouble._retry import Retry
+from redouble._layers.layer import Layer
+from redouble._layers.retry.retry import Retry
 from redouble.http._client_plan import Plan, Send, checked
 from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule
 

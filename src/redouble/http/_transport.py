@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from redouble._layer import Layer
+from redouble._layers.layer import Layer
 from redouble.http._answer import KEY
 from redouble.http._body import AGAIN
 from redouble.http._client import NOW, Going, Shrunk, Terms

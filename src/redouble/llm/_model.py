@@ -18,9 +18,9 @@ from redouble._engine.worker import Worker
 from redouble._internal.callables import colour, refuse, spelled
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance
-from redouble._layer import Layer
-from redouble._retry import Openable, Retry
-from redouble._worst import Traits, WorstCase
+from redouble._layers.analysis import Traits, WorstCase
+from redouble._layers.layer import Layer
+from redouble._layers.retry.retry import Openable, Retry
 from redouble.http._idempotency import Keys, as_idempotency
 from redouble.llm import _settings as settings
 from redouble.llm._account import Reserve

@@ -11,7 +11,7 @@ from redouble._failures.transient import transient
 from redouble._failures.verdict import as_rules
 from redouble._internal.callables import spelled, would_not_run
 from redouble._internal.validation import Duration, instance, takes_other_than
-from redouble._retry import Retry
+from redouble._layers.retry.retry import Retry
 from redouble.llm._account import amount, total
 from redouble.llm._context import RetryIf
 from redouble.llm._spend import Spend

@@ -1,0 +1,213 @@
+"""The analysis of a pipeline: `Pipeline.explain`, `Pipeline.check`, and the hooks of its layers combined.
+
+The hooks of a layer may be written by users. So their results are validated here, and an exception that a
+hook raises gets a note with the name of the hook.
+
+Values that the hooks of layers exchange, for `Pipeline.explain` and `Pipeline.check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from math import inf, isinf
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from redouble._failures.verdict import On
+from redouble._internal.public import public
+from redouble._internal.validation import in_seconds
+
+if TYPE_CHECKING:
+    from redouble._layers.layer import Layer
+
+__all__ = [
+    "Traits",
+    "WorstCase",
+    "check",
+    "combined_traits",
+    "combined_worst_case",
+    "describe",
+    "explain",
+    "lint",
+]
+
+
+@public("redouble.types")
+class Traits(NamedTuple):
+    """Properties of a layer that other layers ask about: what `Layer.traits` returns.
+
+    retries: True if the layer may call the inner function more than once; `Pipeline.check` calls every such
+        layer a Retry.
+    concurrent: True if several calls of the inner function may run at once.
+    time_limit: seconds after which the layer ends the whole call; infinite for no limit.
+    each_call_limit: seconds after which the layer ends one call of the inner function; infinite for no limit.
+    handles: the errors that the layer acts on or counts, as in ``Retry(on=...)``; None if it does not depend
+        on errors.
+    shared: objects with state, such as a budget, that `Pipeline.check` reports if they occur twice in one
+        pipeline.
+    """
+
+    retries: bool = False
+    concurrent: bool = False
+    time_limit: float = inf
+    each_call_limit: float = inf
+    handles: On | None = None
+    shared: tuple[object, ...] = ()
+
+
+@public("redouble.types")
+class WorstCase(NamedTuple):
+    """The most that one call can cost: what `Layer.worst_case` is given, and returns.
+
+    calls: how often the function is called; infinite if only time limits it.
+    seconds: how long the call takes; infinite if nothing limits the function.
+    waiting: how many of these seconds are delays and waits for admission.
+    """
+
+    calls: float = 1
+    seconds: float = inf
+    waiting: float = 0.0
+
+    def within(self, limit: float) -> WorstCase:
+        """Return this worst case under a time limit."""
+        return WorstCase(self.calls, min(self.seconds, limit), min(self.waiting, limit))
+
+    def after(self, wait: float) -> WorstCase:
+        """Return this worst case with a wait before it."""
+        return WorstCase(self.calls, self.seconds + wait, self.waiting + wait)
+
+
+def explain(layers: tuple[Layer, ...]) -> str:
+    """Draw the layers, outermost first, with the worst case of a call."""
+    names = [*(type(layer).__name__ for layer in layers), "your function"]
+    rows = [("   " * (depth - 1) + "└─ " if depth else "") + name for depth, name in enumerate(names)]
+    width = max(len(row) for row in rows) + 2
+    words = [*map(_description, layers), ""]
+    lines = [f"{row:<{width}}{said}".rstrip() for row, said in zip(rows, words, strict=True)]
+    return "\n".join([*lines, "", f"at worst: {_summary(combined_worst_case(layers, WorstCase()))}"])
+
+
+def _summary(worst: WorstCase) -> str:
+    calls = "calls until time is up" if isinf(worst.calls) else f"{worst.calls:g} calls"
+    calls = "1 call" if worst.calls == 1 else calls
+    if not isinf(worst.seconds):
+        return f"{calls}, {in_seconds(worst.seconds)}"
+    some = "any amount" if isinf(worst.waiting) else in_seconds(worst.waiting)
+    waiting = "" if not worst.waiting else f" and {some} of waiting"
+    return f"{calls}, for as long as your function takes{waiting}"
+
+
+def check(layers: tuple[Layer, ...]) -> Iterator[str]:
+    """Yield what is known to hurt, each with its reason, outermost layer first."""
+    traits = [_traits(layer) for layer in layers]  # all of them first: the layers ask each other
+    seen: list[object] = []
+    for own, found in zip(traits, lint(layers, (), (), WorstCase()), strict=True):
+        yield from found
+        for state in own.shared:
+            if any(state is other for other in seen):
+                yield (
+                    f"the same {type(state).__name__} is there twice: every call counts twice, and may wait "
+                    "for itself"
+                )
+            seen.append(state)
+
+
+# ---------------------------------------------------------------- the hooks of several layers
+
+
+def describe(layers: tuple[Layer, ...]) -> str:
+    """Return the descriptions of layers, in one line."""
+    words = ((type(layer).__name__, _description(layer)) for layer in layers)
+    return " | ".join(f"{name} ({said})" if said else name for name, said in words)
+
+
+def combined_traits(layers: tuple[Layer, ...]) -> Traits:
+    """Return the traits that layers have together."""
+    traits = [_traits(layer) for layer in layers]
+    return Traits(
+        retries=any(own.retries for own in traits),
+        concurrent=any(own.concurrent for own in traits),
+        time_limit=min((own.time_limit for own in traits), default=inf),
+        each_call_limit=min((own.each_call_limit for own in traits), default=inf),
+        handles=traits[0].handles if len(traits) == 1 else None,
+        shared=tuple(state for own in traits for state in own.shared),
+    )
+
+
+def combined_worst_case(layers: tuple[Layer, ...], inner: WorstCase) -> WorstCase:
+    """Return the worst case of a call through layers, given that of the function inside."""
+    for layer in reversed(layers):
+        inner = _worst_case(layer, inner)
+    return inner
+
+
+def lint(
+    layers: tuple[Layer, ...], outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase
+) -> list[list[str]]:
+    """Return what each layer reports, given the layers around them and the worst case inside."""
+    found: list[list[str]] = []
+    for place in reversed(range(len(layers))):
+        layer = layers[place]
+        found.insert(0, _findings(layer, (*outer, *layers[:place]), (*layers[place + 1 :], *inner), worst))
+        worst = _worst_case(layer, worst)
+    return found
+
+
+# --------------------------------------------------------------------------- validated hooks
+
+
+@contextmanager
+def _noted(layer: Layer, hook: str) -> Generator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"raised by {_spelled(layer, hook)}, a hook of a layer")
+        raise
+
+
+def _spelled(layer: Layer, hook: str) -> str:
+    return f"{type(layer).__name__}.{hook}()"
+
+
+def _returned(layer: Layer, hook: str, value: object, wanted: str) -> TypeError:
+    return TypeError(f"{_spelled(layer, hook)} returned {value!r}: return {wanted}")
+
+
+def _description(layer: Layer) -> str:
+    with _noted(layer, "describe"):
+        words: object = layer.describe()
+    if not isinstance(words, str):
+        raise _returned(layer, "describe", words, 'a string, or "" for no description')
+    return words
+
+
+def _traits(layer: Layer) -> Traits:
+    with _noted(layer, "traits"):
+        traits: object = layer.traits()
+    if not isinstance(traits, Traits):
+        raise _returned(layer, "traits", traits, "redouble.types.Traits(...)")
+    return traits
+
+
+def _worst_case(layer: Layer, inner: WorstCase) -> WorstCase:
+    with _noted(layer, "worst_case"):
+        worst: object = layer.worst_case(inner)
+    if not isinstance(worst, WorstCase):
+        raise _returned(layer, "worst_case", worst, "a redouble.types.WorstCase, such as the one it is given")
+    return worst
+
+
+def _findings(
+    layer: Layer, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase
+) -> list[str]:
+    wanted = "a list of sentences, () for none; or yield them"
+    with _noted(layer, "lint"):
+        found: object = layer.lint(outer, inner, worst)
+        if isinstance(found, str) or not isinstance(
+            found, Iterable
+        ):  # a string has characters, not sentences
+            raise _returned(layer, "lint", found, wanted)
+        sentences = list(cast("Iterable[object]", found))
+    if not all(isinstance(sentence, str) for sentence in sentences):
+        raise _returned(layer, "lint", sentences, wanted)
+    return cast("list[str]", sentences)

@@ -1,0 +1,262 @@
+"""Chaos: failures, delays and odd results on purpose, to see whether what stands around them holds.
+
+The innermost layer: what is outside of it takes all of that for the service's own.
+
+Exceptions made on purpose: a new one each time, for one that was raised gathers tracebacks and notes.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from copy import copy
+from enum import Enum
+from functools import partial
+from random import Random
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
+
+from redouble._drivers.stream_function import Bystander, StreamFunction
+from redouble._internal.callables import done, spelled, would_not_run
+from redouble._internal.locks import Shared
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, instance, number
+from redouble._internal.validation import seconds as checked
+from redouble._layers.analysis import Traits, WorstCase
+from redouble._layers.layer import Layer
+from redouble._runtime.clock import SYSTEM
+
+__all__ = ["Chaos", "Fault", "maker"]
+
+
+Fault: TypeAlias = "Exception | type[Exception] | Callable[[], Exception]"
+
+WHY = "injected by Chaos"
+
+
+def maker(fault: Any) -> Callable[[], Exception]:
+    """Return what makes a new exception each time: a raised one gathers tracebacks and notes."""
+    if isinstance(fault, type):
+        if not issubclass(cast("type[object]", fault), Exception):
+            raise TypeError(f"Chaos fault={fault.__name__}: write an exception type, and no other")
+        return partial(fault, WHY) if _makes(partial(fault, WHY)) else _tried(fault, fault)
+    if isinstance(fault, Exception):
+        return _tried(partial(_copied, fault), fault)
+    if not callable(fault) or isinstance(fault, BaseException):
+        raise TypeError(f"Chaos fault={fault!r}: write an exception, its type, or a function that makes one")
+    return cast("Callable[[], Exception]", fault)
+
+
+def _copied(error: Exception) -> Exception:
+    made = copy(error)
+    if hasattr(made, "__notes__"):
+        made.__notes__ = list(made.__notes__)  # which copies would share
+    return made
+
+
+def _tried(make: Callable[[], Any], fault: object) -> Callable[[], Exception]:
+    if not _makes(make):
+        name = spelled(fault)
+        raise TypeError(f"Chaos fault={name} cannot be made just so: write a function, lambda: {name}(...)")
+    return make
+
+
+def _makes(make: Callable[[], Any]) -> bool:
+    try:
+        return isinstance(make(), Exception)
+    except Exception:
+        return False
+
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Nothing(Enum):
+    """What was not said."""
+
+    nothing = "nothing"
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING: Final = Nothing.nothing  # None is a result too
+
+
+@public("redouble")
+class Chaos(Shared, Layer):
+    """Let a share of the calls go wrong, on purpose: they wait, and then fail, or return something else.
+
+    fault: what to raise instead of calling: an exception type, an exception, or a function that makes one.
+    latency: how many seconds to wait first, or a function that tells. Without a fault or a result, the
+        function is called after that.
+    result: what to return instead of calling, or a function that makes it.
+    rate: the share of the calls that this happens to, from 0 to 1.
+    seed: the same calls each time: a number to begin the drawing with.
+    switch: whether it is on: True or False, or a function that says so, asked at every call.
+
+    Put it innermost, below all that is to hold: `Pipeline.check` says so too.
+    """
+
+    def __init__(
+        self,
+        *,
+        fault: Fault | None = None,
+        latency: Duration | Callable[[], Duration] | None = None,
+        result: Any = NOTHING,
+        rate: float = 0.1,
+        seed: int | None = None,
+        switch: bool | Callable[[], bool] = True,
+        name: str | None = None,
+    ) -> None:
+        if fault is None and latency is None and result is NOTHING:
+            raise ValueError("Chaos(): say what goes wrong, such as fault=ConnectionError, or latency=2")
+        if fault is not None and result is not NOTHING:
+            raise ValueError("Chaos(fault=..., result=...): it can do one of them; use two Chaos layers")
+        self._fault = None if fault is None else maker(fault)
+        self._latency = latency if latency is None or callable(latency) else checked(latency, "Chaos latency")
+        self._result = result
+        self._rate = number(rate, "Chaos rate", 0, 1, "a share from 0 to 1, such as 0.1")
+        instance(seed, "Chaos seed", int | None, "a whole number, or None")
+        instance(name, "Chaos name", str | None, "a text, or None")
+        plain = (("fault", fault), ("latency", latency), ("switch", switch), ("result", result))
+        for option, value in plain:
+            if (what := would_not_run(value)) is not None:
+                raise TypeError(f"Chaos {option}={spelled(value)} is {what}: write a plain function")
+        if not callable(switch):
+            instance(switch, "Chaos switch", bool, "True, False, or a function that says so")
+        self.name = name
+        self.register("layers")
+        self.switch: bool | Callable[[], bool] = switch
+        self._draw = chance.random if seed is None else Random(seed).random  # noqa: S311  no secret
+        self._hit = 0
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
+
+    def snapshot(self) -> Mapping[str, float]:
+        """Tell how many calls it ``hit``, at which ``rate``, and whether it is ``on``."""
+        return {"hit": self._hit, "rate": self._rate, "on": self._on()}
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn``, some of whose calls go wrong."""
+
+        def troubled(*args: P.args, **kwargs: P.kwargs) -> T:
+            if self._strikes():
+                seconds = self._wait()
+                if seconds:
+                    SYSTEM.sleep(seconds)
+                if self._instead():
+                    return cast("T", self._outcome())
+            return done(fn, fn(*args, **kwargs))
+
+        return troubled
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn``, some of whose calls go wrong, for a coroutine function."""
+
+        async def troubled(*args: P.args, **kwargs: P.kwargs) -> T:
+            if self._strikes():
+                seconds = self._wait()
+                if seconds:
+                    await SYSTEM.asleep(seconds)
+                if self._instead():
+                    return cast("T", self._outcome())
+            return await fn(*args, **kwargs)
+
+        return troubled
+
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        """Return ``fn``, some of whose streams go wrong before their first item, for a generator function."""
+        self._refuse_result(fn)
+
+        def troubled(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
+            if self._strikes():
+                seconds = self._wait()
+                if seconds:
+                    SYSTEM.sleep(seconds)
+                if self._instead():
+                    self._outcome()
+            return (yield from fn(*args, **kwargs))
+
+        return troubled
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        """Return ``fn``, some of whose streams go wrong at first, for an async generator function."""
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
+
+        self._refuse_result(fn)
+
+        def troubled(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
+            fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
+            return AsyncItems(Troubled(self, partial(fn, *args, **kwargs)))
+
+        return StreamFunction(fn, troubled)
+
+    def _on(self) -> bool:
+        switch = self.switch
+        return bool(switch() if callable(switch) else switch)
+
+    def _strikes(self) -> bool:
+        struck = self._on() and self._draw() < self._rate
+        self._hit += struck
+        return struck
+
+    def _wait(self) -> float:
+        latency = self._latency
+        return checked(latency() if callable(latency) else latency or 0.0, "Chaos latency")
+
+    def _instead(self) -> bool:
+        return self._fault is not None or self._result is not NOTHING
+
+    def _outcome(self) -> Any:
+        if self._fault is not None:
+            error: object = self._fault()
+            if not isinstance(error, Exception):
+                raise TypeError(f"Chaos fault={spelled(self._fault)} made {error!r}, which is no Exception")
+            raise error
+        return self._result() if callable(self._result) else self._result
+
+    def _refuse_result(self, fn: object) -> None:
+        if self._result is not NOTHING:
+            raise TypeError(
+                f"Chaos result= cannot replace {spelled(fn)}, a generator: use fault= or latency="
+            )
+
+    def describe(self) -> str:
+        parts = [("late", self._latency is not None), ("failing", self._fault is not None)]
+        parts.append(("replaced", self._result is not NOTHING))
+        return f"{100 * self._rate:.3g} % of the calls " + " and ".join(word for word, so in parts if so)
+
+    def traits(self) -> Traits:
+        return Traits(shared=(self,))
+
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
+        del outer, worst
+        others = [type(layer).__name__ for layer in inner if not isinstance(layer, Chaos)]
+        if others:
+            yield (
+                f"Chaos outside {others[0]}: what is inside of it never sees what goes wrong, so that it is "
+                "not tried; put it innermost"
+            )
+
+    def __repr__(self) -> str:
+        named = "" if self.name is None else f", name={self.name!r}"
+        return f"Chaos(rate={self._rate:g}{named})"
+
+
+class Troubled(Bystander):
+    """An async generator that may go wrong before its first item: the owner of its items."""
+
+    def __init__(self, chaos: Chaos, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
+        self._chaos, self._make = chaos, make
+
+    async def aopen(self) -> tuple[Any, Any]:
+        """Open it and take its first item, or fail."""
+        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
+
+        return await self._chaos.around_async(aopened)(self._make)

@@ -1,0 +1,229 @@
+"""Hedge: when a call takes longer than most, make it a second time beside the first; what comes first counts.
+
+Who wins is decided in `_contest`, how late is late and how many there may be in `_load`; the attempts run in
+`_race`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+from redouble._engine.budget import Budget
+from redouble._failures.verdict import Failures, On, Until, check_until
+from redouble._internal.callables import colour, spelled
+from redouble._internal.codegen import Template, shaped
+from redouble._internal.locks import Shared
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
+from redouble._internal.validation import seconds as checked
+from redouble._layers.analysis import Traits, WorstCase
+from redouble._layers.hedge.control import Stakes, race
+from redouble._layers.layer import Layer
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import SYSTEM, reader
+
+__all__ = ["Hedge"]
+
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+FIXED = Template(
+    "hedge",
+    """\
+async def hedged({parameters}):
+    redouble_extra.calls += 1
+    return await redouble_race(
+        redouble_stakes, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+    )
+""",
+)
+LEARNED = Template(
+    "hedge",
+    """\
+async def hedged({parameters}):
+    redouble_extra.calls += 1
+    redouble_latencies.skip -= 1
+    redouble_start = None
+    if redouble_latencies.skip <= 0:
+        redouble_start = redouble_system() if redouble_ambient else redouble_now()
+    redouble_delay = redouble_latencies.longest
+    if redouble_delay is None:
+        redouble_result = await redouble_fn({arguments})
+    else:
+        redouble_result = await redouble_race(
+            redouble_stakes, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+        )
+    if redouble_start is not None:
+        redouble_moment = redouble_system() if redouble_ambient else redouble_now()
+        redouble_took(redouble_moment - redouble_start, redouble_moment)
+    return redouble_result
+""",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HedgeSettings:
+    """The validated options of a `Hedge`."""
+
+    delay: float | None
+    max_extra_load: float | None
+    hedges: int
+    on: On
+    until: Until | None
+    different: Callable[..., Awaitable[Any]] | None
+    budget: Budget | None
+    name: str | None
+
+
+@public("redouble")
+class Hedge(Shared, Layer):
+    """Make a late call a second time, beside the first: the first acceptable outcome wins, others are ended.
+
+    For async functions that may well be called twice at once, such as those that only read.
+
+    delay: how many seconds a call may take before it is late. None: learned, as what all but the slowest
+        ``max_extra_load`` of the calls take; nothing is hedged before there were enough calls to tell. If
+        more calls than that are slow, say a larger load, or the delay.
+    max_extra_load: how many extra calls there may be, as a share of all calls: never more than this and one.
+        None is no limit, and then ``delay`` must be said.
+    hedges: how many extra calls one call may lead to, each a ``delay`` after the one before.
+    on: errors that do not end the race: others may still win. An error that is not named here wins at once.
+    until: a rule for results, as in `Retry`: one that is refused does not win while others are under way.
+    different: what to call instead for the extra calls, with the same arguments: another host, say.
+    budget: one that is shared with others, such as that of a `Retry`: each extra call takes from it.
+    name: what it is called in metrics.
+
+    If all have failed, the error of the first one is raised. What may not be hedged goes on by itself.
+    """
+
+    def __init__(
+        self,
+        delay: Duration | None = None,
+        max_extra_load: float | None = 0.02,
+        *,
+        hedges: int = 1,
+        on: On = Exception,
+        until: Until | None = None,
+        different: Callable[..., Awaitable[Any]] | None = None,
+        budget: Budget | None = None,
+        name: str | None = None,
+    ) -> None:
+        if callable(delay):
+            raise TypeError("write @Hedge(), with brackets: it is no decorator without them")
+        delay = None if delay is None else checked(delay, "Hedge delay")
+        whole(hedges, "Hedge hedges", 1, "how many extra calls, 1 or more")
+        share = max_extra_load
+        if share is not None:
+            wanted = f"a share of the calls above 0, up to {hedges}, such as 0.02 for 2 %"
+            share = number(share, "Hedge max_extra_load", 1e-6, hedges, wanted)
+        elif delay is None:
+            raise ValueError(
+                "Hedge(max_extra_load=None): without a limit of the load, say delay=, in seconds"
+            )
+        if until is not None:
+            check_until(until)
+        wrong = different is not None and colour(different) not in ("plain", "coroutine")
+        if wrong or (different is not None and not callable(different)):
+            raise TypeError(f"Hedge different={different!r}: write an async function with the same arguments")
+        if budget is not None:
+            methods(budget, "budget", ("spend", "refund"))
+        instance(name, "Hedge name", str | None, "a text, or None")
+        failures = Failures(on, "Hedge")
+        self.settings = HedgeSettings(
+            delay=delay,
+            max_extra_load=share,
+            hedges=hedges,
+            on=on,
+            until=until,
+            different=different,
+            budget=budget,
+            name=name,
+        )
+        self.name = name
+        self.register("layers")
+        self._stakes = Stakes(delay, share, hedges, failures, until, different, budget)
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
+
+    def snapshot(self) -> Mapping[str, float | None]:
+        """Tell the ``delay`` (None: not known yet), of how many ``calls`` how many were ``hedged``.
+
+        And how many extra calls ``won``, and how many were ``suppressed`` for the sake of the load.
+        """
+        return self._stakes.snapshot()
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` hedged, for a coroutine function."""
+        return shaped(
+            fn,
+            LEARNED if self.settings.delay is None else FIXED,
+            is_async=True,
+            stakes=self._stakes,
+            extra=self._stakes.extra,
+            delay=self.settings.delay,
+            latencies=self._stakes.latencies,
+            took=self._stakes.latencies.took,
+            layer=self,  # for `policy_of`
+            ambient=ambient.active,
+            system=SYSTEM.now,
+            now=reader(SYSTEM, aio=False),
+            race=race,
+        )
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        self._refuse(fn, "which blocks: write an async function")
+
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        self._refuse(fn, "a generator: write an async function")
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        self._refuse(fn, "an async generator, whose items would come twice: hedge the call that opens it")
+
+    def _refuse(self, fn: object, why: str) -> NoReturn:
+        raise TypeError(f"Hedge runs attempts side by side, and cannot do so with {spelled(fn)}, {why}")
+
+    def describe(self) -> str:
+        delay, load, hedges = self.settings.delay, self.settings.max_extra_load, self.settings.hedges
+        late = "takes longer than most" if delay is None else f"takes over {in_seconds(delay)}"
+        most = "" if load is None else f", for {100 * load:.3g} % of the calls at most"
+        more = "once more" if hedges == 1 else f"up to {hedges} times more"
+        return f"{more} if it {late}{most}"
+
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        delay, hedges = self.settings.delay, self.settings.hedges
+        more = inner._replace(calls=inner.calls * (1 + hedges))
+        return more._replace(seconds=more.seconds + hedges * (delay or 0.0))
+
+    def traits(self) -> Traits:
+        return Traits(concurrent=True, shared=(self,))
+
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
+        del worst
+        if any(layer.traits().retries for layer in inner):
+            yield (
+                "Hedge outside Retry: a call that is slow because it retries is made a second time, and that "
+                "one retries too; put it inside"
+            )
+        traits = [layer.traits() for layer in outer]
+        limit = min((min(own.time_limit, own.each_call_limit) for own in traits), default=inf)
+        delay = self.settings.delay
+        if delay is not None and limit <= delay:
+            yield (
+                f"Hedge(delay={delay:g}) inside a limit of {in_seconds(limit)}: that one is always "
+                "reached first, so nothing is ever hedged"
+            )
+
+    def __repr__(self) -> str:
+        settings = self.settings
+        more = "" if settings.hedges == 1 else f", hedges={settings.hedges}"
+        more += "" if self.name is None else f", name={self.name!r}"
+        return f"Hedge(delay={settings.delay}, max_extra_load={settings.max_extra_load}{more})"

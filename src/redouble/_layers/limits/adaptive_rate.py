@@ -1,0 +1,125 @@
+"""AdaptiveRate: as fast as the other side lets us, found out by being throttled, as in the AWS SDKs.
+
+How fast that is is decided in `_cubic`; who waits, and in what order, in `_line`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from redouble._failures.transient import transient
+from redouble._failures.verdict import Failures, Kind, On
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, in_seconds, instance, number
+from redouble._internal.validation import seconds as checked
+from redouble._layers.analysis import Traits
+from redouble._layers.limits.counting_gate import counted
+from redouble._layers.limits.cubic import Tide
+from redouble._layers.limits.wait_queue import Line, WaitingGate
+from redouble._runtime.clock import SYSTEM
+from redouble._telemetry.emit import refused
+from redouble.errors import RateLimited, Rejected
+
+__all__ = ["AdaptiveRate", "throttling"]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THROTTLED = Kind.throttled
+
+
+def throttling(error: Exception, /) -> bool | None:
+    """Say whether an error means that we are too fast: the default of ``on``."""
+    verdict = transient(error)
+    return True if verdict is not None and verdict.kind is THROTTLED else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveRateSettings:
+    """The validated options of an `AdaptiveRate`."""
+
+    on: On
+    wait: float | None
+    least: float
+    name: str | None
+
+
+@public("redouble")
+class AdaptiveRate(WaitingGate):
+    """Slow down when the other side throttles, and find out bit by bit how fast it may be.
+
+    It does nothing at all until a call is throttled. From then on calls pass at a rate: cut at every
+    throttling, growing while there is none. They wait their turn, first come first served, for up to ``wait``
+    seconds (None: as long as it takes, 0: not at all), or get `RateLimited`. Put it inside the `Retry`, so
+    that every attempt counts; `presets.aws_adaptive` does.
+
+    on: what counts as throttling: by default what `transient` knows as such (a 429, a ``SlowDown``).
+    least: the lowest rate, in calls a second.
+    name: what it is called in its errors.
+    """
+
+    def __init__(
+        self,
+        on: On = throttling,
+        wait: Duration | None = None,
+        least: float = 0.5,
+        *,
+        name: str | None = None,
+    ) -> None:
+        self._throttles = Failures(on, "AdaptiveRate")
+        wait = None if wait is None else checked(wait, "AdaptiveRate wait")
+        least = number(least, "AdaptiveRate least", 1e-9, 1e9, "calls a second, more than 0, such as 0.5")
+        instance(name, "AdaptiveRate name", str | None, "a text, or None")
+        self.settings = AdaptiveRateSettings(on=on, wait=wait, least=least, name=name)
+        self.name = name
+        self.register("limits")
+        self._tide = Tide(SYSTEM.now(), least)
+        self._line = Line(self._tide, wait, self._refused)
+
+    def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
+        """Learn how a call ended; a cancellation, or a refusal further in, says nothing."""
+        if error is not None and (not isinstance(error, Exception) or isinstance(error, Rejected)):
+            return
+        throttled = error is not None and bool(self._throttles.count(error))
+        self._line.change(self._tide.learn, throttled, now)
+
+    def snapshot(self) -> Mapping[str, float | None]:
+        """Tell the ``rate`` in calls a second (None: no limit yet), that ``measured``, and the ``queued``."""
+        self._look()
+        tide = self._tide
+        rate = tide.rate if tide.on else None
+        return {"rate": rate, "measured": tide.measured.rate, "queued": len(self._line)}
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` behind the gate."""
+        tide = self._tide
+        return counted(self, tide, tide.measured, fn, self._line.enter, is_async=False)
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` behind the gate, for a coroutine function."""
+        tide = self._tide
+        return counted(self, tide, tide.measured, fn, self._line.aenter, is_async=True)
+
+    def _look(self) -> None:
+        self._line.tell(self._tide.measured.look)
+
+    def _refused(self, why: str, wait: float) -> RateLimited:
+        whose = "the adaptive rate" if self.name is None else f"the adaptive rate {self.name}"
+        rate = f"{self._tide.rate:.3g} calls a second"
+        error = RateLimited(f"{whose} is down to {rate} after throttling, {why}", retry_after=wait)
+        return refused(error, "adaptive_rate", self.name)
+
+    def describe(self) -> str:
+        wait = self.settings.wait
+        waits = "" if wait is None else f", waiting up to {in_seconds(wait)}"
+        return f"as fast as the other side lets us{waits}"
+
+    def traits(self) -> Traits:
+        return Traits(handles=self.settings.on, shared=(self,))
+
+    def __repr__(self) -> str:
+        named = "" if self.name is None else f", name={self.name!r}"
+        return f"AdaptiveRate(wait={self.settings.wait}{named})"

@@ -1,0 +1,251 @@
+"""RateLimit: so many calls in so much time, evenly; the others wait their turn, or are refused.
+
+The arithmetic is in `_flow`, the waiting in `_line`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, Self, TypeVar
+
+from redouble._failures.retry_after import hint, quota
+from redouble._internal.codegen import Template, shaped
+from redouble._internal.public import public
+from redouble._internal.validation import Duration, in_seconds, instance, number, whole
+from redouble._internal.validation import seconds as checked
+from redouble._layers.limits.pacing import Flow
+from redouble._layers.limits.wait_queue import Line, WaitingGate
+from redouble._runtime.ambient import ambient
+from redouble._runtime.clock import SYSTEM, reader
+from redouble._telemetry.emit import refused
+from redouble.errors import RateLimited
+
+__all__ = ["RateLimit"]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LONGEST = 3600.0  # seconds: what the other side asks for beyond that is a mistake, or worse
+MOST = 10**9  # calls
+
+# From looking at `quick` to setting it there is no call: `_flow` says why.
+TAKEN = """\
+    redouble_moment = redouble_system() if redouble_ambient else redouble_now()
+    redouble_free = redouble_flow.quick
+    if redouble_free <= redouble_moment:
+        redouble_moment -= redouble_flow.slack
+        if redouble_free < redouble_moment:
+            redouble_free = redouble_moment
+        redouble_flow.quick = redouble_free + redouble_flow.interval
+    else:
+        {await_}redouble_wait()
+"""
+PACED = Template(
+    "rate limit",
+    "{async_}def paced({parameters}):\n"
+    + TAKEN
+    + """\
+    redouble_result = {await_}redouble_fn({arguments})
+{check}    return redouble_result
+""",
+)
+FOLLOWING = Template(
+    "rate limit",
+    "{async_}def paced({parameters}):\n"
+    + TAKEN
+    + """\
+    try:
+        redouble_result = {await_}redouble_fn({arguments})
+    except redouble_Exception as redouble_error:
+        redouble_follow(redouble_error)
+        raise
+    redouble_follow(redouble_result)
+{check}    return redouble_result
+""",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimitSettings:
+    """The validated options of a `RateLimit`."""
+
+    rate: float
+    per: float
+    burst: int
+    wait: float | None
+    following: bool
+    name: str | None
+
+
+@public("redouble")
+class RateLimit(WaitingGate):
+    """Let ``rate`` calls begin in ``per`` seconds, one after the other; after a rest ``burst`` at once.
+
+    In any t seconds at most ``rate / per * t + burst`` calls begin, in all threads and event loops together.
+    Others wait their turn, first come first served, for up to ``wait`` seconds (None: as long as it takes,
+    0: not at all). A call whose turn cannot come in time gets `RateLimited` at once, with ``retry_after``.
+    A blocking call on the thread of a running event loop never waits, or it would stop the loop.
+
+    For more than some hundred a second give it a burst: timers are late by up to a millisecond, and without
+    a burst that is lost.
+
+    following: heed what each answer, or error, says about the other side's own limit: see `follow`.
+    name: what it is called in its errors.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        per: Duration = 1,
+        burst: int = 1,
+        wait: Duration | None = None,
+        *,
+        following: bool = False,
+        name: str | None = None,
+    ) -> None:
+        if callable(rate):
+            raise TypeError("write @RateLimit(10), with the rate: it is no decorator without it")
+        rate = number(rate, "RateLimit rate", 1e-9, MOST, "calls, from 1e-9 to 1e9, such as 10")
+        per = checked(per, "RateLimit per")
+        if not per:
+            raise ValueError("RateLimit per=0: write the seconds that the rate is for, such as 1")
+        whole(burst, "RateLimit burst", 1, "1 or more: how many may begin at once")
+        if burst > MOST or not 1e-12 < per / rate < 1e12:
+            said = f"RateLimit({rate:g}, per={per:g}, burst=...)"
+            raise ValueError(f"{said}: write a rate that clocks can keep, and a burst of up to {MOST:g}")
+        wait = None if wait is None else checked(wait, "RateLimit wait")
+        instance(following, "RateLimit following", bool, "True or False")
+        instance(name, "RateLimit name", str | None, "a text, or None")
+        self.settings = RateLimitSettings(
+            rate=rate, per=per, burst=burst, wait=wait, following=following, name=name
+        )
+        self.name = name
+        self.register("limits")
+        self._flow = Flow(per / rate, burst)
+        self._line = Line(self._flow, wait, self._refused)
+
+    @property
+    def _following(self) -> bool:
+        return self.settings.following
+
+    @property
+    def rate(self) -> float:
+        """How many calls may begin in ``per`` seconds."""
+        return self.settings.rate
+
+    @property
+    def per(self) -> float:
+        """The seconds that the rate is for."""
+        return self.settings.per
+
+    @property
+    def burst(self) -> int:
+        """How many may begin at once after a rest."""
+        return self.settings.burst
+
+    def follow(self, answer: object, /) -> None:
+        """Heed what an answer says about the other side's limit: a response, an error, or headers.
+
+        After a ``Retry-After`` nothing passes for that long; nor while a quota is used up. What is left of a
+        quota (``RateLimit``, ``RateLimit-Remaining`` with ``RateLimit-Reset``, ``x-ratelimit-*``) is spread
+        over the time until it is filled again. All of it can only slow us down, and for an hour at most.
+        """
+        headers, status = _told_by(answer)
+        if headers is None and (hasattr(answer, "items") or type(answer) in (list, tuple)):
+            headers, status = answer, 429
+        self._heed(headers, status)
+
+    def _follow(self, answer: object) -> None:
+        """Heed the answer of a call: whatever that is, it is the caller's, and only looked at for headers."""
+        self._heed(*_told_by(answer))
+
+    def _heed(self, headers: object, status: object) -> None:
+        if headers is None:
+            return
+        now = SYSTEM.now()
+        calls, seconds = quota(headers) or (None, 0.0)
+        if calls:
+            share = min(1.0, LONGEST / seconds)
+            self._line.change(self._flow.spread, max(1, int(calls * share)), seconds * share, now)
+        pause = max(hint(headers, status) or 0.0, seconds if calls == 0 else 0.0)
+        if pause:
+            self._line.change(self._flow.pause, min(pause, LONGEST), now)
+
+    def snapshot(self) -> Mapping[str, float]:
+        """Tell how many may begin now (``available``), how many wait (``queued``), and how long one would."""
+        wait = self._line.tell(lambda now: self._flow.due(now, len(self._line)))
+        available = self._line.tell(self._flow.available)
+        return {"available": available, "queued": len(self._line), "retry_after": wait}
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` behind the limit."""
+        return self._shaped(fn, self._line.enter, is_async=False)
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` behind the limit, for a coroutine function."""
+        return self._shaped(fn, self._line.aenter, is_async=True)
+
+    def _shaped(
+        self, fn: Callable[..., Any], wait: Callable[[], object], *, is_async: bool
+    ) -> Callable[..., Any]:
+        return shaped(
+            fn,
+            FOLLOWING if self.settings.following else PACED,
+            is_async=is_async,
+            ambient=ambient.active,
+            system=SYSTEM.now,
+            now=reader(SYSTEM, aio=False),
+            flow=self._flow,
+            wait=wait,
+            follow=self._follow,
+            limit=self,  # for `policy_of`
+        )
+
+    def can_reconfigure(self, other: Self, /) -> bool:
+        """Return True unless ``following`` differs: functions that are decorated already cannot change it."""
+        return self.settings.following == other.settings.following
+
+    def reconfigure(self, other: Self, /) -> None:
+        """Take over the settings of another limit; what is used of the burst stays used."""
+        self.settings = settings = replace(other.settings, name=self.name)
+        self._line.wait = settings.wait
+        interval, burst = settings.per / settings.rate, settings.burst
+        # The time is read under the lock of the line, or it would be too old by then.
+        self._line.change(lambda: self._flow.retune(interval, burst, SYSTEM.now()))
+
+    def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
+        """Heed what an error says, if told to."""
+        if self.settings.following and error is not None:
+            self._follow(error)
+
+    def _refused(self, why: str, wait: float) -> RateLimited:
+        whose = "the rate limit" if self.name is None else f"the rate limit {self.name}"
+        each = "a second" if self.per == 1 else f"in {in_seconds(self.per)}"
+        error = RateLimited(f"{whose} is used up: {self.rate:g} {each}, {why}", retry_after=wait)
+        return refused(error, "rate_limit", self.name)
+
+    def describe(self) -> str:
+        settings = self.settings
+        waits = "wait" if settings.wait is None else f"wait up to {in_seconds(settings.wait)}"
+        each = "a second" if settings.per == 1 else f"in {in_seconds(settings.per)}"
+        return f"{settings.rate:g} {each}, others " + (waits if settings.wait != 0 else "are refused")
+
+    def __repr__(self) -> str:
+        settings = self.settings
+        more = ", following=True" if settings.following else ""
+        more += "" if self.name is None else f", name={self.name!r}"
+        said = f"{settings.rate:.12g}, per={settings.per:.12g}, burst={settings.burst}, wait={settings.wait}"
+        return f"RateLimit({said}{more})"
+
+
+def _told_by(answer: Any) -> tuple[object, object]:
+    """Find the headers and the status of a response, or of an error that carries one."""
+    with suppress(Exception):  # it may be anything, and not like being looked at
+        for thing in (answer, getattr(answer, "response", None)):
+            headers = getattr(thing, "headers", None)
+            if headers is not None:
+                return headers, getattr(thing, "status_code", getattr(thing, "status", None))
+    return None, None

@@ -1,0 +1,212 @@
+"""Throttle: send less to a service that turns calls away, in proportion: Google's client-side throttling.
+
+No clock is asked here but at the edges; who counts is `_recent`, how calls pass is in `_counted`.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from math import floor
+from typing import Any, ParamSpec, TypeVar
+
+from redouble._failures.verdict import Failures, On
+from redouble._internal.locks import Locked
+from redouble._internal.public import public
+from redouble._internal.sliding_counter import SLICES, Recent
+from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
+from redouble._internal.validation import seconds as checked
+from redouble._layers.analysis import Traits, WorstCase
+from redouble._layers.gate import Gate, better_inside
+from redouble._layers.layer import Layer
+from redouble._layers.limits.counting_gate import Tally, counted
+from redouble._runtime.clock import SYSTEM, Chance
+from redouble._telemetry.emit import refused
+from redouble.errors import Rejected
+
+__all__ = ["Throttle"]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SHORTEST = 0.001  # second: a window
+
+
+def rejection(requests: float, accepts: float, k: float, most: float = 1.0) -> float:
+    """Return the share of calls to turn away."""
+    return min(most, max(0.0, (requests - k * accepts) / (requests + 1)))
+
+
+class Lately(Tally):
+    """Calls and those of them that were accepted, lately; ``count``: accepted ones not yet taken in."""
+
+    __slots__ = ("accepts", "on", "requests", "width")
+
+    def __init__(self, window: float) -> None:
+        super().__init__()
+        self.width = window / SLICES
+        self.requests, self.accepts = Recent(), Recent()
+        self.on = False  # some were not accepted lately, so that every call has to ask
+
+    def move(self, now: float) -> None:
+        """Take in what was counted, in the slice it was counted in, and forget what is too old."""
+        before, since = self.take()
+        self._add(before, before)
+        there = self.requests.counts[self.requests.place]
+        index = floor(now / self.width)
+        self.requests.move(index)
+        self.accepts.move(index)
+        self._add(since, since)
+        self.begin(there, self.requests.latest * self.width, (self.requests.latest + 1) * self.width)
+        self.on = self.requests.total > self.accepts.total
+
+    def add(self, now: float, *, accepted: bool) -> None:
+        """Count a call."""
+        self.move(now)
+        self._add(1, int(accepted))
+        self.on = self.requests.total > self.accepts.total
+
+    def _add(self, requests: int, accepts: int) -> None:
+        self.requests.add(requests, self.requests.latest)
+        self.accepts.add(accepts, self.accepts.latest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleSettings:
+    """The validated options of a `Throttle`."""
+
+    k: float
+    window: float
+    most: float
+    minimum: int
+    on: On
+    name: str | None
+    random: Chance
+
+
+@public("redouble")
+class Throttle(Locked, Gate):
+    """Turn away as many calls as the service would turn away, before they cost anything.
+
+    Of the calls in the last ``window`` seconds, a share of ``(requests - k * accepts) / (requests + 1)`` is
+    refused with `Rejected`, by chance. As the service takes more again, so does this.
+
+    k: how many calls to send for one that is accepted. 2 lets through twice as many as succeed: enough to
+        see soon that the service is back; 1.1 is strict.
+    window: how many seconds calls count for.
+    most: the largest share to refuse, such as 0.9: some always pass and find out.
+    minimum: refuse nothing as long as there were fewer calls in the window.
+    on: what the service does not accept: an exception type, a tuple, a rule, or a list of these. An error
+        that a rule answers False to was accepted; one that nobody has an opinion about, a cancellation and
+        a `Rejected` count as nothing.
+    name: what it is called in its errors.
+    """
+
+    def __init__(
+        self,
+        k: float = 2.0,
+        window: Duration = 120,
+        most: float = 1.0,
+        minimum: int = 0,
+        on: On = Exception,
+        *,
+        name: str | None = None,
+        random: Chance = chance,
+    ) -> None:
+        if callable(k):
+            raise TypeError("write @Throttle(), with brackets: it is no decorator without them")
+        super().__init__()
+        k = number(k, "Throttle k", 1, 1e9, "1 or more, such as 2: calls sent for each one accepted")
+        seconds = checked(window, "Throttle window")
+        if seconds < SHORTEST:
+            raise ValueError(f"Throttle window={window!r}: write more seconds, such as 120")
+        most = number(most, "Throttle most", 0, 1, "a share from 0 to 1, such as 0.9")
+        whole(minimum, "Throttle minimum", 0, "how many calls, 0 or more")
+        self._failures = Failures(on, "Throttle")
+        instance(name, "Throttle name", str | None, "a text, or None")
+        methods(random, "random", ("random",))
+        self.settings = ThrottleSettings(
+            k=k, window=seconds, most=most, minimum=minimum, on=on, name=name, random=random
+        )
+        self.name = name
+        self.register("limits")
+        self._tally = Lately(seconds)
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
+
+    def admit(self, now: float, /) -> None:
+        """Let a call in, or raise `Rejected`."""
+        tally = self._tally
+        if not tally.on:
+            return
+        draw = self.settings.random.random()  # outside the lock: it may be anybody's
+        with self._lock:
+            tally.move(now)
+            share = self._share()
+            unlucky = draw < share
+            if unlucky:
+                tally.add(now, accepted=False)
+        if unlucky:
+            whose = "the throttle" if self.name is None else f"the throttle {self.name}"
+            calls = f"{share:.0%} of the calls are"
+            says = f"{whose} is on: {calls} refused here, since the service accepts too few"
+            raise refused(Rejected(says), "throttle", self.name)
+
+    def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
+        """Learn how a call ended."""
+        bad = self._failures.heard(error)
+        if bad is not None and not self._is_mine():  # else a signal has come in the middle of counting
+            with self._lock:
+                self._tally.add(now, accepted=not bad)
+
+    def snapshot(self) -> Mapping[str, float]:
+        """Tell the ``share`` of calls that is refused, and how many ``accepts`` of how many ``requests``."""
+        with self._lock:
+            tally = self._tally
+            tally.move(SYSTEM.now())
+            requests, accepts = tally.requests.total, tally.accepts.total
+            return {"share": self._share(), "requests": requests, "accepts": accepts}
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` behind the throttle."""
+        return counted(self, self._tally, self._tally, fn, self._enter, is_async=False)
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` behind the throttle, for a coroutine function."""
+        return counted(self, self._tally, self._tally, fn, self._aenter, is_async=True)
+
+    def _enter(self) -> None:
+        self.admit(SYSTEM.now())
+
+    async def _aenter(self) -> None:
+        self.admit(SYSTEM.now())
+
+    def _look(self) -> None:
+        with self._lock:
+            self._tally.move(SYSTEM.now())
+
+    def _share(self) -> float:
+        requests, accepts = self._tally.requests.total, self._tally.accepts.total
+        settings = self.settings
+        if requests < settings.minimum:
+            return 0.0
+        return rejection(requests, accepts, settings.k, settings.most)
+
+    def describe(self) -> str:
+        settings = self.settings
+        return f"at most {settings.k:g} calls for each one accepted in {in_seconds(settings.window)}"
+
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
+        del outer, worst
+        return better_inside(self, inner, "it counts one call where there were several attempts")
+
+    def traits(self) -> Traits:
+        return Traits(handles=self.settings.on, shared=(self,))
+
+    def __repr__(self) -> str:
+        named = "" if self.name is None else f", name={self.name!r}"
+        return f"Throttle({self.settings.k:g}, window={self.settings.window:g}{named})"

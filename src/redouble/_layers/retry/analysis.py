@@ -1,0 +1,141 @@
+"""The analysis of a `Retry`: its description, its worst case, and which of its options do not fit together.
+
+`Retry` imports it when `Pipeline.explain` or `Pipeline.check` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from math import inf
+from typing import cast
+
+from redouble._engine.backoff import Backoff
+from redouble._engine.options import Options
+from redouble._internal.validation import in_seconds
+from redouble._layers.analysis import WorstCase
+from redouble._layers.layer import Layer
+
+__all__ = ["ALMOST", "describe", "lint", "worst_case"]
+
+
+FEW = 4  # attempts: more of them call for a budget
+MOST_DRAWN = 10_000  # attempts whose delays are added up; a policy of more is limited by time
+ALMOST = 1 - 2**-53  # the most that chance can draw
+
+
+class _Always:
+    """A source of chance that always draws the same number."""
+
+    def __init__(self, draw: float) -> None:
+        self._draw = draw
+
+    def random(self) -> float:
+        return self._draw
+
+
+def _recipes(policy: Options) -> list[Backoff]:
+    recipe = policy._recipe
+    return [recipe] if isinstance(recipe, Backoff) else list(recipe.values())
+
+
+def _longest_delays(policy: Options) -> list[float] | None:
+    """Return the longest delays that the backoff can draw for one call; None if attempts have no limit."""
+    if policy.attempts is None or policy.attempts > MOST_DRAWN:
+        return None
+    most = policy.attempts - 1
+    # Each kind of failure has delays of its own, and a call may meet them in any order.
+    drawn = [delay for recipe in _recipes(policy) for delay in islice(recipe.delays(_Always(ALMOST)), most)]
+    return sorted(drawn)[-most:] if most else []
+
+
+def _jittered(policy: Options) -> bool:
+    """Return True if every backoff of the policy draws at random."""
+    few = 5 if policy.attempts is None else min(policy.attempts - 1, 5)
+
+    def drawn(recipe: Backoff, draw: float) -> list[float]:
+        return list(islice(recipe.delays(_Always(draw)), few))
+
+    return all(
+        drawn(recipe, 0.25) != drawn(recipe, 0.75) for recipe in _recipes(policy) if drawn(recipe, 0.5)
+    )
+
+
+def _asked(policy: Options, delay: float) -> float:
+    """Return the longest wait that the server, or the budget, can turn a delay into."""
+    hints = policy.hints
+    if getattr(policy.budget, "_may_wait", policy.budget is not None):
+        return inf
+    if hints.mode == "ignore":
+        return delay
+    return max(delay, min(hints._ceiling * (1 + hints.spread), delay + hints._most_over))
+
+
+def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
+    """Return the worst case with retries, if the server asks for the longest waits that it may ask for."""
+    grace = 0.0 if policy.worker is None else cast("float", policy.worker.grace)
+    each = inner.within(policy._attempt_limit + grace)
+    # No attempt begins after `give_up_after`, but the last one may begin just before.
+    soft = inf if policy.give_up_after is None else cast("float", policy.give_up_after)
+    drawn = _longest_delays(policy)
+    delays = None if drawn is None else [_asked(policy, delay) for delay in drawn]
+    calls, seconds, waiting = _all_attempts(policy, each, delays)
+    worst = WorstCase(calls, min(seconds, soft + each.seconds), min(waiting, soft + each.waiting))
+    return worst.within(policy._total + grace)
+
+
+def _all_attempts(policy: Options, each: WorstCase, delays: list[float] | None) -> WorstCase:
+    if delays is None:
+        return WorstCase(inf if policy.attempts is None else policy.attempts * each.calls, inf, inf)
+    attempts, waiting = len(delays) + 1, sum(delays)
+    worked = min(attempts * each.seconds, policy._work_limit)
+    return WorstCase(attempts * each.calls, worked + waiting, attempts * each.waiting + waiting)
+
+
+def describe(policy: Options) -> str:
+    """Return a few words about a policy."""
+    delays = sum(_longest_delays(policy) or [])
+    attempts = "1 attempt" if policy.attempts == 1 else f"up to {policy.attempts} attempts"
+    attempts = "any number of attempts" if policy.attempts is None else attempts
+    waits = f", delays of {in_seconds(delays)} in all" if delays else ""
+    each = "" if policy.attempt_timeout is None else f", {in_seconds(policy._attempt_limit)} each"
+    total = "" if policy._limit == inf else f", within {in_seconds(policy._limit)}"
+    budget = "" if policy.budget is None else ", by a budget"
+    return attempts + each + waits + total + budget
+
+
+def lint(
+    policy: Options, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase
+) -> Iterator[str]:
+    """Yield what is known to hurt, each with its reason."""
+    if policy.attempts == 1:
+        return
+    limit = min((layer.traits().time_limit for layer in outer), default=inf)
+    total = min(limit, policy._total)
+    if total <= policy._attempt_limit < inf:
+        yield (
+            f"attempt_timeout={policy._attempt_limit:g} is not below the {in_seconds(total)} of the whole "
+            "call: an attempt that is cut leaves no time for another"
+        )
+    if not _jittered(policy):
+        yield (
+            "Retry without jitter: clients that failed together come back together; write "
+            "backoff=Backoff.exponential(0.2).maximum(2).full_jitter(), for instance"
+        )
+    delays = _longest_delays(policy)
+    whole = _all_attempts(policy, worst.within(policy._attempt_limit), delays)
+    needed = whole.waiting if whole.seconds == inf else whole.seconds
+    allowed = min(limit, policy._limit)
+    if delays is not None and allowed < needed < inf:  # a gate that may wait for ever says nothing here
+        yield (
+            f"Retry(attempts={policy.attempts}) may need {in_seconds(needed)} and has {in_seconds(allowed)}: "
+            "the last attempts are not made when they would be needed"
+        )
+    if policy.budget is None and policy.until is None and (policy.attempts is None or policy.attempts > FEW):
+        attempts = "no limit of attempts" if policy.attempts is None else f"{policy.attempts} attempts"
+        yield (
+            f"Retry with {attempts} and no budget: when the service is down, all of them add to its load; "
+            "pass budget=RetryBudget(), shared by all policies that call it"
+        )
+    if any(layer.traits().retries for layer in inner):
+        yield "Retry inside Retry: their attempts multiply; retry in one place"

@@ -1,0 +1,81 @@
+"""`redouble.retry` and `redouble.variant`: a policy's options, said where a function is decorated.
+
+The options are written once, in `_options`; here they are only passed on, with their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from inspect import iscoroutine
+from types import MethodType
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from redouble._failures.transient import Transient
+from redouble._layers.layer import Layer, Pipeline, decoration
+from redouble._layers.retry.retry import Retry
+
+__all__ = ["retry", "variant"]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+
+
+class _Decorate(Generic[P]):
+    """`redouble.retry`: bare, or with the options of `Retry`, which are written there only."""
+
+    def __init__(self, make: Callable[P, Retry]) -> None:
+        self._make = make
+        self._default = cast("Callable[[], Retry]", make)()
+
+    @overload
+    def __call__(self, *args: P.args, **options: P.kwargs) -> Retry: ...
+    @overload
+    def __call__(self, fn: F, /) -> F: ...
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if not args:
+            return self._make(*args, **options)
+        fn: object = args[0]
+        an_option = not hasattr(fn, "__get__") and not callable(fn)  # 3, (OSError,), "5s", ...
+        is_coroutine = iscoroutine(cast("Any", fn))
+        a_rule = isinstance(fn, Transient) or (isinstance(fn, type) and issubclass(fn, BaseException))
+        if options or len(args) > 1 or (an_option and not is_coroutine) or a_rule:
+            raise TypeError("write @retry, or @retry(on=..., attempts=...): options are keywords")
+        return self._default(cast("Callable[..., object]", fn))
+
+    def __repr__(self) -> str:
+        return "redouble.retry"
+
+
+class _Variant(Generic[P]):
+    """`redouble.variant`: the same function, retried with some options changed."""
+
+    def __init__(self, make: Callable[P, Retry]) -> None:
+        self._make = make
+
+    def __call__(self, fn: F, /, *args: P.args, **options: P.kwargs) -> F:
+        if args:
+            raise TypeError("write variant(fn, attempts=1): options are keywords")
+        layer, original = decoration(fn)
+        changed: Any = _with_options(layer, options)(original)
+        if isinstance(fn, MethodType):
+            return cast("F", MethodType(changed, fn.__self__))
+        return cast("F", changed)
+
+    def __repr__(self) -> str:
+        return "redouble.variant"
+
+
+def _with_options(layer: Layer, options: dict[str, Any]) -> Layer:
+    if isinstance(layer, Retry):
+        return replace(layer, **options)
+    if isinstance(layer, Pipeline) and sum(isinstance(part, Retry) for part in layer.layers) == 1:
+        return Pipeline(
+            *(_with_options(part, options) if isinstance(part, Retry) else part for part in layer.layers)
+        )
+    raise TypeError(f"{layer!r} has no single Retry whose options could vary")
+
+
+retry = _Decorate(Retry)
+variant = _Variant(Retry)

@@ -1,0 +1,233 @@
+"""Retry: the options, in every shape a call can have.
+
+One frozen value; a decorator, `call`, `run`, a ``for`` and an ``async for`` loop, `stream` and `enter`.
+Deciding is the engine's business and waiting the drivers'; this file only chooses which driver. Those of
+streams and context managers are imported by whoever uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import FrozenInstanceError
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
+
+from redouble._drivers.blocks import AsyncAttempts, attempts
+from redouble._drivers.calls import acall, acall_blocking, aoutcome, outcome
+from redouble._drivers.first_attempt import STREAM, call_done, retried
+from redouble._engine.options import Options, refuse_limits, refuse_unlimited, refuse_until
+from redouble._engine.report import Outcome
+from redouble._internal.callables import colour, done, refuse, spelled, would_not_run
+from redouble._internal.codegen import shaped
+from redouble._internal.public import public
+from redouble._layers.layer import Layer
+
+if TYPE_CHECKING:
+    from redouble._drivers.context_managers import Entrance
+    from redouble._drivers.streams import Stream
+    from redouble._layers.analysis import Traits, WorstCase
+
+__all__ = ["Retry"]
+
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+Openable: TypeAlias = Iterable[T] | AsyncIterable[T] | Awaitable[AsyncIterable[T]]
+Enterable: TypeAlias = (
+    AbstractContextManager[T, Any]
+    | AbstractAsyncContextManager[T, Any]
+    | Awaitable[AbstractAsyncContextManager[T, Any]]
+)
+
+
+@public("redouble")
+class Retry(Options, Layer):
+    """A retry policy: an immutable value that many calls, threads and event loops can share.
+
+    >>> policy = Retry(on=ConnectionError, attempts=5, give_up_after=10)
+
+    Use it as a decorator, by ``policy.call(fn, ...)``, by ``policy.run(fn, ...)`` for an `Outcome`
+    instead of an exception, by ``policy.stream(open)`` and ``policy.enter(make)`` for streams and context
+    managers, or around a block::
+
+        for attempt in policy:
+            with attempt:
+                ...
+
+    on: an exception type, a tuple of them, a rule ``exc -> Answer``, an object with
+        ``judge(ended)``, or a list of these; the first that does not answer None decides.
+    until: a rule for results: truthy accepts, falsy means "not yet, try again", a `Verdict` decides.
+    attempts: how many in total, the first included; None for no limit but time.
+    backoff: seconds to wait, as a `Backoff` or any iterable; or a mapping of `Kind` to these.
+    give_up_after: begin no attempt and no delay that could not start within this many seconds.
+    timeout: the limit of the whole call. An async attempt, and one on a worker, is cut when it is reached;
+        plain blocking code cannot be, so there it only lets nothing begin that comes too late.
+    attempt_timeout: the limit of each attempt: of async functions, and of blocking ones on a ``worker``.
+        One that is too slow fails with `AttemptTimeout`, and is retried unless a rule says otherwise.
+    work_timeout: like ``timeout``, for the time spent inside attempts, without delays and observers.
+    hints: how to treat a delay asked for by the other side.
+    budget: an allowance for retries, shared by passing the same object to many policies.
+    worker: where blocking functions run, so that they can be limited: `Worker()`, a thread, or a process.
+    before_attempt, on_success, on_failure, on_retry, on_give_up: functions of one event.
+    nested: what to do about an error on which an inner policy already gave up.
+    wrap: raise a `RetryError` from your error instead of your error.
+    name, labels: for events and reports; the name is the function's unless given.
+    clock, random: time and chance, for tests.
+    """
+
+    @property
+    def _kept_by_wrapper(self) -> bool:
+        return True
+
+    def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
+        """Return ``fn`` retried."""
+        refuse_unlimited(self, fn)
+        return retried(self, fn, aio=False)
+
+    def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return ``fn`` retried, for a coroutine function."""
+        return retried(self, fn, aio=True)
+
+    def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
+        """Return ``fn`` retried until its first item, for a generator function."""
+        from redouble._drivers.streams import Streaming  # noqa: PLC0415
+
+        refuse_until(self, f"{spelled(fn)} gives none")
+        refuse_limits(self, spelled(fn))
+        name = self.name or spelled(fn)
+        return shaped(fn, STREAM, is_async=False, Streaming=Streaming, policy=self, name=name)
+
+    def around_async_stream(
+        self, fn: Callable[P, AsyncGenerator[T, S]], /
+    ) -> Callable[P, AsyncGenerator[T, S]]:
+        """Return ``fn`` retried until its first item, for an async generator function."""
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415
+        from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415
+        from redouble._drivers.streams import Opener  # noqa: PLC0415
+
+        refuse_until(self, f"{spelled(fn)} gives none")
+
+        def retrying(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
+            fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
+            return AsyncItems(
+                Opener[T](self, self.name or spelled(fn), partial(fn, *args, **kwargs), aio=True)
+            )
+
+        return StreamFunction(fn, retrying)
+
+    def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call ``fn`` with retries and return what it returns: await it if ``fn`` is async."""
+        refuse(fn, "call")
+        name, kind = self.name or spelled(fn), colour(fn)
+        if kind == "plain":
+            refuse_unlimited(self, fn)
+            return call_done(self, name, fn, args, kwargs)
+        if kind == "coroutine":
+            return cast("T", acall(self, name, cast("Any", fn), args, kwargs))
+        return cast("T", self._around(fn)(*args, **kwargs))
+
+    async def acall(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a blocking ``fn`` with retries from async code: on the policy's worker, or on a thread.
+
+        The event loop goes on meanwhile. All limits hold: `timeout`, `attempt_timeout`, `work_timeout` and
+        the deadline end the waiting, as a cancellation does, and tell the operation (`redouble.cancelled`).
+        """
+        refuse(fn, "call")
+        if (what := would_not_run(fn)) is not None:
+            fix = "await policy.call(...)" if colour(fn) == "coroutine" else "policy.call(...)"
+            raise TypeError(f"acall is for blocking functions, and {spelled(fn)} is {what}: write {fix}")
+        return done(fn, await acall_blocking(self, self.name or spelled(fn), fn, args, kwargs))
+
+    @overload
+    def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
+        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Outcome[T]]: ...
+    @overload
+    def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]: ...
+    def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call ``fn`` with retries and return an `Outcome`: nothing of yours is raised."""
+        refuse(fn, "run")
+        name, kind = self.name or spelled(fn), colour(fn)
+        if kind == "plain":
+            refuse_unlimited(self, fn)
+            return _done(fn, outcome(self, name, fn, args, kwargs))
+        if kind == "coroutine":
+            return aoutcome(self, name, fn, args, kwargs)
+        raise TypeError(
+            f"a stream has no outcome before its end: iterate over policy.call({spelled(fn)}, ...)"
+        )
+
+    def stream(
+        self,
+        open: Callable[[], Openable[T]],  # noqa: A002
+        /,
+        *,
+        resume: Callable[[T], Openable[T]] | None = None,
+    ) -> Stream[T]:
+        """Iterate over what ``open()`` opens, retried until its first item, for ``for`` or ``async for``.
+
+        With ``resume``, a stream that breaks after that is opened again by ``resume(last_item)``, which
+        must begin behind that item; attempts, backoff and limits begin anew whenever there was progress.
+        """
+        from redouble._drivers.streams import Opener, Stream  # noqa: PLC0415
+
+        refuse(open, "stream")
+        refuse_until(self, f"{spelled(open)} gives none")
+        if resume is not None and not callable(resume):
+            raise TypeError(
+                f"resume={resume!r}: write a function of the last item that opens what follows it"
+            )
+        return Stream[T](partial(Opener, self, self.name or spelled(open), open, resume))
+
+    def enter(self, make: Callable[P, Enterable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Entrance[T]:
+        """Make a context manager and enter it with retries: ``with policy.enter(connect, host) as it:``.
+
+        Only entering is retried, each time with a new one; the body of the ``with`` never is.
+        """
+        from redouble._drivers.context_managers import Entrance  # noqa: PLC0415
+
+        refuse(make, "enter")
+        refuse_until(self, f"{spelled(make)} gives none")
+        return Entrance[T](self, self.name or spelled(make), partial(make, *args, **kwargs))
+
+    def describe(self) -> str:
+        from redouble._layers.retry import analysis  # noqa: PLC0415
+
+        return analysis.describe(self)
+
+    def worst_case(self, inner: WorstCase, /) -> WorstCase:
+        from redouble._layers.retry import analysis  # noqa: PLC0415
+
+        return analysis.worst_case(self, inner)
+
+    def traits(self) -> Traits:
+        from redouble._layers.analysis import Traits  # noqa: PLC0415
+
+        return Traits(
+            retries=self.attempts != 1,
+            time_limit=self._total,
+            each_call_limit=self._attempt_limit,
+            handles=self.on if self.attempts != 1 and self.until is None else None,
+            shared=() if self.budget is None else (self.budget,),
+        )
+
+    def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
+        from redouble._layers.retry import analysis  # noqa: PLC0415
+
+        return analysis.lint(self, outer, inner, worst)
+
+    def __aiter__(self) -> AsyncAttempts:
+        return AsyncAttempts(self)
+
+    __iter__ = attempts
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"a policy never changes: write dataclasses.replace(policy, {name}=...)")
+
+
+def _done(fn: object, ended: Outcome[T]) -> Outcome[T]:
+    done(fn, ended.value)
+    return ended
