@@ -196,7 +196,7 @@ def test_what_nobody_asks_for_is_not_imported(tmp_path: Path) -> None:
         "import sys, pytest\n"
         "before = set(sys.modules)\n"
         "import redouble.pytest_plugin\n"
-        "costly = {'asyncio', 'trio', 'redouble.testing', 'redouble._turned'}\n"
+        "costly = {'asyncio', 'trio', 'redouble.testing', 'redouble.testing._virtual_loop'}\n"
         "print(*sorted(costly & set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603

@@ -338,8 +338,8 @@ def test_no_async_driver_is_without_a_twin() -> None:
         "_layers/retry/retry.Retry.acall",
         "config/_named.Named.acall",
         "_runtime/trio_backend._quietly",
-        "_virtual.Queue.wait",
-        "_virtual.VirtualClock.asleep",
+        "testing/_virtual_clock.Queue.wait",
+        "testing/_virtual_clock.VirtualClock.asleep",
     }
     found = {
         f"{path.relative_to(SOURCE).with_suffix('').as_posix()}.{name}"

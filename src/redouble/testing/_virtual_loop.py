@@ -19,10 +19,11 @@ from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.asyncio_timer import retime
 from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
-from redouble._switch import Switch
-from redouble._virtual import HOLDS, Course, VirtualClock
+from redouble.testing._switch import Switch
+from redouble.testing._virtual_clock import HOLDS, Course, VirtualClock
 
 __all__ = ["virtual_time"]
+
 
 # With sockets open, how long the loop has to be quiet, really, before its time moves: what is on its way
 # from another process or thread must not come too late for that.

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, seconds
 from redouble._runtime.clock import virtual
-from redouble._virtual import VirtualClock
+from redouble.testing._virtual_clock import VirtualClock
 
 __all__ = ["Script", "ScriptedFailure", "Step", "fail", "ok"]
 

@@ -21,13 +21,13 @@ from math import isclose
 from redouble._failures.verdict import Kind
 from redouble._internal.validation import whole
 from redouble._runtime.ambient import MOST, Most, ambient
-from redouble._script import Script, ScriptedFailure, Step, fail, ok
-from redouble._switch import Switch
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import observe
-from redouble._turned import virtual_time
-from redouble._virtual import VirtualClock
 from redouble.errors import Reason
+from redouble.testing._script import Script, ScriptedFailure, Step, fail, ok
+from redouble.testing._switch import Switch
+from redouble.testing._virtual_clock import VirtualClock
+from redouble.testing._virtual_loop import virtual_time
 
 __all__ = [
     "Script",

@@ -14,6 +14,7 @@ from redouble._internal.public import public
 
 __all__ = ["Switch"]
 
+
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 

@@ -24,6 +24,7 @@ from redouble._runtime.clock import LOOPS, Clock
 
 __all__ = ["HOLDS", "Course", "VirtualClock"]
 
+
 TURNS = 10  # of a loop that keeps its own time: enough for everybody to fall asleep before the first wakes
 
 
