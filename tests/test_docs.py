@@ -27,7 +27,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from redouble.config import _live
+from redouble.config import _reload as _live
 from redouble.testing import virtual_time
 
 ROOT = Path(__file__).parent.parent

@@ -14,7 +14,8 @@ from redouble import CircuitBreaker, Retry, observe, stats
 from redouble._internal.locks import Guard, _after_fork, weakly
 from redouble._telemetry import observers as _watch
 from redouble._telemetry import registry as _register
-from redouble.config import _names, register
+from redouble.config import register
+from redouble.config._options import error_names as _names
 from redouble.instruments import memory
 
 

@@ -336,7 +336,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         "_drivers/stream_source.astream_of",
         *(f"_layers/timeout.{name}" for name in ("Once.cut", "Opening.aopen")),
         "_layers/retry/retry.Retry.acall",
-        "config/_named.Named.acall",
+        "config/_named_policy.Named.acall",
         "_runtime/trio_backend._quietly",
         "testing/_virtual_clock.Queue.wait",
         "testing/_virtual_clock.VirtualClock.asleep",

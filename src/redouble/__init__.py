@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from redouble._layers.limits.throttle import Throttle
     from redouble._layers.timeout import Timeout
     from redouble._telemetry.stats import stats
-    from redouble.config._live import policies
+    from redouble.config._reload import policies
 
 __all__ = [
     "SYSTEM",
@@ -104,7 +104,7 @@ _LATER = {  # what many programs never need
     "Timeout": "redouble._layers.timeout",
     "TokenBucket": "redouble._engine.token_bucket",
     "Worker": "redouble._engine.worker",
-    "policies": "redouble.config._live",
+    "policies": "redouble.config._reload",
     "stats": "redouble._telemetry.stats",
 }
 

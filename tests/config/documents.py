@@ -13,14 +13,22 @@ from jsonschema import Draft202012Validator
 
 from redouble import Kind
 from redouble.config import schema
-from redouble.config._delays import OPTIONAL, OTHERS, SERIES, SHORT, STAGES, WORDS, Delays, Jitter
-from redouble.config._gates import GATES, LAYERS, Layers
-from redouble.config._names import Names
-from redouble.config._numbers import Duration, Number, Whole
-from redouble.config._policies import BUDGETS, DEFAULTS, RETRY, Budget, Costs
-from redouble.config._table import Table
-from redouble.config._tagged import Nested, Tagged
-from redouble.config._values import Choice, Flag, Labels, Listed, Text, Unlimited, Value
+from redouble.config._options.backoff import OPTIONAL, OTHERS, SERIES, SHORT, STAGES, WORDS, Delays, Jitter
+from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, RETRY, Budget, Costs, Layers
+from redouble.config._options.error_names import Names
+from redouble.config._options.table import Nested, Table, Tagged
+from redouble.config._options.values import (
+    Choice,
+    Duration,
+    Flag,
+    Labels,
+    Listed,
+    Number,
+    Text,
+    Unlimited,
+    Value,
+    Whole,
+)
 
 # ------------------------------------------------------------------ whatever a parser gives
 

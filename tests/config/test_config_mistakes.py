@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Retry
 from redouble.config import from_mapping, policy
-from redouble.config._wrong import Place, amend, nearest, shown
+from redouble.config._errors import Place, amend, nearest, shown
 from redouble.errors import ConfigError
 
 MISTAKES: list[Any] = [

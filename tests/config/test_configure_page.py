@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from jsonschema import validate
 
-from redouble.config import _live, _names, from_file, from_mapping, schema
-from redouble.config._delays import OPTIONAL, SERIES, SHORT
+from redouble.config import _reload as _live
+from redouble.config import from_file, from_mapping, schema
 from redouble.config._document import SECTIONS
-from redouble.config._gates import GATES
-from redouble.config._live import Live
-from redouble.config._policies import BUDGETS
-from redouble.config._qubit import KEYS
+from redouble.config._options import error_names as _names
+from redouble.config._options.backoff import OPTIONAL, SERIES, SHORT
+from redouble.config._options.catalogue import BUDGETS, GATES
+from redouble.config._qubit_compat import KEYS
+from redouble.config._reload import Live
 from test_docs import run, snippets
 
 DOCS = Path(__file__).parents[2] / "docs"

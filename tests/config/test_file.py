@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble.config import from_file
-from redouble.config._file import document
+from redouble.config._document import document
 from redouble.errors import ConfigError
 
 OWN = "[policies.payments]\nattempts = 5\n"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from redouble import Retry
-from redouble.config import _live
-from redouble.config._live import Live, Reload, load, policies, reload
+from redouble.config import _reload as _live
+from redouble.config._reload import Live, Reload, load, policies, reload
 from redouble.errors import ConfigError
 
 

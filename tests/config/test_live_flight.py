@@ -13,8 +13,8 @@ import pytest
 
 from crowd import A_MINUTE, until
 from redouble import SYSTEM, RetryBudget
-from redouble.config import _live
-from redouble.config._live import Live, load, policies, reload
+from redouble.config import _reload as _live
+from redouble.config._reload import Live, load, policies, reload
 from support import Boom, in_colour
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from redouble import CircuitBreaker, Pipeline, Retry, TokenBucket, config, policies, stats
-from redouble.config import _live
+from redouble.config import _reload as _live
 from redouble.errors import ConfigError
 from support import Boom
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, Timeout, policy_of
-from redouble.config import _live
-from redouble.config._live import Live, load, policies, reload
+from redouble.config import _reload as _live
+from redouble.config._reload import Live, load, policies, reload
 from redouble.errors import ConfigError
 from support import Boom, in_colour
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from redouble import Gate, Pipeline
-from redouble.config import _gates, _live
-from redouble.config._live import Live, load, policies, reload
-from redouble.config._numbers import Whole
-from redouble.config._policies import NAMED
-from redouble.config._table import Option, Table
+from redouble.config import _reload as _live
+from redouble.config._options import catalogue as _gates
+from redouble.config._options.catalogue import NAMED
+from redouble.config._options.table import Option, Table
+from redouble.config._options.values import Whole
+from redouble.config._reload import Live, load, policies, reload
 from redouble.errors import Rejected
 
 

@@ -13,8 +13,8 @@ from test_live_flight import said
 
 from crowd import A_MINUTE, until
 from redouble._internal.locks import _after_fork
-from redouble.config import _live
-from redouble.config._live import Live, Reload, load, policies, reload
+from redouble.config import _reload as _live
+from redouble.config._reload import Live, Reload, load, policies, reload
 from redouble.errors import ConfigError
 from support import Boom
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Bulkhead, Kind, Pipeline, Retry
-from redouble.config import _live
-from redouble.config._live import Live, load, policies, reload
+from redouble.config import _reload as _live
+from redouble.config._reload import Live, load, policies, reload
 from redouble.errors import CircuitOpen
 from support import Boom
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from redouble import config, stats
-from redouble.config import _live
+from redouble.config import _reload as _live
 
 GATES = {
     "breaker": {"type": "circuit_breaker", "cooldown": 30},

@@ -14,8 +14,8 @@ from test_live_named import Failing, said
 from redouble import Bulkhead, Pipeline, Timeout
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import StandIn
-from redouble.config import _live
-from redouble.config._live import Live, load, policies
+from redouble.config import _reload as _live
+from redouble.config._reload import Live, load, policies
 from support import ASYNC, in_colour
 
 

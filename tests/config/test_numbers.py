@@ -10,9 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble.config._numbers import Duration, Number, Whole, number_of, plain
-from redouble.config._values import Flag, Labels, Listed, Text, Unlimited, Value
-from redouble.config._wrong import Place
+from redouble.config._errors import Place
+from redouble.config._options.values import (
+    Duration,
+    Flag,
+    Labels,
+    Listed,
+    Number,
+    Text,
+    Unlimited,
+    Value,
+    Whole,
+    number_of,
+    plain,
+)
 from redouble.errors import ConfigError
 
 HERE = Place(("policies", "a", "timeout"))

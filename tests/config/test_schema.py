@@ -11,8 +11,7 @@ from documents import is_list, is_table, is_valid
 from jsonschema import Draft202012Validator
 
 from redouble.config import from_mapping, schema
-from redouble.config._gates import LAYERS
-from redouble.config._policies import BUDGETS
+from redouble.config._options.catalogue import BUDGETS, LAYERS
 from redouble.errors import ConfigError
 
 SCHEMA = schema()

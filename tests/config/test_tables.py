@@ -11,12 +11,10 @@ import pytest
 
 from redouble import Hints, Retry, Timeout, Worker, errors
 from redouble.config import from_mapping, policy
-from redouble.config._gates import LAYERS
-from redouble.config._numbers import Duration, Number, Whole
-from redouble.config._policies import BUDGETS, DEFAULTS, HINTS, RETRY, WORKER
-from redouble.config._table import Table, defaults
-from redouble.config._values import Choice, Unlimited
-from redouble.config._wrong import Place
+from redouble.config._errors import Place
+from redouble.config._options.catalogue import BUDGETS, DEFAULTS, HINTS, LAYERS, RETRY, WORKER
+from redouble.config._options.table import Table, defaults
+from redouble.config._options.values import Choice, Duration, Number, Unlimited, Whole
 
 TABLES = {**BUDGETS.tables, **LAYERS.tables, "hints": HINTS, "worker": WORKER}
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from redouble import policies
-from redouble.config import _live, load, reload
-from redouble.config._live import Live
+from redouble.config import _reload as _live
+from redouble.config import load, reload
+from redouble.config._reload import Live
 from redouble.instruments import memory
 
 from .flows import EVERY, in_colour

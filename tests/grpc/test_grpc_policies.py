@@ -24,7 +24,7 @@ from redouble import (
     config,
     policies,
 )
-from redouble.config import _live
+from redouble.config import _reload as _live
 from redouble.errors import BulkheadFull, CircuitOpen, ConfigError
 from redouble.grpc._terms import CANCELLABLE
 from redouble.testing import attempts, no_retries

@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from redouble import Bulkhead, Pipeline, Retry, Timeout, retry
-from redouble.config import _live
-from redouble.config._live import Live, load, policies
+from redouble.config import _reload as _live
+from redouble.config._reload import Live, load, policies
 from redouble.errors import ConfigError
 from redouble.grpc._service_config import service_config
 

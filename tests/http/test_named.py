@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble import Timeout, config, policies
-from redouble.config import _live
+from redouble.config import _reload as _live
 from redouble.errors import ConfigError
 from redouble.http._body import AGAIN
 from redouble.http._client import Going

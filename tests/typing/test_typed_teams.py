@@ -10,7 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from redouble import Attempt, Outcome, Pipeline, Retry, bind, config, observe, policies, stats
-from redouble.config import Config, Named, Reload, _live
+from redouble.config import Config, Named, Reload
+from redouble.config import _reload as _live
 from redouble.errors import ConfigError
 from redouble.instruments import METRICS, Metric, logging, memory, opentelemetry, prometheus, structlog
 from redouble.types import Binding, Event, Observation

@@ -8,14 +8,12 @@ A document cannot import code: what is retried is named there, by built-in names
 `register`. Everything wrong in it is a `redouble.errors.ConfigError` with the path of what is wrong.
 """
 
-from redouble.config._config import Config, to_mapping
-from redouble.config._document import from_mapping, policy
-from redouble.config._file import from_file
-from redouble.config._live import Reload, load, reload
-from redouble.config._named import Named
-from redouble.config._names import register
-from redouble.config._qubit import from_qubit
-from redouble.config._schema import schema
+from redouble.config._document import Config, from_file, from_mapping, policy, to_mapping
+from redouble.config._json_schema import schema
+from redouble.config._named_policy import Named
+from redouble.config._options.error_names import register
+from redouble.config._qubit_compat import from_qubit
+from redouble.config._reload import Reload, load, reload
 
 __all__ = [
     "Config",

@@ -2,28 +2,116 @@
 
 Budgets and gates are made first, as they are shared; then policies, then pipelines. What an option may say
 is not known here.
+
+Config: what came of a document. And the way back: things as plain mappings.
+
+Files: which one it is, and what it says. What that means is not known here.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
+from redouble._engine.backoff import Backoff
+from redouble._engine.budget import Budget
 from redouble._internal.public import public
+from redouble._internal.validation import instance
+from redouble._layers.gate import Gate
+from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
-from redouble.config._config import Config
 from redouble.config._environment import overridden
-from redouble.config._gates import GATES, PIPELINE
-from redouble.config._policies import BUDGETS, DEFAULTS, RETRY
-from redouble.config._table import Found, Recipe
-from redouble.config._values import UNLIMITED
-from redouble.config._wrong import Place, amend, mapping
+from redouble.config._errors import Place, amend, mapping, nearest, shown
+from redouble.config._options.backoff import written
+from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, PIPELINE, RETRY
+from redouble.config._options.table import Found, Recipe, Tagged
+from redouble.config._options.values import UNLIMITED
 from redouble.errors import ConfigError
 
-__all__ = ["Config", "Parts", "from_mapping", "policy", "read"]
+__all__ = [
+    "Config",
+    "Parts",
+    "Said",
+    "document",
+    "from_file",
+    "from_mapping",
+    "policy",
+    "read",
+    "to_mapping",
+    "told_of",
+]
+
+
+Said = Mapping[tuple[str, str], Mapping[str, object]]
+
+ANY = Tagged({**BUDGETS.tables, **LAYERS.tables})
+
+
+@public("redouble.config")
+@dataclass(frozen=True, eq=False)
+class Config:
+    """The policies, budgets, gates and pipelines of a document, by name."""
+
+    policies: Mapping[str, Retry]
+    budgets: Mapping[str, Budget]
+    gates: Mapping[str, Gate]
+    pipelines: Mapping[str, Pipeline]
+    # What the document said of budgets and gates: those change as they are used.
+    _said: Said = field(default_factory=dict[tuple[str, str], Mapping[str, object]], repr=False)
+
+    def named(self, name: str) -> Retry | Pipeline:
+        """Return the policy or the pipeline of that name."""
+        instance(name, "name", str, "the name of a policy or a pipeline, such as 'payments'")
+        found: Retry | Pipeline | None = self.policies.get(name, self.pipelines.get(name))
+        if found is None:
+            hint = nearest(name, (*self.policies, *self.pipelines))
+            raise ConfigError(f"there is no policy or pipeline {shown(name)}; {hint}")
+        return found
+
+    def to_mapping(self) -> dict[str, object]:
+        """Return it as a document: plain dicts, lists, numbers, texts and booleans."""
+        names = {id(budget): name for name, budget in self.budgets.items()}
+        names |= {id(gate): f"gates.{name}" for name, gate in self.gates.items()}
+        names |= {id(policy): f"policies.{name}" for name, policy in self.policies.items()}
+        document: dict[str, dict[str, object]] = {"budgets": {}, "gates": {}, "policies": {}, "pipelines": {}}
+        for (section, name), said in self._said.items():
+            document[section][name] = _unnamed(said, name)
+        for name, policy in self.policies.items():
+            place = Place(("policies", name), names=names)
+            document["policies"][name] = _unnamed(RETRY.write(policy, place), name)
+        for name, pipeline in self.pipelines.items():
+            place = Place(("pipelines", name), names=names)
+            document["pipelines"][name] = PIPELINE.write(pipeline, place)
+        return {section: tables for section, tables in document.items() if tables}
+
+
+@public("redouble.config")
+def to_mapping(thing: object) -> dict[str, object]:
+    """Return as a mapping: a policy, backoff, budget, gate, `Timeout`, `Hedge`, pipeline, or `Config`.
+
+    It holds plain dicts, lists, numbers, texts and booleans, so that it fits into TOML and JSON; None is
+    spelled ``"unlimited"``. Only what differs from the defaults is written. What cannot be written, such as
+    hooks, is a `ConfigError`.
+    """
+    if isinstance(thing, Config):
+        return thing.to_mapping()
+    if isinstance(thing, Backoff):
+        return written(thing, Place())
+    if type(thing) is Retry:
+        return RETRY.write(thing, Place())
+    if type(thing) is Pipeline:
+        return PIPELINE.write(thing, Place())
+    return ANY.write(thing, Place())
+
+
+def _unnamed(table: Mapping[str, object], name: str) -> dict[str, object]:
+    return {key: value for key, value in table.items() if (key, value) != ("name", name)}
+
 
 SECTIONS = ("defaults", "budgets", "gates", "policies", "pipelines")
 MISPLACED = "this is an option: write it under [defaults], or [policies.NAME]"
@@ -171,3 +259,75 @@ def _told_by(variables: Mapping[str, str]) -> Generator[None]:
         if keys:
             amend(error, path=variables[max(keys, key=len)])
         raise
+
+
+OWN, SHARED = "redouble.toml", "pyproject.toml"
+TABLE = "[tool.redouble]"
+
+
+@public("redouble.config")
+def from_file(
+    path: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None
+) -> Config:
+    """Make everything that a TOML file describes, anew.
+
+    path: a file; of one that is called ``pyproject.toml``, the table ``[tool.redouble]``. Unless said, it is
+        ``redouble.toml`` in the working directory, or ``pyproject.toml`` there if it has that table.
+    environ: variables that override it, such as ``os.environ``.
+    """
+    said, found = document(path)
+    with told_of(found):
+        return read(said, environ).build()
+
+
+def document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[str, object], str]:
+    """Return what a file says, and the path of the file."""
+    instance(path, "path", str | os.PathLike | None, "the path of a TOML file, or None")
+    if path is not None:
+        return _own(os.fspath(path)), os.fspath(path)
+    if Path(OWN).is_file():
+        return _own(OWN), OWN
+    if Path(SHARED).is_file() and _table(_parsed(SHARED), SHARED) is not None:
+        return _own(SHARED), SHARED
+    where = "the working directory"
+    with suppress(OSError):  # it may be gone
+        where = str(Path.cwd())
+    raise ConfigError(f"found neither {OWN} nor a {SHARED} with {TABLE} in {where}: name a file")
+
+
+@contextmanager
+def told_of(path: str) -> Generator[None]:
+    """Say of what is wrong in which file it is."""
+    try:
+        yield
+    except ConfigError as error:
+        amend(error, end=f" (in {path})")
+        raise
+
+
+def _own(path: str) -> Mapping[str, object]:
+    parsed = _parsed(path)
+    if os.path.basename(path) != SHARED:
+        return parsed
+    table = _table(parsed, path)
+    if table is None:
+        raise ConfigError(f"it has no {TABLE}: write one, or name another file", path=path)
+    return table
+
+
+def _table(parsed: Mapping[str, object], path: str) -> Mapping[str, object] | None:
+    with told_of(path):
+        tools = Place(("tool",)).table(parsed.get("tool", {}))
+        found = tools.get("redouble")
+        return None if found is None else Place(("tool", "redouble")).table(found)
+
+
+def _parsed(path: str) -> Mapping[str, object]:
+    import tomllib  # noqa: PLC0415  for those who have a file
+
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8-sig"))  # some editors begin a file with a mark
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", path=path or "''") from error
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number too long, or far too deep
+        raise ConfigError(f"is no TOML: {error}", path=path) from error

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, cast
 
-from redouble.config._gates import GATES
-from redouble.config._policies import BUDGETS, DEFAULTS, RETRY
-from redouble.config._values import Value
-from redouble.config._wrong import Place, mapping, nearest, shown
+from redouble.config._errors import Place, mapping, nearest, shown
+from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, RETRY
+from redouble.config._options.values import Value
 from redouble.errors import ConfigError
 
 __all__ = ["overridden"]

@@ -217,7 +217,7 @@ def _codes(codes: object) -> list[str]:
         if code == "OK":
             raise ValueError("codes: 'OK' is a success: write the codes of failures, such as 'UNAVAILABLE'")
         if code not in CODES:
-            from redouble.config._wrong import nearest  # noqa: PLC0415  for those who misspell
+            from redouble.config._errors import nearest  # noqa: PLC0415  for those who misspell
 
             raise ValueError(f"codes: {code!r} is no status code; {nearest(code.upper(), CODES)}")
     return list(dict.fromkeys(cast("list[str]", found)))

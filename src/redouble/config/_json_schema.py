@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from redouble._internal.public import public
-from redouble.config._delays import KINDS, OPTIONAL, SERIES, SHORT, STAGES, WORDS
-from redouble.config._gates import GATES, LAYERS, PIPELINE
-from redouble.config._names import BUILT_IN
-from redouble.config._numbers import Duration
-from redouble.config._policies import BUDGETS, DEFAULTS, RETRY
+from redouble.config._options.backoff import KINDS, OPTIONAL, SERIES, SHORT, STAGES, WORDS
+from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, PIPELINE, RETRY
+from redouble.config._options.error_names import BUILT_IN
+from redouble.config._options.values import Duration
 
 __all__ = ["schema"]
+
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

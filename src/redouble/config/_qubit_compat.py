@@ -16,12 +16,12 @@ from redouble._failures.verdict import On
 from redouble._internal.public import public
 from redouble._internal.validation import instance
 from redouble._layers.retry.retry import Retry
-from redouble.config._numbers import Number, Whole
-from redouble.config._values import Flag, Text, Value
-from redouble.config._wrong import Place, nearest, shown
+from redouble.config._errors import Place, nearest, shown
+from redouble.config._options.values import Flag, Number, Text, Value, Whole
 from redouble.errors import AttemptTimeout, ConfigError
 
 __all__ = ["from_qubit"]
+
 
 MOST = 2**64 - 1  # what a Rust u64 holds
 MILLIS = Whole(0, "write milliseconds, as a whole number, 0 or more", MOST)

@@ -16,11 +16,12 @@ from redouble._failures.transient import transient
 from redouble._failures.verdict import On, as_rules
 from redouble._internal.locks import Guard
 from redouble._internal.public import public
-from redouble.config._values import Value
-from redouble.config._wrong import Place, nearest, shown
+from redouble.config._errors import Place, nearest, shown
+from redouble.config._options.values import Value
 from redouble.errors import ConfigError
 
 __all__ = ["BUILT_IN", "Names", "register"]
+
 
 OURS = ("AttemptTimeout", "BulkheadFull", "CircuitOpen", "RateLimited", "Rejected")
 BUILT_IN: Mapping[str, object] = MappingProxyType(

@@ -16,6 +16,7 @@ from redouble.errors import ConfigError
 
 __all__ = ["Place", "amend", "mapping", "nearest", "shown"]
 
+
 LONGEST = 80  # characters of a value that are shown
 HUGE = 10**70
 MOST = 30  # names that are listed

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checka
 
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
-from redouble.config._config import Config
-from redouble.config._document import Parts
-from redouble.config._table import Recipe, Reference, Several
-from redouble.config._wrong import Place
+from redouble.config._document import Config, Parts
+from redouble.config._errors import Place
+from redouble.config._options.table import Recipe, Reference, Several
 
 __all__ = ["InForce", "successor"]
+
 
 Key: TypeAlias = tuple[str, str]  # a section, and a name in it
 L = TypeVar("L", bound=Layer)

@@ -13,11 +13,11 @@ from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._failures.verdict import Kind
-from redouble.config._numbers import Duration, Number, Whole, number_of, plain
-from redouble.config._values import Choice, Listed, Value
-from redouble.config._wrong import Place, nearest, shown
+from redouble.config._errors import Place, nearest, shown
+from redouble.config._options.values import Choice, Duration, Listed, Number, Value, Whole, number_of, plain
 
 __all__ = ["KINDS", "OPTIONAL", "OTHERS", "SERIES", "SHORT", "STAGES", "WORDS", "Delays", "written"]
+
 
 OTHERS = "others"  # all kinds that are not named: None, in Python
 KINDS = (*Kind.__members__, OTHERS)

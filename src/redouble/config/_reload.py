@@ -24,15 +24,14 @@ from redouble._internal.validation import instance
 from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._telemetry.registry import unregister
-from redouble.config._config import Config
-from redouble.config._document import read
-from redouble.config._file import document, told_of
-from redouble.config._named import Cell, Named
-from redouble.config._successor import InForce, successor
-from redouble.config._wrong import Place
+from redouble.config._carry_over import InForce, successor
+from redouble.config._document import Config, document, read, told_of
+from redouble.config._errors import Place
+from redouble.config._named_policy import Cell, Named
 from redouble.errors import ConfigError
 
 __all__ = ["Live", "Reload", "load", "policies", "reload"]
+
 
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
 Environ: TypeAlias = Mapping[str, str] | None

@@ -21,8 +21,8 @@ from redouble._internal.public import public
 from redouble._internal.reentrancy import Turns
 from redouble._layers.layer import Layer, Pipeline, StandIn
 from redouble._layers.retry.retry import Enterable, Openable, Retry
-from redouble.config._config import Config
-from redouble.config._wrong import Place, amend
+from redouble.config._document import Config
+from redouble.config._errors import Place, amend
 from redouble.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from redouble._drivers.streams import Stream
 
 __all__ = ["Cell", "Named"]
+
 
 P = ParamSpec("P")
 S = TypeVar("S")

@@ -1,0 +1,1 @@
+"""Every option that a document can set, described once: reading, writing, variables, JSON Schema."""
