@@ -34,7 +34,7 @@ from redouble import (
 from redouble._engine.retry_budget import HostBudgets
 from redouble.errors import Rejected
 from redouble.http._plan import http_plan
-from redouble.instruments._measure import gauged
+from redouble.instruments._metrics import gauged
 from redouble.instruments._schema import BREAKER_STATE, BULKHEAD_IN_USE, BULKHEAD_QUEUED
 from redouble.testing import recorded
 from redouble.types import Traits, WorstCase

@@ -11,7 +11,7 @@ from breakers import Story
 from crowd import crowd
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Kind, RetryBudget, TokenBucket, errors
 from redouble.instruments import memory
-from redouble.instruments._measure import gauged
+from redouble.instruments._metrics import gauged
 from redouble.instruments._schema import METRICS, STATES
 from support import Virtual
 

@@ -15,8 +15,8 @@ from redouble import Kind, Verdict
 from redouble._failures.verdict import CUT
 from redouble.errors import Reason
 from redouble.instruments import Metric
-from redouble.instruments._measure import measured
-from redouble.instruments._reading import code_of, http_status, is_http, kind_of, reason_of, word
+from redouble.instruments._labels import code_of, http_status, is_http, kind_of, reason_of, word
+from redouble.instruments._metrics import measured
 from redouble.types import Event
 from support import Boom
 

@@ -8,7 +8,7 @@ import pytest
 
 from redouble import instruments
 from redouble.instruments import METRICS, Metric, _schema, opentelemetry, prometheus
-from redouble.instruments._measure import READERS
+from redouble.instruments._metrics import READERS
 
 # Added to, if need be; what is here stays as it is.
 STABLE = [

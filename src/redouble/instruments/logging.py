@@ -13,7 +13,7 @@ from functools import partial
 from redouble._internal.validation import instance
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._words import LOUD, OF_RECORDS, QUIET, level_of, line
+from redouble.instruments._messages import LOUD, OF_RECORDS, QUIET, level_of, line
 
 __all__ = ["instrument"]
 

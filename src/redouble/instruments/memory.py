@@ -16,7 +16,7 @@ from redouble._internal.handle import Handle
 from redouble._internal.locks import Locked
 from redouble._internal.validation import instance
 from redouble._telemetry.observers import observing
-from redouble.instruments._measure import COUNTED, gauged, measured
+from redouble.instruments._metrics import COUNTED, gauged, measured
 from redouble.instruments._schema import METRICS, Metric
 
 __all__ = ["Metrics", "Summary", "instrument"]

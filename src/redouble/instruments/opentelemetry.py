@@ -20,8 +20,8 @@ from redouble._internal.logger import one_line
 from redouble._telemetry import observers as _watch
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.observers import observing
-from redouble.instruments._measure import COUNTED, gauged, measured
-from redouble.instruments._reading import code_of, http_status, is_http, reason_of
+from redouble.instruments._labels import code_of, http_status, is_http, reason_of
+from redouble.instruments._metrics import COUNTED, gauged, measured
 from redouble.instruments._schema import BUCKETS, METRICS, Metric
 
 try:

@@ -21,7 +21,7 @@ from redouble._internal.extras import missing
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._measure import COUNTED, gauged, measured
+from redouble.instruments._metrics import COUNTED, gauged, measured
 from redouble.instruments._schema import BUCKETS, METRICS, Metric
 
 try:

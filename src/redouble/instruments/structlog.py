@@ -15,7 +15,7 @@ from redouble._internal.extras import missing
 from redouble._internal.validation import methods
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._words import LOUD, OF_RECORDS, QUIET, level_of, line
+from redouble.instruments._messages import LOUD, OF_RECORDS, QUIET, level_of, line
 
 try:
     import structlog

@@ -12,9 +12,10 @@ from redouble._internal.validation import in_seconds
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
-from redouble.instruments._reading import http_status, reason_of
+from redouble.instruments._labels import http_status, reason_of
 
 __all__ = ["LOUD", "OF_RECORDS", "QUIET", "Line", "level_of", "line"]
+
 
 LOUD: Final[tuple[What, ...]] = (
     "retry",

@@ -9,10 +9,11 @@ from redouble._telemetry.events import Event, What
 from redouble._telemetry.registry import Section, registered
 from redouble._telemetry.stats import snapshot_of
 from redouble.instruments import _schema as schema
-from redouble.instruments._reading import code_of, kind_of, reason_of, word
+from redouble.instruments._labels import code_of, kind_of, reason_of, word
 from redouble.instruments._schema import Metric
 
 __all__ = ["COUNTED", "Recorder", "gauged", "measured"]
+
 
 COUNTED: Final[tuple[What, ...]] = ("success", "failure", "retry", "give_up", "rejected", "timeout")
 OK, FAILED = ("true",), ("false",)

@@ -10,6 +10,7 @@ from redouble._telemetry.events import Event
 
 __all__ = ["code_of", "http_status", "is_http", "kind_of", "reason_of", "word"]
 
+
 MOST = 64  # characters of a label
 CLIENTS = frozenset({"httpx", "httpx2", "requests", "aiohttp", "urllib3"})
 UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
