@@ -26,7 +26,7 @@ import redouble.aiohttp
 import redouble.requests
 from calling import Aiohttp, AsyncHttpx, Client, Httpx, Requests, Seen
 from redouble import Layer
-from redouble.http._idempotency import Keys
+from redouble._clients.idempotency import Keys
 
 __all__ = ["ASYNC_CLIENTS", "CLIENTS", "HTTPX", "SYNC_CLIENTS", "TLS", "Client", "Seen", "client", "is_async"]
 

@@ -21,7 +21,7 @@ import pytest
 import redouble
 from clients import Client, client
 from redouble import Layer, Report
-from redouble.http._idempotency import Keys
+from redouble._clients.idempotency import Keys
 from servers import Server, refused_port, value
 
 # fmt: off

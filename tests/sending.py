@@ -9,11 +9,11 @@ from itertools import chain
 from typing import Any
 
 from redouble import Layer, Retry, remaining
+from redouble._clients.idempotency import Keys
 from redouble._runtime.backend import backend
 from redouble.http._body import AGAIN, Content
 from redouble.http._client import Lasting, Terms, late_types
 from redouble.http._exchange import Exchange
-from redouble.http._idempotency import Keys
 from redouble.http._options import NOTHING
 from redouble.http._plan import HttpPlan, http_plan
 from support import ASYNC, Boom, in_colour

@@ -23,8 +23,9 @@ import redouble.httpx
 import redouble.httpx2
 import redouble.requests
 from redouble import Fallback, Retry, errors, http, report
+from redouble._clients.socket_deadline import UNTIL
 from redouble.http import _urllib3
-from redouble.http._client import UNTIL, late_types
+from redouble.http._client import late_types
 from redouble.http._requests import _Body
 from servers import Server
 

@@ -15,14 +15,14 @@ from math import inf
 from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
+from redouble._clients.call_record import Told
+from redouble._clients.idempotency import Keys, as_idempotency
 from redouble._internal.extras import missing
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cut_after
 from redouble.http._client import NOW, Going
 from redouble.http._exchange import Exchange, spelled_status
-from redouble.http._idempotency import Keys, as_idempotency
-from redouble.http._story import Told
 
 try:
     import aiohttp

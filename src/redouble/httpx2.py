@@ -9,9 +9,9 @@ raised. `redouble.report` tells the story of either.
 
 from __future__ import annotations
 
+from redouble._clients.idempotency import Keys
 from redouble._internal.extras import missing
 from redouble._layers.layer import Layer
-from redouble.http._idempotency import Keys
 
 try:
     import httpx2

@@ -15,14 +15,15 @@ from math import inf
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from redouble._clients.call_record import Told
+from redouble._clients.idempotency import Keys
+from redouble._clients.socket_deadline import waiting
 from redouble._internal.extras import missing
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble.http._body import content_of
-from redouble.http._client import NOW, Going, waiting
+from redouble.http._client import NOW, Going
 from redouble.http._exchange import Exchange, spelled_status
-from redouble.http._idempotency import Keys
-from redouble.http._story import Told
 
 try:
     import requests

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from redouble._clients.idempotency import as_idempotency, new_key
 from redouble.http import Idempotency
-from redouble.http._idempotency import as_idempotency, new_key
 
 
 def test_unless_said_keys_are_looked_for_and_none_is_made() -> None:

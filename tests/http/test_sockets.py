@@ -15,7 +15,7 @@ import httpx
 import httpx2
 import pytest
 
-from redouble.http._client import UNTIL, Shrunk
+from redouble._clients.socket_deadline import UNTIL, Shrunk
 from redouble.http._sockets import (
     PIECE,
     AsyncBackend,

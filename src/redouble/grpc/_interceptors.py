@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from redouble._clients.plan import Send
 from redouble._layers.layer import Layer
 from redouble.grpc._attempt import answered, concluded, opened
 from redouble.grpc._details import name_of
@@ -15,7 +16,6 @@ from redouble.grpc._permit import Permit
 from redouble.grpc._requests import Replayable, requests_of
 from redouble.grpc._stream import Stream
 from redouble.grpc._terms import Shape, terms_of
-from redouble.http._client_plan import Send
 
 __all__ = ["Interceptor"]
 

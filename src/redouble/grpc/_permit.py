@@ -16,6 +16,8 @@ from typing import Any, cast
 
 import grpc
 
+from redouble._clients.call_record import Story
+from redouble._clients.plan import Plan
 from redouble._engine.outcome import OUTCOMES, itself
 from redouble._engine.report import STAMP, Mark, Report, annotate, stamp_of
 from redouble._failures.retry_after import milliseconds
@@ -26,8 +28,6 @@ from redouble._runtime.thread_waker import Bell
 from redouble.errors import Reason, Stopped
 from redouble.grpc._errors import CANCELLED, Cancelled, Known, Withdrawn, known
 from redouble.grpc._requests import Replayable
-from redouble.http._client_plan import Plan
-from redouble.http._story import Story
 
 __all__ = ["PUSHBACK", "WAITING", "Permit", "cancel", "forbids", "pushback"]
 

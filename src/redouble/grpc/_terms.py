@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
+from redouble._clients.plan import Plan, Send, checked, flat, is_named
 from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.bounded_cache import Kept
 from redouble._internal.callables import spelled
@@ -17,7 +18,6 @@ from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble.grpc._permit import WAITING, pushback
-from redouble.http._client_plan import Plan, Send, checked, flat, is_named
 
 __all__ = ["MOST", "Shape", "Terms", "layer_of", "terms_of"]
 

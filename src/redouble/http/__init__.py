@@ -6,11 +6,11 @@ It sends nothing. The clients are on top of it: `redouble.httpx`, `redouble.http
 
 from __future__ import annotations
 
+from redouble._clients.idempotency import Idempotency
 from redouble._failures.retry_after import retry_after
 from redouble._telemetry.redact import redact
 from redouble.http._body import AsyncReplayable, Replayable, replayable
 from redouble.http._host import host
-from redouble.http._idempotency import Idempotency
 from redouble.http._rule import IDEMPOTENT, HttpRule, rule, sent
 
 __all__ = [

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
-from contextlib import contextmanager
-from contextvars import ContextVar
-from math import inf
+from collections.abc import Hashable
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from redouble._clients.idempotency import Keys, as_idempotency
+from redouble._clients.plan import Credit, Send, is_named
 from redouble._engine.retry_budget import MOST as HOSTS
 from redouble._internal.bounded_cache import Kept
 from redouble._layers.layer import Layer
 from redouble._runtime.clock import SYSTEM, reader
 from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.http._body import AGAIN, Content
-from redouble.http._client_plan import Credit, Send, is_named
 from redouble.http._exchange import Exchange
-from redouble.http._idempotency import Keys, as_idempotency
 from redouble.http._options import NOTHING, said
 from redouble.http._plan import HttpPlan, http_plan
 
-__all__ = ["NOW", "SMALL", "UNTIL", "Going", "Lasting", "Shrunk", "Terms", "late_types", "room", "waiting"]
+__all__ = ["NOW", "SMALL", "Going", "Lasting", "Terms", "late_types"]
+
 
 NOW = reader(SYSTEM, aio=False)  # whatever runs the tasks: what is quick has no clock of its own
 SMALL = 65_536  # bytes of a failure that are read, so that its connection is free while we wait
 OF_THE_CLIENT = ("_request", "request", "response")
 MOST = 100  # plans of single requests to keep
-
-# The moment by which a blocking client must have stopped waiting, for those of its sockets that we made.
-UNTIL: ContextVar[tuple[float, Callable[[], float]] | None] = ContextVar("redouble_http_until", default=None)
 
 
 class Key:
@@ -138,43 +133,6 @@ class Held:
 
     def __init__(self, made: Terms | None) -> None:
         self.made = made
-
-
-@contextmanager
-def waiting(now: Callable[[], float], rest: float) -> Generator[None]:
-    """Shorten every wait inside to the time that is left."""
-    if rest == inf:
-        yield
-        return
-    before = UNTIL.set((now() + rest, now))
-    try:
-        yield
-    finally:
-        UNTIL.reset(before)
-
-
-class Shrunk(float):
-    """A timeout that was shortened for an attempt. It knows the ``own`` one, for what comes after it."""
-
-    own: float | None
-
-    def __new__(cls, own: float | None, rest: float) -> Shrunk:
-        """Shorten it."""
-        made = super().__new__(cls, rest if own is None else min(own, rest))
-        made.own = own.own if isinstance(own, Shrunk) else own
-        return made
-
-
-def room(timeout: float | None) -> float | None:
-    """Say how long a wait may take: no longer than the call; the client's own once limits have ended."""
-    limit = UNTIL.get()
-    if limit is None:
-        return timeout.own if isinstance(timeout, Shrunk) else timeout
-    until, now = limit
-    rest = until - now()
-    if rest <= 0:
-        raise TimeoutError("the time of the call was up")
-    return rest if timeout is None else min(timeout, rest)
 
 
 def late_types(timeout: type[Exception], module: str) -> dict[type[Exception], type[Exception]]:

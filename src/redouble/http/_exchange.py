@@ -10,6 +10,7 @@ from http import HTTPStatus
 from math import inf
 from typing import Any, TypeAlias
 
+from redouble._clients.call_record import Story, Told
 from redouble._engine.outcome import itself, summary_of
 from redouble._engine.report import PREFIX, STAMP, Report, annotate, stamp_of
 from redouble._engine.run import Run
@@ -17,7 +18,6 @@ from redouble._runtime.deadline import deadline
 from redouble._telemetry.emit import going_on
 from redouble.errors import NotAccepted, Reason
 from redouble.http._permit import Permit
-from redouble.http._story import Story, Told
 
 __all__ = ["Exchange", "spelled_status"]
 

@@ -12,13 +12,14 @@ from typing import Any
 
 from anyio import move_on_after  # which httpx's own shields are proof against
 
+from redouble._clients.idempotency import Keys
+from redouble._clients.socket_deadline import waiting
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble.http._answer import KEY
-from redouble.http._client import NOW, waiting
+from redouble.http._client import NOW
 from redouble.http._exchange import Exchange
 from redouble.http._family import Family
-from redouble.http._idempotency import Keys
 from redouble.http._sockets import limit_async_sockets, limit_sockets
 from redouble.http._transport import Common, shortened
 

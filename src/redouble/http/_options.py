@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from redouble._clients.idempotency import is_key
+from redouble._clients.plan import RETRY_OPTIONS
 from redouble._internal.bounded_cache import Kept
 from redouble._layers.layer import Layer, Pipeline
-from redouble.http._client_plan import RETRY_OPTIONS
-from redouble.http._idempotency import is_key
 from redouble.http._plan import HttpPlan
 
 __all__ = ["NOTHING", "Said", "said"]

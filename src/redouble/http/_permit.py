@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from math import inf
 from typing import Any
 
+from redouble._clients.idempotency import Idempotency
 from redouble._engine.outcome import OUTCOMES
 from redouble._engine.report import STAMP, Mark
 from redouble._runtime.ambient import ambient
@@ -17,7 +18,6 @@ from redouble._runtime.clock import here
 from redouble._runtime.deadline import left
 from redouble.errors import AttemptTimeout, Reason, Stopped
 from redouble.http._body import AGAIN, Content
-from redouble.http._idempotency import Idempotency
 from redouble.http._plan import HttpPlan
 from redouble.http._rule import sent
 

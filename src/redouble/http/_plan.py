@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from redouble._clients.plan import Plan, Send, checked
 from redouble._failures.retry_after import should_retry
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Retry
-from redouble.http._client_plan import Plan, Send, checked
 from redouble.http._rule import FAILING, IDEMPOTENT, HttpRule
 
 __all__ = ["HttpPlan", "http_plan"]

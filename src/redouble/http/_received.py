@@ -14,9 +14,10 @@ from weakref import ref
 
 from anyio import move_on_after  # which httpx's own shields are proof against
 
+from redouble._clients.socket_deadline import waiting
 from redouble._runtime.ambient import ambient
 from redouble.http._answer import Gone
-from redouble.http._client import Terms, waiting
+from redouble.http._client import Terms
 from redouble.http._exchange import Exchange
 
 __all__ = ["AsyncReceived", "Received"]

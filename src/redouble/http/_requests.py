@@ -11,8 +11,9 @@ from typing import Any, cast
 import requests
 import urllib3
 
+from redouble._clients.socket_deadline import Shrunk, waiting
 from redouble.http._answer import blank
-from redouble.http._client import SMALL, Shrunk, late_types, waiting
+from redouble.http._client import SMALL, late_types
 from redouble.http._exchange import Exchange
 
 __all__ = ["LATE", "Received", "discard", "keep", "shorter"]

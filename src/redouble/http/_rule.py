@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
+from redouble._clients.idempotency import TOKEN
 from redouble._engine.report import stamp_of
 from redouble._failures import codes
 from redouble._failures.error_readers import answer_of
@@ -17,7 +18,6 @@ from redouble._failures.retry_after import after, hint, should_retry
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Rule, Rules, Verdict, as_rules, judge
 from redouble._internal.public import public
-from redouble.http._idempotency import TOKEN
 
 __all__ = ["FAILING", "IDEMPOTENT", "HttpRule", "rule", "sent"]
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from sys import modules
 from typing import Any, cast
 
-from redouble.http._client import UNTIL, Shrunk, room
+from redouble._clients.socket_deadline import UNTIL, Shrunk, room
 
 __all__ = ["PIECE", "limit_async_sockets", "limit_sockets", "refuse_retries"]
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from redouble._clients.call_record import Told
+from redouble._clients.idempotency import Keys
+from redouble._clients.socket_deadline import Shrunk
 from redouble._layers.layer import Layer
 from redouble.http._answer import KEY
 from redouble.http._body import AGAIN
-from redouble.http._client import NOW, Going, Shrunk, Terms
+from redouble.http._client import NOW, Going, Terms
 from redouble.http._exchange import Exchange, spelled_status
 from redouble.http._family import Family
-from redouble.http._idempotency import Keys
 from redouble.http._options import NOTHING
 from redouble.http._sockets import refuse_retries
-from redouble.http._story import Told
 
 __all__ = ["Common", "shortened"]
 

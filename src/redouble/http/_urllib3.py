@@ -14,7 +14,7 @@ import urllib3
 from urllib3 import connection, poolmanager
 from urllib3.exceptions import EmptyPoolError
 
-from redouble.http._client import UNTIL, Shrunk, room
+from redouble._clients.socket_deadline import UNTIL, Shrunk, room
 from redouble.http._sockets import PIECE
 
 __all__ = ["limit_pools"]

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from redouble._clients.idempotency import Idempotency
 from redouble._engine.report import STAMP, Report
 from redouble._internal.callables import spelled
 from redouble.errors import Reason
-from redouble.http._idempotency import Idempotency
 from redouble.llm._account import Account, reserved
 from redouble.llm._context import Being, Call, current
 from redouble.llm._errors import SpendRefused

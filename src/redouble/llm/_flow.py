@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import inf
 from typing import cast
 
+from redouble._clients.socket_deadline import UNTIL
 from redouble._engine.worker import Worker
 from redouble._internal.callables import Misused, spelled
 from redouble._internal.logger import log
@@ -14,7 +15,6 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._runtime.deadline import deadline, left
 from redouble.errors import AttemptTimeout, Limit
-from redouble.http._client import UNTIL
 from redouble.llm._account import Account
 from redouble.llm._context import Call
 from redouble.llm._errors import CutShort, ErrorEvent

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from redouble import presets
+from redouble._clients.idempotency import Keys, as_idempotency
 from redouble._drivers.stream_function import StreamFunction
 from redouble._engine.options import refuse_until
 from redouble._engine.worker import Worker
@@ -21,7 +22,6 @@ from redouble._internal.validation import Duration, instance
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Openable, Retry
-from redouble.http._idempotency import Keys, as_idempotency
 from redouble.llm import _settings as settings
 from redouble.llm._account import Reserve
 from redouble.llm._answer import Answer

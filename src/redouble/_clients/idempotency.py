@@ -15,6 +15,7 @@ from redouble._internal.public import public
 
 __all__ = ["TOKEN", "Idempotency", "Keys", "as_idempotency", "is_key", "new_key"]
 
+
 HEADER = "Idempotency-Key"
 TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 

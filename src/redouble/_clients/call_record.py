@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from redouble._clients.plan import Plan
 from redouble._engine.outcome import OUTCOMES, itself
 from redouble._engine.report import PREFIX, AttemptRecord, Mark, Report, annotate
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import Kind
 from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
-from redouble.http._client_plan import Plan
 
 __all__ = ["Story", "Told"]
 

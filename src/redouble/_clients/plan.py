@@ -24,6 +24,7 @@ from redouble._runtime.deadline import deadline
 
 __all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "checked", "flat", "is_named"]
 
+
 Send: TypeAlias = Callable[[Any], Any]
 Credit: TypeAlias = Callable[[float], object]
 
