@@ -11,11 +11,10 @@ from typing import Any
 from redouble import Layer, Retry, remaining
 from redouble._clients.idempotency import Keys
 from redouble._runtime.backend import backend
-from redouble.http._body import AGAIN, Content
-from redouble.http._client import Lasting, Terms, late_types
+from redouble.http._client import NOTHING, Lasting, Terms, late_types
 from redouble.http._exchange import Exchange
-from redouble.http._options import NOTHING
 from redouble.http._plan import HttpPlan, http_plan
+from redouble.http._request_body import AGAIN, Content
 from support import ASYNC, Boom, in_colour
 
 NONE = [0] * 99

@@ -24,9 +24,9 @@ import redouble.httpx2
 import redouble.requests
 from redouble import Fallback, Retry, errors, http, report
 from redouble._clients.socket_deadline import UNTIL
-from redouble.http import _urllib3
+from redouble.http import _urllib3_sockets as _urllib3
 from redouble.http._client import late_types
-from redouble.http._requests import _Body
+from redouble.http._requests_response import _Body
 from servers import Server
 
 POLICY = Retry(backoff=[0] * 5, attempts=2)

@@ -42,14 +42,14 @@ TWINS = [
     ("http/_exchange", "Exchange.outcome", "Exchange.aoutcome"),
     ("http/_exchange", "Exchange.restarted", "Exchange.arestarted"),
     ("http/_exchange", "Exchange._restarted", "Exchange._arestarted"),
-    ("http/_family", "Family.hold", "Family.ahold"),
-    ("http/_httpx", "Sender.handle_request", "AsyncSender.handle_async_request"),
-    ("http/_httpx", "Sender._failed", "AsyncSender._failed"),
-    ("http/_httpx", "Sender._concluded", "AsyncSender._concluded"),
-    ("http/_httpx", "Sender._send", "AsyncSender._send"),
-    ("http/_httpx", "Sender._discard", "AsyncSender._discard"),
-    ("http/_received", "Received.close", "AsyncReceived.aclose"),
-    ("http/_received", "Received._begin_again", "AsyncReceived._begin_again"),
+    ("http/_httpx_library", "Family.hold", "Family.ahold"),
+    ("http/_httpx_transport", "Sender.handle_request", "AsyncSender.handle_async_request"),
+    ("http/_httpx_transport", "Sender._failed", "AsyncSender._failed"),
+    ("http/_httpx_transport", "Sender._concluded", "AsyncSender._concluded"),
+    ("http/_httpx_transport", "Sender._send", "AsyncSender._send"),
+    ("http/_httpx_transport", "Sender._discard", "AsyncSender._discard"),
+    ("http/_httpx_response", "Received.close", "AsyncReceived.aclose"),
+    ("http/_httpx_response", "Received._begin_again", "AsyncReceived._begin_again"),
     ("grpc/_attempt", "begun", "abegun"),
     ("grpc/_attempt", "made", "amade"),
     ("grpc/_attempt", "answered", "aanswered"),
@@ -280,15 +280,18 @@ def test_no_async_driver_is_without_a_twin() -> None:
             f"aiohttp.Middleware.{name}"
             for name in ("__call__", "_attempt", "_concluded", "_failed", "_send")
         ),
-        *("http/_aiohttp_bodies.ready_again", "http/_aiohttp.keep"),
-        *(f"http/_aiohttp.Received.{name}" for name in ("_begin_again", "_have", "_within")),
-        "http/_received.AsyncReceived.read_whole",
-        *("http/_httpx.AsyncSender._attempt", "http/_answer.Pieces.__aiter__"),
-        *("http/_answer.Pieces.aclose", "http/_family.Family.aload"),
-        *("http/_family.Family.adrop", "http/_httpx.AsyncSender.aclose"),
-        *(f"http/_received.AsyncReceived.{name}" for name in ("__aiter__", "_collected", "_held")),
-        *(f"http/_sockets.AsyncBackend.{name}" for name in ("connect_tcp", "connect_unix_socket", "sleep")),
-        "http/_sockets.AsyncStream.start_tls",
+        *("http/_aiohttp_response.ready_again", "http/_aiohttp_response.keep"),
+        *(f"http/_aiohttp_response.Received.{name}" for name in ("_begin_again", "_have", "_within")),
+        "http/_httpx_response.AsyncReceived.read_whole",
+        *("http/_httpx_transport.AsyncSender._attempt", "http/_httpx_response.Pieces.__aiter__"),
+        *("http/_httpx_response.Pieces.aclose", "http/_httpx_library.Family.aload"),
+        *("http/_httpx_library.Family.adrop", "http/_httpx_transport.AsyncSender.aclose"),
+        *(f"http/_httpx_response.AsyncReceived.{name}" for name in ("__aiter__", "_collected", "_held")),
+        *(
+            f"http/_httpcore_sockets.AsyncBackend.{name}"
+            for name in ("connect_tcp", "connect_unix_socket", "sleep")
+        ),
+        "http/_httpcore_sockets.AsyncStream.start_tls",
         *(
             "_runtime/asyncio_backend.checkpoint",
             "_runtime/backend.Backend.checkpoint",
@@ -302,14 +305,14 @@ def test_no_async_driver_is_without_a_twin() -> None:
         ),
         *("llm/_guard.AsyncGuarded.asend", "llm/_guard.AsyncGuarded.athrow"),
         *(f"grpc/_aio_call.{name}" for name in ("run", "told")),
-        *(f"grpc/_aio_reading.{name}" for name in ("messages", "_each", "Reading.__anext__", "Reading.read")),
+        *(f"grpc/_aio_call.{name}" for name in ("messages", "_each", "Reading.__anext__", "Reading.read")),
         *(f"grpc/_aio_call.Running.{name}_metadata" for name in ("initial", "trailing")),
         *(f"grpc/_aio_call.Running.{name}" for name in ("details", "debug_error_string", "_going")),
-        *("grpc/_aio_call.Running.wait_for_connection", "grpc/_requests.AsyncTaking.__anext__"),
+        *("grpc/_aio_call.Running.wait_for_connection", "grpc/_request_stream.AsyncTaking.__anext__"),
         *("grpc/_aio_call.Writing.write", "grpc/_aio_call.Writing.done_writing"),
-        *(f"grpc/_requests.AsyncRequests.{name}" for name in ("take", "_ask")),
+        *(f"grpc/_request_stream.AsyncRequests.{name}" for name in ("take", "_ask")),
         *(
-            f"grpc/_aio.{one}{other}.intercept_{one.lower()}_{other.lower()}"
+            f"grpc/_interceptors.{one}{other}.intercept_{one.lower()}_{other.lower()}"
             for one in ("Unary", "Stream")
             for other in ("Unary", "Stream")
         ),

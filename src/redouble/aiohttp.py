@@ -27,8 +27,7 @@ from redouble.http._exchange import Exchange, spelled_status
 try:
     import aiohttp
 
-    from redouble.http._aiohttp import LATE, Received, keep, refill
-    from redouble.http._aiohttp_bodies import ready_again, source_of
+    from redouble.http._aiohttp_response import LATE, Received, keep, ready_again, refill, source_of
 except ModuleNotFoundError as error:
     raise missing("aiohttp", error) from None
 

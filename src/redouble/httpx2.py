@@ -16,8 +16,8 @@ from redouble._layers.layer import Layer
 try:
     import httpx2
 
-    from redouble.http._family import Family
-    from redouble.http._httpx import AsyncSender, Sender
+    from redouble.http._httpx_library import Family
+    from redouble.http._httpx_transport import AsyncSender, Sender
 except ModuleNotFoundError as error:
     raise missing("httpx2", error) from None
 

@@ -21,9 +21,9 @@ from redouble._clients.socket_deadline import waiting
 from redouble._internal.extras import missing
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
-from redouble.http._body import content_of
 from redouble.http._client import NOW, Going
 from redouble.http._exchange import Exchange, spelled_status
+from redouble.http._request_body import content_of
 
 try:
     import requests
@@ -31,8 +31,8 @@ try:
     from requests.utils import prepend_scheme_if_needed, select_proxy
     from urllib3.exceptions import EmptyPoolError
 
-    from redouble.http._requests import LATE, Received, discard, keep, shorter
-    from redouble.http._urllib3 import limit_pools
+    from redouble.http._requests_response import LATE, Received, discard, keep, shorter
+    from redouble.http._urllib3_sockets import limit_pools
 except ModuleNotFoundError as error:
     raise missing("requests", error) from None
 

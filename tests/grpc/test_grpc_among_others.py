@@ -16,8 +16,7 @@ from serving import Server
 
 import redouble.grpc
 from redouble import Bulkhead, errors
-from redouble.grpc._cut import Cut
-from redouble.grpc._details import details_of
+from redouble.grpc._attempt import Cut, details_of
 
 
 class Details(NamedTuple):

@@ -15,7 +15,7 @@ from serving import Server
 import redouble.grpc
 from redouble import Layer, errors
 from redouble._engine.report import stamp_of
-from redouble.grpc._errors import KINDS, SYNC
+from redouble.grpc._finished_call import KINDS, SYNC
 
 CODE = grpc.StatusCode
 UNARY = [(colour, shape) for colour, shape in ALL if shape in ONE]

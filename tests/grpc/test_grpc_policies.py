@@ -26,7 +26,7 @@ from redouble import (
 )
 from redouble.config import _reload as _live
 from redouble.errors import BulkheadFull, CircuitOpen, ConfigError
-from redouble.grpc._terms import CANCELLABLE
+from redouble.grpc._channel_policy import CANCELLABLE
 from redouble.testing import attempts, no_retries
 
 MAKE = pytest.mark.parametrize("make", [redouble.grpc.interceptors, redouble.grpc.aio_interceptors])

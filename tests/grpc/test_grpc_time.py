@@ -31,9 +31,9 @@ import redouble
 import redouble.grpc
 from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
 from redouble.grpc._attempt import expired
-from redouble.grpc._errors import AIO, SYNC, Known
+from redouble.grpc._finished_call import AIO, SYNC, Known
 from redouble.grpc._permit import Permit
-from redouble.grpc._requests import Replayable
+from redouble.grpc._request_stream import Replayable
 from redouble.testing import virtual_time
 from redouble.types import Ended, On
 

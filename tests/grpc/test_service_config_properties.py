@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from portable import native
 
 from redouble import Backoff, Hints, Kind, Retry, RetryBudget, Timeout, TokenBucket
-from redouble.grpc._native import CODES, LONGEST
+from redouble.grpc._native_retry import CODES, LONGEST
 from redouble.grpc._service_config import service_config
 
 SECONDS = st.one_of(

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from redouble.http import AsyncReplayable, Replayable, replayable
-from redouble.http._body import AGAIN, content_of, contents_of
+from redouble.http._request_body import AGAIN, content_of, contents_of
 
 DATA = b"one, two, three"
 

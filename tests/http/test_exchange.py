@@ -19,7 +19,7 @@ from redouble import (
     report,
 )
 from redouble.http import Idempotency
-from redouble.http._body import AGAIN, Content, content_of
+from redouble.http._request_body import AGAIN, Content, content_of
 from sending import Client, retrying
 from support import Ledger, Virtual
 

@@ -13,7 +13,7 @@ from test_exchange_ends import LOST, POLICY, texts, told
 
 from redouble import Pipeline, http
 from redouble._engine.report import stamp_of
-from redouble.http._body import content_of
+from redouble.http._request_body import content_of
 from redouble.testing import VirtualClock, virtual_time
 from sending import Client, Refused, retrying
 from support import Ledger, Virtual

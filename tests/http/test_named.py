@@ -8,8 +8,8 @@ from redouble import Timeout, config, policies
 from redouble._clients.idempotency import Idempotency
 from redouble.config import _reload as _live
 from redouble.errors import ConfigError
-from redouble.http._body import AGAIN
 from redouble.http._client import Going
+from redouble.http._request_body import AGAIN
 from sending import Request
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from redouble import Retry, Timeout
 from redouble._internal.bounded_cache import Kept
-from redouble.http._options import NO_RETRIES, said
+from redouble.http._client import NO_RETRIES, said
 from redouble.http._plan import HttpPlan
 from support import Ledger
 

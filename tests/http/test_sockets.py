@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from redouble._clients.socket_deadline import UNTIL, Shrunk
-from redouble.http._sockets import (
+from redouble.http._httpcore_sockets import (
     PIECE,
     AsyncBackend,
     Backend,
@@ -25,7 +25,7 @@ from redouble.http._sockets import (
     limit_sockets,
     refuse_retries,
 )
-from redouble.http._sockets import limited as taken
+from redouble.http._httpcore_sockets import limited as taken
 from servers import pattern
 from support import Virtual, always
 

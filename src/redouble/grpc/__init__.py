@@ -21,8 +21,7 @@ from redouble._layers.layer import Layer
 try:
     import grpc
 
-    from redouble.grpc._aio import aio_shapes
-    from redouble.grpc._interceptors import Interceptor
+    from redouble.grpc._interceptors import Interceptor, aio_shapes
     from redouble.grpc._service_config import ServiceConfig, service_config
 except ModuleNotFoundError as error:
     raise missing("grpc", error) from None

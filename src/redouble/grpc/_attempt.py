@@ -1,33 +1,135 @@
 """One attempt: begin a call, wait for its answer or for its first message, leave nothing behind.
 
 Each comes twice, for blocking and for async code. Whether there is another attempt is not decided here.
+
+A limit of one attempt at a stream, up to its first message: it ends the call that is under way.
+
+A limit of the whole rpc, which gRPC knows, would also end the messages after the first.
+
+What an attempt is called with: the caller's own details, the time that is left, and its number.
+
+Nothing of the caller's is changed. Whether there may be an attempt is not known here.
 """
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from math import inf
-from typing import Any, NamedTuple
+from threading import Timer
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import grpc
 
 from redouble._drivers.stream_source import END
+from redouble._runtime.backend import Scope, cut_after
 from redouble._runtime.deadline import Deadline
 from redouble.errors import AttemptTimeout
-from redouble.grpc._answer import Answer
-from redouble.grpc._cut import awithin, within
-from redouble.grpc._details import adetails_of, details_of
-from redouble.grpc._errors import AIO, SYNC, Known, known
+from redouble.grpc._finished_call import AIO, SYNC, Answer, Known, known
 from redouble.grpc._permit import WAITING, Permit, cancel
 
 __all__ = [
+    "PREVIOUS",
+    "Cut",
     "Opened",
     "aanswered",
+    "adetails_of",
     "amade",
     "answered",
     "aopened",
+    "awithin",
     "begun",
     "concluded",
+    "details_of",
     "made",
+    "name_of",
     "opened",
+    "within",
 ]
+
+
+def within(permit: Permit, seconds: float) -> Cut:
+    """Return what cuts an attempt in blocking code."""
+    return Cut(permit, seconds)
+
+
+def awithin(_: Permit, seconds: float) -> Scope:
+    """Return what cuts an attempt in async code."""
+    return cut_after(seconds)
+
+
+class Cut:
+    """A limit in blocking code, with the face of `cut_after`: the call is cancelled when time is up."""
+
+    def __init__(self, permit: Permit, seconds: float) -> None:
+        self.cancelled_caught = self._over = False
+        self._permit, self._deciding = permit, allocate_lock()
+        self._timer = None if seconds == inf else Timer(max(0.0, seconds), self._cut)
+
+    def __enter__(self) -> Self:
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._deciding:
+            self._over = True
+        return self.cancelled_caught and isinstance(error, Exception)
+
+    def _cut(self) -> None:
+        # All of it before the attempt may end, or the call that is cancelled would be that of the next one.
+        with self._deciding:
+            if not self._over:
+                self.cancelled_caught = self._permit.overdue = True
+                cancel(self._permit.current)
+
+
+PREVIOUS = "grpc-previous-rpc-attempts"
+FIELDS = ("method", "timeout", "metadata", "credentials", "wait_for_ready", "compression")
+
+
+class Details(grpc.ClientCallDetails):
+    """The details of one attempt. What the caller's do not have, these do not have either."""
+
+    def __init__(self, said: object) -> None:
+        for field in FIELDS:
+            if hasattr(said, field):
+                setattr(self, field, getattr(said, field))
+
+
+def details_of(said: Any, rest: float, earlier: int) -> grpc.ClientCallDetails:
+    """Say it anew, for an attempt that may take so long and has so many before it."""
+    details = Details(said)
+    if rest < inf:
+        details.timeout = max(0.0, rest)
+    if earlier:
+        details.metadata = (*(getattr(said, "metadata", None) or ()), (PREVIOUS, str(earlier)))
+    return details
+
+
+def adetails_of(said: Any, rest: float, earlier: int) -> grpc.aio.ClientCallDetails:
+    """Do the same for `grpc.aio`."""
+    metadata = said.metadata
+    if earlier:
+        metadata = grpc.aio.Metadata(*(metadata or ()), (PREVIOUS, str(earlier)))
+    return grpc.aio.ClientCallDetails(
+        said.method,
+        max(0.0, rest) if rest < inf else said.timeout,
+        metadata,
+        said.credentials,
+        said.wait_for_ready,
+    )
+
+
+def name_of(method: str | bytes) -> str:
+    """Return the name of a method, as in events: without the slash that it begins with."""
+    text = method.decode("utf-8", "replace") if isinstance(method, bytes) else method
+    return text.removeprefix("/")
 
 
 class Opened(NamedTuple):

@@ -17,10 +17,8 @@ from redouble._drivers.workers.threads import Job
 from redouble._internal.logger import log
 from redouble._runtime.thread_waker import Bell
 from redouble.errors import Stopped
-from redouble.grpc._answer import Answer
 from redouble.grpc._attempt import concluded
-from redouble.grpc._errors import Withdrawn
-from redouble.grpc._over import FutureOfAny
+from redouble.grpc._finished_call import Answer, FutureOfAny, Withdrawn
 from redouble.grpc._permit import Permit
 
 __all__ = ["Future", "tell"]

@@ -1,4 +1,7 @@
-"""The interceptor of blocking channels, for all shapes of calls. Whether to retry is up to its policy."""
+"""The interceptor of blocking channels, for all shapes of calls. Whether to retry is up to its policy.
+
+The interceptors of channels of `grpc.aio`: one for each shape of calls, because gRPC wants it so.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ import grpc
 
 from redouble._clients.plan import Send
 from redouble._layers.layer import Layer
-from redouble.grpc._attempt import answered, concluded, opened
-from redouble.grpc._details import name_of
+from redouble.grpc._aio_call import AioPermit, Answering, Reading, ReadingAndWriting, run
+from redouble.grpc._attempt import aanswered, answered, aopened, concluded, name_of, opened
+from redouble.grpc._channel_policy import Shape, Terms, terms_of
 from redouble.grpc._future import Future
 from redouble.grpc._permit import Permit
-from redouble.grpc._requests import Replayable, requests_of
-from redouble.grpc._stream import Stream
-from redouble.grpc._terms import Shape, terms_of
+from redouble.grpc._request_stream import Replayable, requests_of
+from redouble.grpc._response_stream import Stream
 
-__all__ = ["Interceptor"]
+__all__ = ["Interceptor", "aio_shapes"]
 
 
 class Interceptor(
@@ -76,3 +79,70 @@ class Interceptor(
         terms = self._terms()
         plan = terms.plan(name_of(said.method), "stream")
         return Stream(Permit(plan, continuation, said, requests), eager=terms.eager)
+
+
+class OfOneShape:
+    """What the four have in common: the terms, of which there is one for a channel."""
+
+    def __init__(self, terms: Callable[[], Terms]) -> None:
+        self._terms = terms
+
+    def __repr__(self) -> str:
+        return "<redouble.grpc.aio_interceptors() for grpc.aio, not grpc>"
+
+    def _permit(
+        self, continuation: Callable[..., Any], said: Any, requests: Replayable, shape: Shape
+    ) -> AioPermit:
+        plan = self._terms().plan(name_of(said.method), shape)
+        return AioPermit(plan, continuation, said, requests)
+
+
+class UnaryUnary(OfOneShape, grpc.aio.UnaryUnaryClientInterceptor):
+    """Makes the attempts of calls with one request and one response."""
+
+    async def intercept_unary_unary(
+        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
+    ) -> Any:
+        """Make attempts."""
+        permit = self._permit(continuation, client_call_details, Replayable(request), "unary")
+        response = await run(permit)
+        same = response is permit.response and permit.current is not None
+        return permit.current if same else response
+
+
+class UnaryStream(OfOneShape, grpc.aio.UnaryStreamClientInterceptor):
+    """Makes the attempts of calls with one request, until their first response."""
+
+    async def intercept_unary_stream(
+        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
+    ) -> Any:
+        """Begin to make attempts."""
+        return Reading(self._permit(continuation, client_call_details, Replayable(request), "stream"))
+
+
+class StreamUnary(OfOneShape, grpc.aio.StreamUnaryClientInterceptor):
+    """Makes the attempts of calls with one response, as long as their requests can be sent."""
+
+    async def intercept_stream_unary(
+        self, continuation: Callable[..., Any], client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        """Begin to make attempts."""
+        requests = requests_of(request_iterator, aio=True)
+        return Answering(self._permit(continuation, client_call_details, requests, "unary"))
+
+
+class StreamStream(OfOneShape, grpc.aio.StreamStreamClientInterceptor):
+    """Makes the attempts of calls, until their first response, as long as their requests can be sent."""
+
+    async def intercept_stream_stream(
+        self, continuation: Callable[..., Any], client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        """Begin to make attempts."""
+        requests = requests_of(request_iterator, aio=True)
+        return ReadingAndWriting(self._permit(continuation, client_call_details, requests, "stream"))
+
+
+def aio_shapes(policy: Layer | None) -> list[grpc.aio.ClientInterceptor]:
+    """Make all four for one channel."""
+    terms = terms_of(policy, {"unary": aanswered, "stream": aopened}, aio=True)
+    return [UnaryUnary(terms), UnaryStream(terms), StreamUnary(terms), StreamStream(terms)]

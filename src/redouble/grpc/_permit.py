@@ -26,8 +26,8 @@ from redouble._runtime.clock import SYSTEM, here, virtual
 from redouble._runtime.deadline import left
 from redouble._runtime.thread_waker import Bell
 from redouble.errors import Reason, Stopped
-from redouble.grpc._errors import CANCELLED, Cancelled, Known, Withdrawn, known
-from redouble.grpc._requests import Replayable
+from redouble.grpc._finished_call import CANCELLED, Cancelled, Known, Withdrawn, known
+from redouble.grpc._request_stream import Replayable
 
 __all__ = ["PUSHBACK", "WAITING", "Permit", "cancel", "forbids", "pushback"]
 

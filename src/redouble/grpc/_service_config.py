@@ -22,8 +22,8 @@ from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
-from redouble.grpc._native import CODES, retry_policy, span, throttling
-from redouble.grpc._terms import layer_of
+from redouble.grpc._channel_policy import layer_of
+from redouble.grpc._native_retry import CODES, retry_policy, span, throttling
 
 __all__ = ["ServiceConfig", "service_config"]
 

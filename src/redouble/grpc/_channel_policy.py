@@ -21,6 +21,7 @@ from redouble.grpc._permit import WAITING, pushback
 
 __all__ = ["MOST", "Shape", "Terms", "layer_of", "terms_of"]
 
+
 MOST = 1000  # methods to keep the functions of
 Shape: TypeAlias = Literal["unary", "future", "stream"]
 

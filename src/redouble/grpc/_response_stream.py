@@ -15,11 +15,9 @@ import grpc
 
 from redouble._drivers.stream_source import END
 from redouble._runtime.thread_waker import Bell
-from redouble.grpc._answer import Answer
 from redouble.grpc._attempt import Opened, begun, made
-from redouble.grpc._errors import SYNC, Withdrawn
+from redouble.grpc._finished_call import SYNC, Answer, FutureOfAny, Withdrawn
 from redouble.grpc._future import tell
-from redouble.grpc._over import FutureOfAny
 from redouble.grpc._permit import Permit, cancel
 
 __all__ = ["Stream"]

@@ -26,6 +26,7 @@ __all__ = [
     "replayable",
 ]
 
+
 CHUNK = 65_536
 
 

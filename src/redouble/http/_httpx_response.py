@@ -3,6 +3,8 @@
 Whoever reads a body whole has had none of it until its end. Whoever iterates has had some with the first
 piece; from then on an error is the caller's, and says so. The head has been handed out already, so only an
 answer with the same status may take the place of the one that broke.
+
+Answers that we hand out: what is different about them.
 """
 
 from __future__ import annotations
@@ -12,15 +14,56 @@ from math import inf
 from typing import Any, cast
 from weakref import ref
 
-from anyio import move_on_after  # which httpx's own shields are proof against
+from anyio import move_on_after
 
 from redouble._clients.socket_deadline import waiting
 from redouble._runtime.ambient import ambient
-from redouble.http._answer import Gone
 from redouble.http._client import Terms
 from redouble.http._exchange import Exchange
 
-__all__ = ["AsyncReceived", "Received"]
+__all__ = ["AsyncReceived", "Gone", "Pieces", "Received"]
+
+
+class Pieces:
+    """A body of which some was read before: the rest follows, or the error it ended in."""
+
+    def __init__(self, held: list[bytes], rest: Any, stream: Any, error: Exception | None) -> None:
+        self._held, self._rest, self._stream, self._error = held, rest, stream, error
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._held
+        if self._error is not None:
+            raise self._error
+        yield from self._rest
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._held:
+            yield piece
+        if self._error is not None:
+            raise self._error
+        async for piece in self._rest:
+            yield piece
+
+    def close(self) -> None:
+        """Close what is left."""
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        """Close what is left."""
+        if self._error is None:
+            await self._rest.aclose()  # which was left in the middle
+        await self._stream.aclose()
+
+
+class Gone:
+    """What is left of a body that was pickled with its answer before anybody had read it."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self._error = error
+
+    def read_whole(self) -> Any:
+        """Say that nothing is left, whether or not somebody would have awaited it."""
+        raise self._error
 
 
 class Common:

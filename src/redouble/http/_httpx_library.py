@@ -8,11 +8,10 @@ from typing import Any
 
 from anyio import CancelScope
 
-from redouble.http._answer import Pieces
-from redouble.http._body import Content, Once, content_of, contents_of
 from redouble.http._client import SMALL, late_types
 from redouble.http._exchange import Exchange
-from redouble.http._received import AsyncReceived, Received
+from redouble.http._httpx_response import AsyncReceived, Pieces, Received
+from redouble.http._request_body import Content, Once, content_of, contents_of
 
 __all__ = ["Family"]
 

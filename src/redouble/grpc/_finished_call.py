@@ -1,20 +1,73 @@
-"""Errors of ours that are gRPC's too: whoever catches `grpc.RpcError` and asks for its code gets an answer.
+"""Over: what every call says that has come to its end, be it an answer or an error.
+
+Errors of ours that are gRPC's too: whoever catches `grpc.RpcError` and asks for its code gets an answer.
 
 A call that fails by itself raises gRPC's own error, as it is. Here is what comes out where there is none.
+
+Answer: how a call came out that gRPC has no object for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType, new_class
-from typing import Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import grpc
 
 from redouble import errors
-from redouble.grpc._over import Over
 
-__all__ = ["AIO", "CANCELLED", "SYNC", "Cancelled", "Known", "Withdrawn", "known"]
+__all__ = [
+    "AIO",
+    "CANCELLED",
+    "SYNC",
+    "Answer",
+    "Cancelled",
+    "FutureOfAny",
+    "Known",
+    "Over",
+    "Withdrawn",
+    "known",
+]
+
+
+if TYPE_CHECKING:
+    FutureOfAny: TypeAlias = grpc.Future[Any]
+else:
+    FutureOfAny = grpc.Future
+
+
+class Over(grpc.Call, FutureOfAny):
+    """A call that is over: there is nothing left to wait for, and nothing to cancel."""
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call it at once."""
+        fn(self)
+
+    def add_callback(self, callback: Callable[[], object]) -> bool:  # noqa: ARG002
+        """Say that it will not be called."""
+        return False
+
+    def cancel(self) -> bool:
+        """Say that it is too late for that."""
+        return False
+
+    def done(self) -> bool:
+        """Say that it is over."""
+        return True
+
+    def running(self) -> bool:
+        """Say that it is over."""
+        return False
+
+    def is_active(self) -> bool:
+        """Say that it is over."""
+        return False
+
+    def time_remaining(self) -> Any:
+        """Say that there is no limit any more."""
+        return None
+
 
 CANCELLED = "Locally cancelled by application!"  # gRPC's own words
 KINDS: tuple[type[Exception], ...] = (
@@ -140,3 +193,62 @@ def known(error: Exception, both: Known) -> None:
     kind = both.get(type(error))
     if kind is not None:
         error.__class__ = kind
+
+
+class Answer(Over):
+    """A call that is over: with a response (a fallback's, for instance), or with an error."""
+
+    def __init__(self, response: object = None, error: Exception | None = None) -> None:
+        self._response, self._error = response, error
+
+    def code(self) -> grpc.StatusCode:
+        """Return the code; an error that is not gRPC's is an unknown one."""
+        if self._error is None:
+            return grpc.StatusCode.OK
+        if self.cancelled():
+            return grpc.StatusCode.CANCELLED
+        code: grpc.StatusCode = self._told("code", grpc.StatusCode.UNKNOWN)
+        return code
+
+    def details(self) -> str:
+        """Say what went wrong, if anything did."""
+        said: str = self._told("details", "" if self._error is None else str(self._error))
+        return CANCELLED if self.cancelled() else said
+
+    def initial_metadata(self) -> Any:
+        """Return what the server sent first."""
+        return self._told("initial_metadata", ())
+
+    def trailing_metadata(self) -> Any:
+        """Return what the server sent last."""
+        return self._told("trailing_metadata", ())
+
+    def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
+        """Return the response, or raise the error."""
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                del self
+        return self._response
+
+    def exception(self, timeout: float | None = None) -> Exception | None:  # noqa: ARG002
+        """Return the error."""
+        return self._error
+
+    def traceback(self, timeout: float | None = None) -> TracebackType | None:  # noqa: ARG002
+        """Say where the error was raised."""
+        return None if self._error is None else self._error.__traceback__
+
+    def cancelled(self) -> bool:
+        """Say whether the caller has cancelled it."""
+        return isinstance(self._error, Cancelled | grpc.FutureCancelledError)
+
+    def debug_error_string(self) -> str:
+        """Say what gRPC says about it."""
+        said: str = self._told("debug_error_string", self.details())
+        return said
+
+    def _told(self, name: str, otherwise: Any) -> Any:
+        tell = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None
+        return otherwise if tell is None else tell()

@@ -23,6 +23,7 @@ from redouble._layers.retry.retry import Retry
 
 __all__ = ["CODES", "retry_policy", "span", "throttling"]
 
+
 CODES = tuple(code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK)
 MOST = 5  # attempts: every client treats a higher number as this one
 SHARE = 0.2  # of each delay: it is made shorter or longer by at most so much, after all limits

@@ -14,6 +14,7 @@ from redouble._clients.socket_deadline import UNTIL, Shrunk, room
 
 __all__ = ["PIECE", "limit_async_sockets", "limit_sockets", "refuse_retries"]
 
+
 PIECE = 16_384  # bytes to write between two looks at the clock
 
 

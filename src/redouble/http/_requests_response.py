@@ -12,11 +12,11 @@ import requests
 import urllib3
 
 from redouble._clients.socket_deadline import Shrunk, waiting
-from redouble.http._answer import blank
-from redouble.http._client import SMALL, late_types
+from redouble.http._client import SMALL, blank, late_types
 from redouble.http._exchange import Exchange
 
 __all__ = ["LATE", "Received", "discard", "keep", "shorter"]
+
 
 LATE = late_types(requests.Timeout, "redouble.requests")
 

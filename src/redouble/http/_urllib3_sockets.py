@@ -15,7 +15,7 @@ from urllib3 import connection, poolmanager
 from urllib3.exceptions import EmptyPoolError
 
 from redouble._clients.socket_deadline import UNTIL, Shrunk, room
-from redouble.http._sockets import PIECE
+from redouble.http._httpcore_sockets import PIECE
 
 __all__ = ["limit_pools"]
 
