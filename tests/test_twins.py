@@ -54,8 +54,8 @@ TWINS = [
     ("grpc/_attempt", "made", "amade"),
     ("grpc/_attempt", "answered", "aanswered"),
     ("grpc/_attempt", "opened", "aopened"),
-    ("llm/_answer", "Opening.open", "Opening.aopen"),
-    ("llm/_calling", "attempting", "aattempting"),
+    ("llm/_stream", "Opening.open", "Opening.aopen"),
+    ("llm/_call", "attempting", "aattempting"),
     ("llm/_model", "Model.around", "Model.around_async"),
 ]
 
@@ -300,10 +300,10 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *("_layers/chaos.Troubled.aopen", "_layers/hedge/race._close", "_layers/hedge/race.close_all"),
         *("_layers/limits/wait_queue.Line.aenter", "_layers/keyed_table.Held.aopen"),
         *(
-            f"llm/_guard.AsyncGuarded.{name}"
+            f"llm/_stream.AsyncGuarded.{name}"
             for name in ("__anext__", "_afirst", "_anext", "_leave", "aclose")
         ),
-        *("llm/_guard.AsyncGuarded.asend", "llm/_guard.AsyncGuarded.athrow"),
+        *("llm/_stream.AsyncGuarded.asend", "llm/_stream.AsyncGuarded.athrow"),
         *(f"grpc/_aio_call.{name}" for name in ("run", "told")),
         *(f"grpc/_aio_call.{name}" for name in ("messages", "_each", "Reading.__anext__", "Reading.read")),
         *(f"grpc/_aio_call.Running.{name}_metadata" for name in ("initial", "trailing")),
@@ -316,8 +316,8 @@ def test_no_async_driver_is_without_a_twin() -> None:
             for one in ("Unary", "Stream")
             for other in ("Unary", "Stream")
         ),
-        *("llm/_answer.Chunks.__anext__", "llm/_opening.AsyncLeft.aclose"),
-        *("llm/_opening._aentered", "llm/_opening.asource_of"),
+        *("llm/_stream.Chunks.__anext__", "llm/_stream_source.AsyncLeft.aclose"),
+        *("llm/_stream_source._aentered", "llm/_stream_source.asource_of"),
         "_layers/hedge/race.attempted",
         *(
             f"_layers/hedge/race_asyncio.{name}"

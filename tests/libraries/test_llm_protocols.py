@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from redouble.llm._protocols import Chunks
-from redouble.llm._said import usage_of
-from redouble.llm._usage import Usage
+from redouble.llm._protocols.detection import Chunks
+from redouble.llm._protocols.fields import usage_of
+from redouble.llm._spend.usage import Usage
 
 from .servers import library
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._protocol import Protocol
-from redouble.llm._protocols import protocol_of
+from redouble.llm._protocols.base import Protocol
+from redouble.llm._protocols.detection import protocol_of
 
 # fmt: off
 __all__ = [

@@ -15,8 +15,8 @@ from redouble import Pipeline, Retry
 from redouble._drivers.stream_source import END
 from redouble.llm import Call, ErrorEvent, Protocol, Timeouts, Usage, current
 from redouble.llm._context import Being
-from redouble.llm._flow import Flow
-from redouble.llm._guard import Guarded
+from redouble.llm._stream import Guarded
+from redouble.llm._stream_state import Flow
 
 LOST = ConnectionResetError
 EVERY_PLACE = pytest.mark.parametrize("place", PLACES)

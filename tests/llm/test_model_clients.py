@@ -15,7 +15,7 @@ import pytest
 from asking import model_of
 
 from redouble.llm import Model, Timeouts
-from redouble.llm._fitted import Fitted, is_async
+from redouble.llm._call import Fitted, is_async
 from support import in_colour
 
 HEADER = "Idempotency-Key"

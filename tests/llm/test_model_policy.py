@@ -10,7 +10,7 @@ from asking import LABELS, Service, ask, every_shape, model_of
 
 from redouble import Backoff, Retry, Worker, presets, transient
 from redouble.llm import Model, Spend, Timeouts, table
-from redouble.llm._table import Word
+from redouble.llm._rules import Word
 
 
 def test_the_defaults_are_those_of_the_decision_record() -> None:

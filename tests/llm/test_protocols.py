@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from said import FORMS, MESSAGE, RESPONSE, WIRE, chat, chunk, heard, objects, says, sse
 
-from redouble.llm._usage import Usage
+from redouble.llm._spend.usage import Usage
 
 TOOK = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
 every_form = pytest.mark.parametrize("form", FORMS)

@@ -15,7 +15,7 @@ from said import FORMS, MESSAGE, RESPONSE, WIRE, Anything, chat, objectified, re
 
 from redouble._failures import codes
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._protocols import protocol_of
+from redouble.llm._protocols.detection import protocol_of
 
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 LIMIT = {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down", "sequence_number": 3}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._protocol import Protocol
-from redouble.llm._protocols import protocol_of
+from redouble.llm._protocols.base import Protocol
+from redouble.llm._protocols.detection import protocol_of
 
 NAMES = ("auto", "openai", "anthropic", "sse")
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from said import MESSAGE, RESPONSE, Anything, chat, heard, objectified, read, sse
 
-from redouble.llm._protocols import Chunks
-from redouble.llm._said import usage_of
-from redouble.llm._usage import Usage
+from redouble.llm._protocols.detection import Chunks
+from redouble.llm._protocols.fields import usage_of
+from redouble.llm._spend.usage import Usage
 
 NAMES = ("auto", "openai", "anthropic", "sse")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from said import chat, heard, objectified
 
-from redouble.llm._said import usage_of
-from redouble.llm._usage import Usage
+from redouble.llm._protocols.fields import usage_of
+from redouble.llm._spend.usage import Usage
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble.llm import _sse
-from redouble.llm._sse import LONGEST, Event, EventStream
+from redouble.llm._protocols import sse as _sse
+from redouble.llm._protocols.sse import LONGEST, Event, EventStream
 
 BOM = b"\xef\xbb\xbf"
 

@@ -11,16 +11,15 @@ It works with the SDKs of OpenAI and Anthropic, blocking and async, with httpx a
 function of yours; it needs none of them.
 """
 
-from redouble.llm._answer import Answer
 from redouble.llm._context import Call, Context, current
 from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefused, StreamError
 from redouble.llm._model import Model
-from redouble.llm._protocol import Protocol
-from redouble.llm._reservation import Reservation
-from redouble.llm._spend import Spend
-from redouble.llm._table import table
+from redouble.llm._protocols.base import Protocol
+from redouble.llm._rules import table
+from redouble.llm._spend.spend import Reservation, Spend
+from redouble.llm._spend.usage import Price, Usage
+from redouble.llm._stream import Answer
 from redouble.llm._timeouts import Timeouts
-from redouble.llm._usage import Price, Usage
 
 __all__ = [
     "Answer",

@@ -14,7 +14,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import here
 from redouble._runtime.deadline import left
 from redouble._telemetry.binding import Value
-from redouble.llm._account import Account
+from redouble.llm._spend.account import Account
 from redouble.llm._timeouts import Timeouts, limit_of
 
 __all__ = ["Being", "Call", "Context", "RetryIf", "current"]

@@ -1,20 +1,31 @@
 """What OpenAI's interfaces say, and the many that are made like them: chat completions and responses.
 
 Their events are known here, as they come over the wire and as their SDK gives them.
+
+What Anthropic's interface says: the events of a message, over the wire and as their SDK gives them.
 """
 
 from __future__ import annotations
 
-from redouble.llm._dialect import Dialect
-from redouble.llm._said import field, items, more, text, usage_of
+from redouble.llm._protocols.base import Dialect
+from redouble.llm._protocols.fields import field, items, more, text, usage_of
 
-__all__ = ["OpenAI"]
+__all__ = ["Anthropic", "OpenAI"]
+
 
 CHUNKS = ("chat.completion.chunk", "text_completion")
 ENDS = ("response.completed", "response.incomplete")  # the second by a limit that the caller has set
 
 # Where a choice keeps what the model has said, its thoughts included: they are paid for as well.
-PIECES = ("content", "reasoning_content", "reasoning", "tool_calls", "refusal", "function_call", "audio")
+OPENAI_PIECES = (
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "tool_calls",
+    "refusal",
+    "function_call",
+    "audio",
+)
 
 
 class OpenAI(Dialect):
@@ -77,7 +88,41 @@ class OpenAI(Dialect):
 
 def _has_piece(choice: object) -> bool:
     delta = field(choice, "delta")
-    for name in PIECES:
+    for name in OPENAI_PIECES:
         if field(delta, name) not in (None, "", []):
             return True
     return text(choice, "text") != ""
+
+
+END = "message_stop"
+WORDS = frozenset(
+    {
+        *("message_start", "message_delta", END),
+        *("content_block_start", "content_block_delta", "content_block_stop"),
+    }
+)
+ANTHROPIC_PIECES = ("text", "thinking", "partial_json")
+
+
+class Anthropic(Dialect):
+    """A stream of one message. The SDK has more events, made of these: they tell nothing new."""
+
+    def knows(self, thing: object, word: str) -> bool:  # noqa: ARG002  the word is enough
+        """Tell by the name of the event."""
+        return word in WORDS
+
+    def hear(self, thing: object, word: str, *, sse: bool) -> None:  # noqa: ARG002  it ends in the same way
+        """Take the next event."""
+        if word == "content_block_delta":
+            delta = field(thing, "delta")
+            self.pieces += any(text(delta, name) for name in ANTHROPIC_PIECES)
+        elif word in WORDS:
+            self.usage = more(self.usage, more(usage_of(field(thing, "message")), usage_of(thing)))
+            self.ended = self.ended or word == END
+
+    def done(self) -> None:
+        """Take no notice: it is not theirs, and gateways add it to anything."""
+
+    def missing(self) -> str:
+        """Name the last event."""
+        return f"`{END}`"

@@ -15,14 +15,15 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._runtime.deadline import deadline, left
 from redouble.errors import AttemptTimeout, Limit
-from redouble.llm._account import Account
 from redouble.llm._context import Call
 from redouble.llm._errors import CutShort, ErrorEvent
-from redouble.llm._protocol import Protocol
-from redouble.llm._table import table
-from redouble.llm._usage import Usage
+from redouble.llm._protocols.base import Protocol
+from redouble.llm._rules import table
+from redouble.llm._spend.account import Account
+from redouble.llm._spend.usage import Usage
 
 __all__ = ["Flow", "Look"]
+
 
 TEXTS = (bytes, bytearray, memoryview, str)
 

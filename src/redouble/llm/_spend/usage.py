@@ -12,6 +12,7 @@ from redouble._internal.validation import number
 
 __all__ = ["Money", "Price", "Usage", "exactly"]
 
+
 Money = float | Decimal | Fraction
 MILLION = 1_000_000
 

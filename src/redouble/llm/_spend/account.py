@@ -8,13 +8,13 @@ from typing import Any, TypeAlias, cast
 
 from redouble._internal.logger import log
 from redouble._internal.validation import whole
-from redouble.llm._allowances import ALL
 from redouble.llm._errors import SpendExceeded
-from redouble.llm._reservation import Reservation, asked_for
-from redouble.llm._spend import Spend
-from redouble.llm._usage import Price, Usage
+from redouble.llm._spend.ledger import ALL
+from redouble.llm._spend.spend import Reservation, Spend, asked_for
+from redouble.llm._spend.usage import Price, Usage
 
 __all__ = ["Account", "Amount", "Reserve", "amount", "reserved", "told", "total"]
+
 
 Amount: TypeAlias = int | Usage
 Reserve: TypeAlias = Amount | Callable[..., Amount]

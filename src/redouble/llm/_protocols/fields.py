@@ -11,9 +11,10 @@ from typing import cast
 
 from redouble._failures.codes import LLM, LLM_STATUSES, QUOTA
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._usage import Usage
+from redouble.llm._spend.usage import Usage
 
 __all__ = ["DICT", "error_in", "field", "has", "items", "more", "text", "usage_of"]
+
 
 LONGEST = 500  # characters of a message; all of it is in `said`
 MOST = 1 << 53  # tokens: more is a mistake

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 __all__ = ["DONE", "LONGEST", "Event", "EventStream"]
 
+
 DONE = "[DONE]"  # the data of the last event, by a custom of OpenAI's that others have taken up
 LONGEST = 1 << 20  # characters of data in one event
 ROOM = LONGEST + 16  # and of a line: its name, colon and space too

@@ -12,15 +12,14 @@ from inspect import isabstract
 from typing import cast
 
 from redouble._internal.callables import spelled, would_not_run
-from redouble.llm._anthropic import Anthropic
-from redouble.llm._dialect import Dialect, Plain
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._openai import OpenAI
-from redouble.llm._protocol import Protocol
-from redouble.llm._said import DICT, error_in, field, has, text
-from redouble.llm._sse import DONE, EventStream
+from redouble.llm._protocols.base import Dialect, Plain, Protocol
+from redouble.llm._protocols.fields import DICT, error_in, field, has, text
+from redouble.llm._protocols.providers import Anthropic, OpenAI
+from redouble.llm._protocols.sse import DONE, EventStream
 
 __all__ = ["Chunks", "protocol_of"]
+
 
 DIALECTS: dict[str, type[Dialect]] = {"openai": OpenAI, "anthropic": Anthropic, "sse": Plain}
 TEXT, BUFFER = (str, bytes), (bytearray, memoryview)

@@ -25,6 +25,7 @@ from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefus
 
 __all__ = ["Word", "table"]
 
+
 REFUSING = (402, 403, 429)  # statuses that a spent quota comes with
 
 
