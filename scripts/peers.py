@@ -8,7 +8,7 @@ import sys
 import warnings
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))  # where the server is
+sys.path.append(str(Path(__file__).parents[1]))  # where tests.support.servers is
 
 from comparison.running import run
 from comparison.scenarios import SCENARIOS

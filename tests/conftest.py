@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from answering import flaky
 from redouble import Hints, Retry, report, types
-from shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
-from support import COLOURS, Boom, Call, Ledger, Operation, Script, Virtual, in_colour, steps
+from tests.support.call_shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
+from tests.support.fakes import COLOURS, Boom, Call, Ledger, Operation, Script, Virtual, in_colour, steps
+from tests.support.flaky_function import flaky
 
 # How long anything takes says nothing: the machine may be busy, and the first text is drawn from tables that
 # have to be made.
@@ -58,7 +58,7 @@ def no_worker_at_work() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def remote() -> Iterator[Any]:
     """Run the server that all tests of gRPC share. A conftest in their folder would hide this one."""
-    from serving import serving
+    from tests.support.grpc.server import serving
 
     with serving() as server:
         yield server

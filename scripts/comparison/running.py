@@ -19,7 +19,7 @@ from comparison import (
 )
 from comparison.asked import PAYLOAD, Asked, Seen
 from comparison.scenarios import Scenario
-from servers import Received, Server, refused_port
+from tests.support.servers import Received, Server, refused_port
 
 PATIENCE = 10.0  # seconds; whoever has not come to an end by then is still waiting
 MOMENT = 0.3  # for what is under way to arrive

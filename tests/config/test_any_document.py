@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from documents import ANYTHING, WORD, backoffs, documents, is_list, is_table, is_valid, of, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,17 @@ from redouble.config._options.catalogue import RETRY
 from redouble.config._options.values import Value
 from redouble.config._qubit_compat import KEYS
 from redouble.errors import ConfigError
+from tests.support.config_documents import (
+    ANYTHING,
+    WORD,
+    backoffs,
+    documents,
+    is_list,
+    is_table,
+    is_valid,
+    of,
+    table_of,
+)
 
 
 def read(document: dict[str, Any], environ: dict[str, str] | None = None) -> Config | None:

@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, errors
-
-from .flows import EVERY, in_colour
-from .support import Draws, Virtual
+from tests.conformance.flows import EVERY, in_colour
+from tests.conformance.support import Draws, Virtual
 
 STATES = ("closed", "open", "half_open", "isolated")
 

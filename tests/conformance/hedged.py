@@ -16,9 +16,8 @@ from trio.testing import MockClock
 
 from redouble import SYSTEM, Hedge, Layer
 from redouble.testing import VirtualClock, virtual_time
-
-from .flows import ASYNC, answers, in_colour
-from .support import ScriptedError
+from tests.conformance.flows import ASYNC, answers, in_colour
+from tests.conformance.support import ScriptedError
 
 in_async_code = pytest.mark.parametrize("colour", ASYNC)
 

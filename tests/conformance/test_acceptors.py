@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Reason, Retry, Verdict
-
-from .flows import EVERY, NONE, answers, check, flow
-from .support import Operation, Step, Virtual, fail, ok
+from tests.conformance.flows import EVERY, NONE, answers, check, flow
+from tests.conformance.support import Operation, Step, Virtual, fail, ok
 
 ACCEPT = Verdict.accept()
 

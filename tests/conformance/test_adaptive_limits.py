@@ -12,9 +12,8 @@ from redouble._layers.limits.adaptive_concurrency import By
 from redouble._layers.limits.cubic import Cubic, Tide
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, Sample, Vegas, Way
 from redouble.testing import virtual_time
-
-from .flows import EVERY, in_colour
-from .support import ScriptedError
+from tests.conformance.flows import EVERY, in_colour
+from tests.conformance.support import ScriptedError
 
 CLOSE = 5e-7
 THROTTLED = ScriptedError

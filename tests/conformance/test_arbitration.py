@@ -14,9 +14,8 @@ from trio.testing import MockClock
 from redouble import Layer, Retry, Timeout, deadline, errors, observe
 from redouble._runtime.backend import backend, under_trio
 from redouble.testing import virtual_time
-
-from .flows import ASYNC
-from .support import ScriptedError
+from tests.conformance.flows import ASYNC
+from tests.conformance.support import ScriptedError
 
 EVERY_LOOP = pytest.mark.parametrize("colour", ASYNC)
 LIMITED = pytest.mark.parametrize(

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, CircuitBreaker, errors, observe
-
-from .circuits import Service, Status, in_every_colour, run
-from .flows import ASYNC, EVERY, in_colour
-from .support import Virtual, cancelled_in
+from tests.conformance.circuits import Service, Status, in_every_colour, run
+from tests.conformance.flows import ASYNC, EVERY, in_colour
+from tests.conformance.support import Virtual, cancelled_in
 
 HOUR = 3600.0
 

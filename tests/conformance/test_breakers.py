@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .circuits import check, in_every_colour, row, run
+from tests.conformance.circuits import check, in_every_colour, row, run
 
 NEVER: dict[str, Any] = {"ratio": 1, "minimum": 10**6}  # opens, but counts
 F5, S24 = "F " * 5, "S " * 24

@@ -14,9 +14,8 @@ import pytest
 
 from redouble import Backoff, Grant, Kind, TokenBucket, presets
 from redouble.testing import virtual_time
-
-from .flows import EVERY, check, flow
-from .support import fail, ok
+from tests.conformance.flows import EVERY, check, flow
+from tests.conformance.support import fail, ok
 
 BY_SIZE = {Kind.server: 49.0, Kind.client: 10.0, None: 5.0}
 Y2026 = {Kind.throttled: 5, None: 14}

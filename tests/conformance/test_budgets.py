@@ -11,9 +11,8 @@ from math import inf
 import pytest
 
 from redouble import Kind, Reason, Retry, RetryBudget
-
-from .flows import EVERY, check, flow
-from .support import Operation, Virtual, fail
+from tests.conformance.flows import EVERY, check, flow
+from tests.conformance.support import Operation, Virtual, fail
 
 
 def by_requests(ratio: float, per_second: float, window: float) -> RetryBudget:

@@ -14,9 +14,8 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Backoff, Reason, Retry, report
-
-from .flows import ASYNC
-from .support import Bucket, ScriptedError, Virtual
+from tests.conformance.flows import ASYNC
+from tests.conformance.support import Bucket, ScriptedError, Virtual
 
 
 @dataclass

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Reason, Retry, RetryBudget, errors, transient
-
-from .flows import EVERY, Flow, answers, check, drive, flow, in_every_colour
-from .support import fail, ok, series
+from tests.conformance.flows import EVERY, Flow, answers, check, drive, flow, in_every_colour
+from tests.conformance.support import fail, ok, series
 
 SHORT = Backoff.exponential(0.01).maximum(0.02).full_jitter()
 WRONG: Any = 2.5  # not for the eyes of a type checker

@@ -16,10 +16,9 @@ from redouble import SYSTEM, Backoff, CircuitBreaker, Hedge, Keyed, Reason, Retr
 from redouble._layers.limits.cubic import Cubic
 from redouble._layers.limits.limit_algorithms import Gradient, Sample, Vegas, Way
 from redouble.testing import virtual_time
-
-from .flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour, takes
-from .hedged import GRPC, in_async_code, late, raced
-from .support import ScriptedError, fail, ok, series
+from tests.conformance.flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour, takes
+from tests.conformance.hedged import GRPC, in_async_code, late, raced
+from tests.conformance.support import ScriptedError, fail, ok, series
 
 RETRY, STOP, AFTER_7 = answers({"*": True}), answers({"*": False}), answers({"*": 7})
 NO_OPINION = answers({})

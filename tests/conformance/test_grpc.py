@@ -13,9 +13,8 @@ import pytest
 import redouble.grpc
 from redouble import Backoff, Retry, TokenBucket
 from redouble.testing import virtual_time
-
-from .flows import INSTEAD
-from .support import Draws
+from tests.conformance.flows import INSTEAD
+from tests.conformance.support import Draws
 
 COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 SHAPES = pytest.mark.parametrize("shape", ["Unary", "Down", "Up", "Both"])

@@ -22,10 +22,9 @@ from redouble import (
     TokenBucket,
 )
 from redouble.testing import virtual_time
-
-from .flows import answers, in_colour
-from .hedged import GRPC, Service, in_async_code, late, raced
-from .support import ScriptedError, cancelled_in
+from tests.conformance.flows import answers, in_colour
+from tests.conformance.hedged import GRPC, Service, in_async_code, late, raced
+from tests.conformance.support import ScriptedError, cancelled_in
 
 
 def broken() -> NoReturn:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from clients import CLIENTS, Client, Seen, client, is_async
 from redouble import Layer, Reason, Retry, RetryBudget, report
 from redouble.http import redact, replayable, rule
-from servers import Received, Server, refused_port
-
-from .support import Bucket
+from tests.conformance.support import Bucket
+from tests.support.http.clients import CLIENTS, Client, Seen, client, is_async
+from tests.support.servers import Received, Server, refused_port
 
 PIECES = (b"hello", b" world")
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from clients import CLIENTS, Client, client
 from redouble import Hints, Kind, Reason, Retry, transient
 from redouble.http import retry_after
-from servers import Server
-
-from .support import Virtual
+from tests.conformance.support import Virtual
+from tests.support.http.clients import CLIENTS, Client, client
+from tests.support.servers import Server
 
 NOW = datetime(1999, 12, 31, 23, 59, 57, tzinfo=UTC)
 PLAIN = Hints(spread=0)

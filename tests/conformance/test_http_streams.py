@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from clients import CLIENTS, Seen, client
 from redouble import CircuitBreaker, Layer, Reason, Retry
-from servers import Received, Server, pattern
+from tests.support.http.clients import CLIENTS, Seen, client
+from tests.support.servers import Received, Server, pattern
 
 SILENCE = 0.2  # seconds that a client waits for the next piece
 DRIPPED = b"abcdefghij"

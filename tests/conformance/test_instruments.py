@@ -11,19 +11,18 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from trio.testing import MockClock
 
-from answered import by_httpx
-from clients import CLIENTS, client
 from redouble import SYSTEM, Bulkhead, Retry, RetryBudget, Timeout, Worker, errors
 from redouble._runtime.backend import backend
 from redouble._telemetry import observers as _watch
 from redouble.instruments import logging as logs
 from redouble.instruments import opentelemetry
 from redouble.testing import Script, ok, virtual_time
-from servers import Server
-
-from . import circuits
-from .flows import ASYNC, EVERY, in_colour
-from .test_http import httpware, once, raised
+from tests.conformance import circuits
+from tests.conformance.flows import ASYNC, EVERY, in_colour
+from tests.conformance.test_http import httpware, once, raised
+from tests.support.http.clients import CLIENTS, client
+from tests.support.http.errors import by_httpx
+from tests.support.servers import Server
 
 every_colour = pytest.mark.parametrize("colour", EVERY)
 

@@ -19,9 +19,8 @@ import redouble.httpx2
 from redouble import Retry, llm
 from redouble.instruments import logging as logs
 from redouble.instruments import memory
-
-from .flows import EVERY, in_colour
-from .support import Virtual
+from tests.conformance.flows import EVERY, in_colour
+from tests.conformance.support import Virtual
 
 URL = "http://model.test/v1/chat?key=secret"
 LABELS = {"provider": "acme", "model": "small"}

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Kind, Reason, Retry, Verdict, errors
-
-from .flows import Flow, answers, check, in_every_colour, limited, takes
-from .support import Bucket, fail, ok
+from tests.conformance.flows import Flow, answers, check, in_every_colour, limited, takes
+from tests.conformance.support import Bucket, fail, ok
 
 CUT, OVER = errors.AttemptTimeout, errors.DeadlineExceeded
 LONG = 100_000.0

@@ -19,9 +19,8 @@ from redouble import SYSTEM, Backoff, Reason, Report, Retry, bind, presets, repo
 from redouble.instruments import memory
 from redouble.llm import Context, CutShort, Model, Timeouts
 from redouble.testing import virtual_time
-
-from .flows import ASYNC, EVERY, in_colour
-from .support import Draws, Virtual
+from tests.conformance.flows import ASYNC, EVERY, in_colour
+from tests.conformance.support import Draws, Virtual
 
 every_colour = pytest.mark.parametrize("colour", EVERY)
 every_async = pytest.mark.parametrize("colour", ASYNC)

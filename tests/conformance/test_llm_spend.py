@@ -10,8 +10,7 @@ import pytest
 
 from redouble import Retry, report
 from redouble.llm import Model, Spend, SpendExceeded, SpendRefused, Usage, current
-
-from .flows import EVERY, in_colour
+from tests.conformance.flows import EVERY, in_colour
 
 every_colour = pytest.mark.parametrize("colour", EVERY)
 LIMITS: list[dict[str, Any]] = [{"tokens": 10}, {"cost": 10}, {"requests": 10}]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redouble import Backoff, Hints, Reason
-
-from .flows import INSTEAD, Flow, answers, check, flow, in_every_colour
-from .support import fail, ok, series
+from tests.conformance.flows import INSTEAD, Flow, answers, check, flow, in_every_colour
+from tests.conformance.support import fail, ok, series
 
 DAY = 86400
 CASCADE = Backoff.exponential(500).maximum(5000)

@@ -21,9 +21,8 @@ from redouble import (
     presets,
 )
 from redouble.testing import Script, ok
-
-from .flows import EVERY, in_colour
-from .support import ScriptedError, Virtual
+from tests.conformance.flows import EVERY, in_colour
+from tests.conformance.support import ScriptedError, Virtual
 
 JITTERED = Backoff.exponential(0.1).full_jitter()
 INSIDE, OUTSIDE = "Bulkhead inside Retry", "CircuitBreaker outside Retry"

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Kind, Reason, Retry, RetryBudget, Verdict, presets
-
-from .flows import Flow, check, flow, in_every_colour
-from .support import Step, fail, ok, series
+from tests.conformance.flows import Flow, check, flow, in_every_colour
+from tests.conformance.support import Step, fail, ok, series
 
 
 def preset(fact: str, make: Callable[..., Retry], *script: Step, attempts: int = 3, **expected: Any) -> Flow:

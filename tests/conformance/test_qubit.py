@@ -7,9 +7,8 @@ Its budget for the operation is our ``work_timeout``, its total budget our ``tim
 from __future__ import annotations
 
 from redouble import Backoff, Reason, errors
-
-from .flows import INSTEAD, Flow, answers, check, fails, flow, in_every_colour, takes
-from .support import Panic, fail, ok
+from tests.conformance.flows import INSTEAD, Flow, answers, check, fails, flow, in_every_colour, takes
+from tests.conformance.support import Panic, fail, ok
 
 FLOWS = [
     flow(

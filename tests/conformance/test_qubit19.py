@@ -7,9 +7,19 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Reason, Retry
-
-from .flows import ASYNC, EVERY, Flow, answers, check, drive, fails, flow, in_every_colour, takes
-from .support import Operation, Virtual, fail, ok
+from tests.conformance.flows import (
+    ASYNC,
+    EVERY,
+    Flow,
+    answers,
+    check,
+    drive,
+    fails,
+    flow,
+    in_every_colour,
+    takes,
+)
+from tests.conformance.support import Operation, Virtual, fail, ok
 
 FLOWS = [
     flow(

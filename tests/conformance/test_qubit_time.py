@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Reason, Retry
-
-from .flows import INSTEAD, SYNC, Flow, answers, check, drive, fails, flow, in_every_colour
-from .support import Virtual, fail, ok
+from tests.conformance.flows import INSTEAD, SYNC, Flow, answers, check, drive, fails, flow, in_every_colour
+from tests.conformance.support import Virtual, fail, ok
 
 FIXED_20 = Backoff.constant(20)
 

@@ -9,9 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from redouble import Backoff, Hints, Reason, Retry, errors, report
-
-from .flows import EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
-from .support import fail, ok, series
+from tests.conformance.flows import EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
+from tests.conformance.support import fail, ok, series
 
 HUGE = 20_000_000_000_000
 

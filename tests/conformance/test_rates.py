@@ -16,9 +16,8 @@ from trio.testing import MockClock
 
 from redouble import SYSTEM, AdaptiveRate, RateLimit, errors
 from redouble.testing import VirtualClock, virtual_time
-
-from .flows import ASYNC, EVERY, in_colour
-from .support import ScriptedError
+from tests.conformance.flows import ASYNC, EVERY, in_colour
+from tests.conformance.support import ScriptedError
 
 Gate = AdaptiveRate | RateLimit
 Call = Callable[[], Awaitable[None]]

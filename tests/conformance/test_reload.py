@@ -13,8 +13,7 @@ from redouble.config import _reload as _live
 from redouble.config import load, reload
 from redouble.config._reload import Live
 from redouble.instruments import memory
-
-from .flows import EVERY, in_colour
+from tests.conformance.flows import EVERY, in_colour
 
 every_colour = pytest.mark.parametrize("colour", EVERY)
 every_mistake = pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 import trio
 
 from redouble import Gate, Layer, Retry, report
-
-from .flows import EVERY
-from .support import Virtual
+from tests.conformance.flows import EVERY
+from tests.conformance.support import Virtual
 
 EVERY_COLOUR = pytest.mark.parametrize("colour", EVERY)
 

@@ -10,9 +10,8 @@ from itertools import islice
 import pytest
 
 from redouble import Backoff, Reason, Retry
-
-from .flows import ASYNC, EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
-from .support import SplitMix64, Virtual, fail, ok, series
+from tests.conformance.flows import ASYNC, EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
+from tests.conformance.support import SplitMix64, Virtual, fail, ok, series
 
 FLOWS = [
     flow("S-02.1", ok("v"), attempts=3, expected={"ok": "v", "calls": 1, "waits": []}),

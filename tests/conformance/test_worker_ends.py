@@ -12,10 +12,9 @@ import trio
 from redouble import Reason, Retry, Worker, cancelled, errors
 from redouble._drivers.workers import threads
 from redouble._runtime.backend import under_trio
-
-from .flows import Flow, answers, check, in_every_colour
-from .support import Operation, Step, Virtual, ok
-from .test_workers import MS, STUCK, worked
+from tests.conformance.flows import Flow, answers, check, in_every_colour
+from tests.conformance.support import Operation, Step, Virtual, ok
+from tests.conformance.test_workers import MS, STUCK, worked
 
 NO_THREAD = "no thread could be started for a worker: can't start new thread"
 

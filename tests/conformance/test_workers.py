@@ -8,10 +8,9 @@ import pytest
 
 from redouble import Backoff, Reason, Retry, Worker, errors, remaining
 from redouble.testing import virtual_time
-
-from .flows import WORKERS, Flow, answers, check, drive, in_every_colour, limited, takes
-from .support import Operation, Panic, ScriptedError, Step, Turned, fail, ok
-from .test_limits import AGAIN, CUT, OVER, STOP
+from tests.conformance.flows import WORKERS, Flow, answers, check, drive, in_every_colour, limited, takes
+from tests.conformance.support import Operation, Panic, ScriptedError, Step, Turned, fail, ok
+from tests.conformance.test_limits import AGAIN, CUT, OVER, STOP
 
 MS = 0.001
 CRASH = fail(Panic("p"))

@@ -9,10 +9,10 @@ from typing import Any
 
 import grpc
 import pytest
-from dialling import ONE, SHAPES, achannel_of, report_of, request_of, retry, stub_of
-from serving import Call, Server
 
 from redouble import Fallback, Layer, Retry
+from tests.support.grpc.calls import ONE, SHAPES, achannel_of, report_of, request_of, retry, stub_of
+from tests.support.grpc.server import Call, Server
 
 FOREVER = 3600.0
 Talk = Callable[[Any, Call], Coroutine[Any, Any, None]]

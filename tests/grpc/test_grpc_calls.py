@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import grpc
 import pytest
-from dialling import ALL, attempts, dial, retry, seen_of
-from serving import Server
 
 from redouble import Retry
 from redouble.testing import virtual_time
+from tests.support.grpc.calls import ALL, attempts, dial, retry, seen_of
+from tests.support.grpc.server import Server
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,20 @@ from typing import Any
 
 import grpc
 import pytest
-from dialling import ONE, SHAPES, achannel_of, channel_of, report_of, request_of, retry, stub_of, until
-from serving import Call, Server
 
 from redouble import Bulkhead, Retry
+from tests.support.grpc.calls import (
+    ONE,
+    SHAPES,
+    achannel_of,
+    channel_of,
+    report_of,
+    request_of,
+    retry,
+    stub_of,
+    until,
+)
+from tests.support.grpc.server import Call, Server
 
 FOREVER = 3600.0  # seconds: a test that waits for it fails
 BLOCKING = [("future", "unary"), ("future", "up"), ("stream", "down"), ("stream", "both")]

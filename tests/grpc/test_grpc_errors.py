@@ -8,14 +8,14 @@ from typing import Any
 
 import grpc
 import pytest
-from bystanders import Bystander
-from dialling import ALL, ONE, base, dial, report_of, retry, stub_of
-from serving import Server
 
 import redouble.grpc
 from redouble import Layer, errors
 from redouble._engine.report import stamp_of
 from redouble.grpc._finished_call import KINDS, SYNC
+from tests.support.grpc.calls import ALL, ONE, base, dial, report_of, retry, stub_of
+from tests.support.grpc.interceptors import Bystander
+from tests.support.grpc.server import Server
 
 CODE = grpc.StatusCode
 UNARY = [(colour, shape) for colour, shape in ALL if shape in ONE]

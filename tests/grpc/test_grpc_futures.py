@@ -8,11 +8,11 @@ from typing import Any
 
 import grpc
 import pytest
-from dialling import channel_of, report_of, request_of, retry, stub_of, until
-from serving import Call, Server
 
 import redouble
 from redouble import CircuitBreaker, Fallback, Layer
+from tests.support.grpc.calls import channel_of, report_of, request_of, retry, stub_of, until
+from tests.support.grpc.server import Call, Server
 
 UP = pytest.mark.parametrize("shape", ["unary", "up"])
 FOREVER = 3600.0

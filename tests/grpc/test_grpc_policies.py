@@ -8,8 +8,6 @@ from typing import Any
 
 import grpc
 import pytest
-from dialling import ALL, ONE, SHAPES, achannel_of, channel_of, dial, request_of, retry, seen_of, stub_of
-from serving import Server
 
 import redouble.grpc
 from redouble import (
@@ -28,6 +26,19 @@ from redouble.config import _reload as _live
 from redouble.errors import BulkheadFull, CircuitOpen, ConfigError
 from redouble.grpc._channel_policy import CANCELLABLE
 from redouble.testing import attempts, no_retries
+from tests.support.grpc.calls import (
+    ALL,
+    ONE,
+    SHAPES,
+    achannel_of,
+    channel_of,
+    dial,
+    request_of,
+    retry,
+    seen_of,
+    stub_of,
+)
+from tests.support.grpc.server import Server
 
 MAKE = pytest.mark.parametrize("make", [redouble.grpc.interceptors, redouble.grpc.aio_interceptors])
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import grpc
 import pytest
-from bystanders import Bystander, bystanders
-from dialling import ALL, achannel_of, base, dial, retry, seen_of, stub_of
-from serving import Server
 
 import redouble.grpc
+from tests.support.grpc.calls import ALL, achannel_of, base, dial, retry, seen_of, stub_of
+from tests.support.grpc.interceptors import Bystander, bystanders
+from tests.support.grpc.server import Server
 
 UP = [(colour, shape) for colour, shape in ALL if shape in ("up", "both")]
 AIO = [(colour, shape) for colour, shape in UP if colour == "aio"]

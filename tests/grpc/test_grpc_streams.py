@@ -6,7 +6,10 @@ import asyncio
 
 import grpc
 import pytest
-from dialling import (
+
+import redouble
+from redouble import Bulkhead, CircuitBreaker, Fallback, Layer, Timeout
+from tests.support.grpc.calls import (
     STREAMS,
     achannel_of,
     channel_of,
@@ -18,10 +21,7 @@ from dialling import (
     stub_of,
     until,
 )
-from serving import Server
-
-import redouble
-from redouble import Bulkhead, CircuitBreaker, Fallback, Layer, Timeout
+from tests.support.grpc.server import Server
 
 
 @pytest.mark.parametrize(

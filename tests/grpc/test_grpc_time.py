@@ -9,8 +9,17 @@ from typing import Any
 
 import grpc
 import pytest
-from bystanders import Bystander
-from dialling import (
+
+import redouble
+import redouble.grpc
+from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
+from redouble.grpc._attempt import expired
+from redouble.grpc._finished_call import AIO, SYNC, Known
+from redouble.grpc._permit import Permit
+from redouble.grpc._request_stream import Replayable
+from redouble.testing import virtual_time
+from redouble.types import Ended, On
+from tests.support.grpc.calls import (
     ALL,
     ONE,
     SHAPES,
@@ -25,17 +34,8 @@ from dialling import (
     stub_of,
     until,
 )
-from serving import Server
-
-import redouble
-import redouble.grpc
-from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
-from redouble.grpc._attempt import expired
-from redouble.grpc._finished_call import AIO, SYNC, Known
-from redouble.grpc._permit import Permit
-from redouble.grpc._request_stream import Replayable
-from redouble.testing import virtual_time
-from redouble.types import Ended, On
+from tests.support.grpc.interceptors import Bystander
+from tests.support.grpc.server import Server
 
 SHORT = 0.15  # second
 LONG = 60.0

@@ -9,7 +9,6 @@ from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
-from portable import NATIVE, native
 
 from redouble import (
     Bulkhead,
@@ -25,7 +24,8 @@ from redouble import (
     presets,
 )
 from redouble.grpc._service_config import ServiceConfig, service_config
-from support import Virtual
+from tests.support.fakes import Virtual
+from tests.support.grpc.policies import NATIVE, native
 
 TRANSIENT = ["DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "UNAVAILABLE"]
 ONE_KIND = "gRPC has one kind of budget, TokenBucket.grpc(tokens=10, ratio=0.1)"

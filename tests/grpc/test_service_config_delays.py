@@ -7,12 +7,12 @@ from typing import Any
 
 import grpc
 import pytest
-from portable import NATIVE, native
 
 from redouble import Backoff, Kind, Verdict
 from redouble.errors import Rejected
 from redouble.grpc._service_config import ServiceConfig, service_config
 from redouble.types import Answer, Ended
+from tests.support.grpc.policies import NATIVE, native
 
 TWO = Backoff.constant(2).jitter(0.2)
 

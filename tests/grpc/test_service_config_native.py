@@ -8,10 +8,10 @@ from typing import Any
 
 import grpc
 import pytest
-from portable import native
 
 from redouble import Backoff, Retry, Timeout, TokenBucket, presets
 from redouble.grpc._service_config import ServiceConfig, service_config
+from tests.support.grpc.policies import native
 
 SOON = Backoff.constant(0.003).jitter(0.2)
 PATIENCE = 20.0  # seconds: what a call may take on a machine that is busy

@@ -9,11 +9,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from portable import native
 
 from redouble import Backoff, Hints, Kind, Retry, RetryBudget, Timeout, TokenBucket
 from redouble.grpc._native_retry import CODES, LONGEST
 from redouble.grpc._service_config import service_config
+from tests.support.grpc.policies import native
 
 SECONDS = st.one_of(
     st.floats(0, 10), st.floats(0, allow_infinity=False), st.sampled_from([0.0, 1e-9, 0.002, 1e308])

@@ -20,8 +20,8 @@ from redouble import (
 )
 from redouble.http import Idempotency
 from redouble.http._request_body import AGAIN, Content, content_of
-from sending import Client, retrying
-from support import Ledger, Virtual
+from tests.support.fakes import Ledger, Virtual
+from tests.support.http.offline_clients import Client, retrying
 
 POLICY = retrying(on=Exception, attempts=3)
 UNSENT, LOST = httpx.ConnectError, httpx.ReadError

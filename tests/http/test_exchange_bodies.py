@@ -9,14 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
-from test_exchange_ends import LOST, POLICY, texts, told
 
 from redouble import Pipeline, http
 from redouble._engine.report import stamp_of
 from redouble.http._request_body import content_of
 from redouble.testing import VirtualClock, virtual_time
-from sending import Client, Refused, retrying
-from support import Ledger, Virtual
+from tests.http.test_exchange_endings import LOST, POLICY, texts, told
+from tests.support.fakes import Ledger, Virtual
+from tests.support.http.offline_clients import Client, Refused, retrying
 
 NONE = Pipeline()
 

@@ -25,8 +25,8 @@ from redouble import (
 from redouble.http import IDEMPOTENT, rule
 from redouble.http._plan import _default
 from redouble.http._rule import FAILING
-from sending import Wire, retrying
-from support import ASYNC, Boom, in_colour
+from tests.support.fakes import ASYNC, Boom, in_colour
+from tests.support.http.offline_clients import Wire, retrying
 
 MORE = {*IDEMPOTENT, "PATCH"}
 

@@ -14,11 +14,19 @@ import pytest
 import requests
 from aiohttp.http_exceptions import BadStatusLine
 
-from answered import Answered, by_aiohttp, by_httpx, by_requests, every_client, lost, request_info
 from redouble import Hints, Kind, Retry, Verdict, http, report, transient
 from redouble._failures.codes import STATUSES
 from redouble.http import HttpRule, rule, sent
-from support import Boom, Virtual, always
+from tests.support.fakes import Boom, Virtual, always
+from tests.support.http.errors import (
+    Answered,
+    by_aiohttp,
+    by_httpx,
+    by_requests,
+    every_client,
+    lost,
+    request_info,
+)
 
 # ------------------------------------------------------------------------------ answers
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exporting import exported_by_prometheus
-from promql import Series, Wrong, read
+
+from tests.support.instruments.exported_series import exported_by_prometheus
+from tests.support.instruments.promql import Series, Wrong, read
 
 FILE = Path(__file__).parents[2] / "docs" / "grafana" / "redouble.json"
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text("utf-8"))

@@ -8,16 +8,16 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from counting import afresh, policy
-from logged import logger
 
 import redouble
-from breakers import Story
 from redouble import Bulkhead, Kind, Timeout, Verdict, errors
 from redouble._telemetry.observers import watch
 from redouble.instruments.logging import instrument
 from redouble.testing import virtual_time
-from support import Boom, Operation, Script, Virtual, always, fail, in_colour, ok
+from tests.support.breaker_scripts import Story
+from tests.support.fakes import Boom, Operation, Script, Virtual, always, fail, in_colour, ok
+from tests.support.instruments.counts import afresh, policy
+from tests.support.instruments.log_capture import logger
 
 FORBIDDEN = type("Forbidden", (Exception,), {"status_code": 403})
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from counting import EVERY_SHAPE, events_made, policy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from logged import BARE, logger
 
 from redouble import Bulkhead, Verdict, bind, errors
 from redouble._telemetry.observers import watch
 from redouble.instruments.logging import instrument
-from support import Boom, always
+from tests.support.fakes import Boom, always
+from tests.support.instruments.counts import EVERY_SHAPE, events_made, policy
+from tests.support.instruments.log_capture import BARE, logger
 
 OURS = ("policy", "attempt", "delay", "reason", "kind", "http_status", "decision", "error", "elapsed")
 ODD = "a\nb\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\x1b[2J\ud800"

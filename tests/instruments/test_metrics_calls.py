@@ -6,24 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from counting import (
-    EVERY_ASYNC_SHAPE,
-    EVERY_SHAPE,
-    JUDGES_RESULTS,
-    NAME,
-    coloured,
-    counts,
-    every_shape,
-    policy,
-)
 
-from conformance.support import cancelled_in
 from redouble import SYSTEM, Kind, Verdict, Worker, deadline
 from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Summary
 from redouble.testing import virtual_time
-from support import (
+from tests.conformance.support import cancelled_in
+from tests.support.fakes import (
     ASYNC,
     SYNC,
     Boom,
@@ -37,6 +27,16 @@ from support import (
     in_colour,
     ok,
     steps,
+)
+from tests.support.instruments.counts import (
+    EVERY_ASYNC_SHAPE,
+    EVERY_SHAPE,
+    JUDGES_RESULTS,
+    NAME,
+    coloured,
+    counts,
+    every_shape,
+    policy,
 )
 
 FORBIDDEN = type("Forbidden", (Exception,), {"status_code": 403})

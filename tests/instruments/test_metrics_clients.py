@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from counting import NAME, counts
 
-from clients import CLIENTS, client
 from redouble import Retry
 from redouble._telemetry.observers import watch
 from redouble.instruments import memory
-from servers import Server
+from tests.support.http.clients import CLIENTS, client
+from tests.support.instruments.counts import NAME, counts
+from tests.support.servers import Server
 
 POLICY = Retry(backoff=[0, 0], attempts=3, name=NAME)
 WELL: dict[str, float] = {"calls true": 1, "attempts none ok": 1}

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from breakers import Story
-from crowd import crowd
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Kind, RetryBudget, TokenBucket, errors
 from redouble.instruments import memory
 from redouble.instruments._metrics import gauged
 from redouble.instruments._schema import METRICS, STATES
-from support import Virtual
+from tests.support.breaker_scripts import Story
+from tests.support.bulkhead_callers import crowd
+from tests.support.fakes import Virtual
 
 GAUGES = [metric for metric in METRICS if metric.kind == "gauge"]
 

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from counting import counts, policy
-from switching import often
 
 from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Summary
-from support import Boom, Operation, Virtual, fail, ok
+from tests.support.fakes import Boom, Operation, Virtual, fail, ok
+from tests.support.instruments.counts import counts, policy
+from tests.support.thread_switching import often
 
 
 @pytest.fixture(autouse=True)

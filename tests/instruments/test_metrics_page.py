@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from exporting import Instrument, exported_by_opentelemetry, exported_by_prometheus
-from promql import read
 
 from redouble.instruments import METRICS, Metric
 from redouble.instruments._schema import BUCKETS
+from tests.support.instruments.exported_series import (
+    Instrument,
+    exported_by_opentelemetry,
+    exported_by_prometheus,
+)
+from tests.support.instruments.promql import read
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "metrics.md").read_text("utf-8")
 ALERTS = re.findall(r"^```promql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

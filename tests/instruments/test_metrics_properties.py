@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from counting import NAME, policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Verdict
 from redouble.instruments import memory
-from shapes import SHAPES
-from support import Boom, Operation, Step, Virtual, fail, ok
+from tests.support.call_shapes import SHAPES
+from tests.support.fakes import Boom, Operation, Step, Virtual, fail, ok
+from tests.support.instruments.counts import NAME, policy
 
 OUTCOMES = st.sampled_from(["ok", "fail", "stop", "not yet"])
 CALLS = st.lists(st.lists(st.tuples(OUTCOMES, st.integers(0, 5)), min_size=1, max_size=6), max_size=4)

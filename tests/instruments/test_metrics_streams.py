@@ -6,15 +6,15 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import suppress
 
 import pytest
-from counting import NAME, counts, policy
 
-from conformance.support import cancelled_in
 from redouble import SYSTEM, Retry
 from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Metrics, Summary
-from streams import SHAPES, Reader, Source, Takes, Tape
-from support import ASYNC, Boom, Panic, Virtual, in_colour
+from tests.conformance.support import cancelled_in
+from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
+from tests.support.instruments.counts import NAME, counts, policy
+from tests.support.streams import SHAPES, Reader, Source, Takes, Tape
 
 WELL: dict[str, float] = {"calls true": 1, "attempts none ok": 1}
 AGAIN = WELL | {"attempts unknown failed": 1, "retries unknown": 1}

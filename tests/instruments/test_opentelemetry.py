@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from counting import events_made, policy
-from happening import everything
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
@@ -16,7 +14,9 @@ from redouble import TokenBucket
 from redouble._telemetry.observers import watch
 from redouble.instruments import _schema, opentelemetry
 from redouble.instruments.opentelemetry import instrument
-from support import Boom
+from tests.support.fakes import Boom
+from tests.support.instruments.counts import events_made, policy
+from tests.support.instruments.sample_events import everything
 
 # What dashboards are made of: each metric, what it is, its unit and its attributes.
 CONTRACT = {

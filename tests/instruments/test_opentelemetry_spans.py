@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from counting import policy
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import redouble
-from clients import CLIENTS, client
 from redouble import Bulkhead, Kind, Retry, Timeout, Verdict, errors
 from redouble._telemetry.observers import watch
 from redouble.instruments.opentelemetry import instrument
 from redouble.testing import virtual_time
-from servers import Server, refused_port
-from support import Boom, Operation, Virtual, always, fail, in_colour, ok
+from tests.support.fakes import Boom, Operation, Virtual, always, fail, in_colour, ok
+from tests.support.http.clients import CLIENTS, client
+from tests.support.instruments.counts import policy
+from tests.support.servers import Server, refused_port
 
 RESENT = "http.request.resend_count"
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from counting import policy
-from happening import everything
 from prometheus_client import REGISTRY, CollectorRegistry, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from switching import often
 
 from redouble import TokenBucket
 from redouble._telemetry.observers import watch
 from redouble.instruments import METRICS, prometheus
 from redouble.instruments.prometheus import instrument
-from support import Virtual
+from tests.support.fakes import Virtual
+from tests.support.instruments.counts import policy
+from tests.support.instruments.sample_events import everything
+from tests.support.thread_switching import often
 
 # What dashboards are made of: each sample, what it is, and its labels.
 CONTRACT: dict[str, tuple[str, set[str]]] = {

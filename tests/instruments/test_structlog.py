@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 import structlog
-from counting import events_made, policy
-from logged import BARE, logger
 from structlog.testing import LogCapture, capture_logs
 from structlog.typing import EventDict
 
-from breakers import Story
 from redouble import Bulkhead, bind, errors
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.observers import watch
 from redouble.instruments.structlog import instrument
-from support import Boom, Operation, Virtual, fail, in_colour, ok
+from tests.support.breaker_scripts import Story
+from tests.support.fakes import Boom, Operation, Virtual, fail, in_colour, ok
+from tests.support.instruments.counts import events_made, policy
+from tests.support.instruments.log_capture import BARE, logger
 
 EMPTY = {"delay": None, "reason": None, "kind": None, "http_status": None, "decision": None, "error": None}
 

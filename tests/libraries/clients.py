@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .servers import library, run
+from tests.libraries.servers import library, run
 
 __all__ = ["AWS", "GRPC", "HTTP", "LLM", "MYSQL", "PLAIN", "POSTGRES", "REDIS"]
 

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from sdk_models import SDKS, Asked, Server, opened
+from tests.support.llm.sdk_models import SDKS, Asked, Server, opened
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Verdict, transient
-
-from . import clients
-from .servers import answering, judged, library, saying
+from tests.libraries import clients
+from tests.libraries.servers import answering, judged, library, saying
 
 RATE_LIMIT = Verdict.retry(kind=Kind.throttled, sent=True, reason="rate_limit")
 HTTP_5XX = Verdict.retry(kind=Kind.server, sent=True, reason="http_5xx")

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Verdict, transient
-
-from . import clients
-from .servers import closed_port, judged, library, run, saying, silent
+from tests.libraries import clients
+from tests.libraries.servers import closed_port, judged, library, run, saying, silent
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble._failures.known_errors import TABLE
-
-from .decisions import FOLDER, LIBRARIES, classes, decisions, written
+from tests.libraries.decisions import FOLDER, LIBRARIES, classes, decisions, written
 
 # Not on the machine, or not in this version: they are looked up, but cannot be compared.
 ELSEWHERE = {

@@ -10,10 +10,9 @@ import redouble
 import redouble.httpx
 import redouble.httpx2
 from redouble import Reason, Retry, TokenBucket
-from sdks import KEY, Server, asking, every_sdk, model_of, script_of, sdk, value
-from support import Virtual
-
-from .servers import library, run
+from tests.libraries.servers import library, run
+from tests.support.fakes import Virtual
+from tests.support.llm.sdk_clients import KEY, Server, asking, every_sdk, model_of, script_of, sdk, value
 
 POLICY = Retry(backoff=[0] * 9)
 QUOTA = '{"error": {"code": "insufficient_quota", "type": "insufficient_quota", "message": "spent"}}'

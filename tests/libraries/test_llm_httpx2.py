@@ -15,9 +15,8 @@ from anyio.from_thread import start_blocking_portal
 import redouble
 from redouble import Reason, llm
 from redouble.instruments import memory
-from sdk_models import USAGE, Server, called, model, tidily
-
-from .servers import library
+from tests.libraries.servers import library
+from tests.support.llm.sdk_models import USAGE, Server, called, model, tidily
 
 wire: Any = library("servers.protocols")  # a name in here hides that of the server
 # The clients iterate over async generators that they do not close, with us or without: Trio says so.

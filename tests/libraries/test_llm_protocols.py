@@ -12,8 +12,7 @@ import pytest
 from redouble.llm._protocols.detection import Chunks
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.usage import Usage
-
-from .servers import library
+from tests.libraries.servers import library
 
 wire: Any = library("servers.protocols")  # a name in here hides that of the server
 

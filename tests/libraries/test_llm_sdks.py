@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from redouble import Reason, Retry, llm, report
-from sdk_models import HELLO, KEY, LEFT, PROMPT, Asked, Server, every_way, model, value
-from sdks import asking, model_of, sdk
-from support import Virtual
+from tests.support.fakes import Virtual
+from tests.support.llm.sdk_clients import asking, model_of, sdk
+from tests.support.llm.sdk_models import HELLO, KEY, LEFT, PROMPT, Asked, Server, every_way, model, value
 
 pytestmark = LEFT
 

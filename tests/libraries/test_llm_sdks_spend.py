@@ -8,7 +8,7 @@ import pytest
 
 from redouble import Reason, llm
 from redouble.instruments import memory
-from sdk_models import HELLO, LEFT, USAGE, Asked, Server, every_stream, every_way, model
+from tests.support.llm.sdk_models import HELLO, LEFT, USAGE, Asked, Server, every_stream, every_way, model
 
 pytestmark = LEFT
 

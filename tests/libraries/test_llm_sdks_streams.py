@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redouble import Reason
-from sdk_models import HELLO, LEFT, USAGE, Asked, Server, every_stream, model
+from tests.support.llm.sdk_models import HELLO, LEFT, USAGE, Asked, Server, every_stream, model
 
 pytestmark = LEFT
 

@@ -15,7 +15,7 @@ import pytest
 import redouble
 from redouble import Reason, Retry, llm
 from redouble.instruments import memory
-from sdk_models import (
+from tests.support.llm.sdk_models import (
     ASYNC,
     HELLO,
     LEFT,

@@ -6,7 +6,7 @@ import pytest
 
 import redouble
 from redouble import Kind, Reason, Retry
-from sdks import Server, every_sdk, script_of, sdk
+from tests.support.llm.sdk_clients import Server, every_sdk, script_of, sdk
 
 POLICY = Retry(backoff=[0] * 9)
 SOON = 0.1  # second

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Reason, Retry, http
-from sdks import KEY, PROMPT, Server, every_sdk, refused_port, script_of, sdk, value
-from support import Virtual
+from tests.support.fakes import Virtual
+from tests.support.llm.sdk_clients import KEY, PROMPT, Server, every_sdk, refused_port, script_of, sdk, value
 
 AT_ONCE = [0] * 9
 SOON = 0.1  # second, after which a server that says nothing is given up

@@ -7,7 +7,7 @@ the middle of anything, and what it finishes then hands something back.
 from __future__ import annotations
 
 import os
-from _thread import RLock
+from _thread import RLock  # what threading.RLock makes, without importing all of threading
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, NoReturn, ParamSpec, Self, cast

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, cast
 from weakref import ref
 
-from anyio import move_on_after
+from anyio import move_on_after  # the shields that httpx uses cannot block this one
 
 from redouble._clients.socket_deadline import waiting
 from redouble._runtime.ambient import ambient

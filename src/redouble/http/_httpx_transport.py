@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, ClassVar
 
-from anyio import move_on_after
+from anyio import move_on_after  # the shields that httpx uses cannot block this one
 
 from redouble._clients.call_record import Told
 from redouble._clients.idempotency import Keys

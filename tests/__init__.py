@@ -1,0 +1,1 @@
+"""The tests, in folders as the source; what they share is in `tests.support`."""

@@ -1,0 +1,157 @@
+"""Reloading while calls run: every call goes by one configuration, and functions are not held."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import AsyncIterator, Iterator
+from threading import Event, Thread
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from redouble import SYSTEM, RetryBudget
+from redouble.config import _reload as _live
+from redouble.config._reload import Live, load, policies, reload
+from tests.support.bulkhead_callers import A_MINUTE, until
+from tests.support.fakes import Boom, in_colour
+
+
+@pytest.fixture(autouse=True)
+def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without a configuration, and leave none behind."""
+    monkeypatch.setattr(_live, "LIVE", Live())
+
+
+def said(attempts: int, **more: Any) -> dict[str, Any]:
+    policy = {"on": "Exception", "attempts": attempts, "backoff": [0] * 9}
+    return {"policies": {"payments": policy}, **more}
+
+
+def test_a_call_goes_on_as_it_began(colour: str) -> None:
+    payments, calls = policies("payments"), list[int]()
+
+    def fail() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            assert reload(said(7)).ok
+        raise Boom
+
+    work = payments(fail)
+
+    @payments
+    async def awork() -> None:
+        await SYSTEM.asleep(0)
+        fail()
+
+    async def waiting() -> None:
+        await awork()
+
+    load(said(4))
+    for attempts in (4, 7):
+        calls.clear()
+        with pytest.raises(Boom):
+            in_colour(colour, work, waiting)
+        assert len(calls) == attempts
+        load(said(7))
+
+
+def test_a_stream_goes_on_as_it_began(colour: str) -> None:
+    payments, opened = policies("payments"), list[int]()
+
+    def table() -> Iterator[int]:
+        opened.append(1)
+        if len(opened) < 3:
+            reload(said(1))
+            raise Boom
+        yield from (1, 2)
+
+    rows = payments(table)
+
+    @payments
+    async def arows() -> AsyncIterator[int]:
+        for row in table():
+            yield row
+
+    async def waiting() -> list[int]:
+        return [row async for row in arows()]
+
+    load(said(4))
+    assert in_colour(colour, lambda: list(rows()), waiting) == [1, 2]
+    opened.clear()
+    with pytest.raises(Boom):
+        in_colour(colour, lambda: list(rows()), waiting)
+    assert len(opened) == 1
+
+
+def test_reloading_while_threads_call() -> None:
+    """Each call makes as many attempts as one configuration says, and not some of each."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        load(said(2, budgets={"own": {}}))
+        payments, counts, over = policies("payments"), list[int](), Event()
+
+        @payments
+        def work(tries: list[int]) -> None:
+            tries.append(1)
+            raise Boom
+
+        def calls() -> None:
+            while not over.is_set():
+                tries: list[int] = []
+                with pytest.raises(Boom):
+                    work(tries)
+                counts.append(len(tries))
+
+        def reloads(first: int) -> None:
+            for attempts in [first, first + 2] * 10:
+                assert reload(said(attempts, budgets={"own": {"ratio": attempts / 10}})).ok
+
+        callers = [Thread(target=calls) for _ in range(2)]
+        loaders = [Thread(target=reloads, args=[first]) for first in (2, 3)]
+        for thread in (*callers, *loaders):
+            thread.start()
+        for thread in loaders:
+            thread.join(A_MINUTE)
+        until(lambda: len(counts) > 20)
+        over.set()
+        for thread in callers:
+            thread.join(A_MINUTE)
+    finally:
+        sys.setswitchinterval(interval)
+    assert set(counts) <= {2, 3, 4, 5}
+    budget: Any = _live.LIVE._what and _live.LIVE._what.config.budgets["own"]
+    assert isinstance(budget, RetryBudget)
+    assert budget.ratio == (payments.attempts or 0) / 10, "the last one is in force as a whole"
+
+
+def test_functions_are_freed() -> None:
+    """Nothing but the program holds a function, nor the name that it goes by."""
+    gc.disable()
+    try:
+        load(said(2))
+
+        def decorated() -> tuple[Any, Any]:
+            @policies("payments")
+            def work() -> None: ...
+
+            @policies("payments")
+            async def rows() -> AsyncIterator[int]:
+                yield 1
+
+            return work, rows
+
+        functions = decorated()
+        held = [ref(functions[0]), ref(functions[1]), ref(policies("payments"))]
+        reload(said(3))
+        told = reload({"policies": {"payments": {"attempt_timeout": 1}}})
+        assert not told.ok
+        assert len(policies("payments")._followers()) == 2
+        del functions
+        assert [reference() for reference in held] == [None] * 3
+        assert told.error is not None
+        assert told.error.__traceback__ is None
+    finally:
+        gc.enable()

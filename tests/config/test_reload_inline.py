@@ -1,0 +1,119 @@
+"""Gates and budgets that are written where they are used: a reload changes them, their state stays."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+
+from redouble import CircuitBreaker, Pipeline, Retry, TokenBucket, config, policies, stats
+from redouble.config import _reload as _live
+from redouble.errors import ConfigError
+from tests.support.fakes import Boom
+
+
+@pytest.fixture(autouse=True)
+def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_live, "LIVE", _live.Live())
+
+
+def breaker(**options: object) -> dict[str, object]:
+    return {"type": "circuit_breaker", "failures": 1, "name": "inline", **options}
+
+
+def document(*layers: object, attempts: int = 1) -> dict[str, Any]:
+    orders = {"attempts": attempts, "on": "Exception", "backoff": [0]}
+    return {"policies": {"orders": orders}, "pipelines": {"checkout": {"layers": list(layers)}}}
+
+
+def gates() -> list[CircuitBreaker]:
+    pipeline = cast("Pipeline", policies("checkout").current)
+    return [layer for layer in pipeline.layers if isinstance(layer, CircuitBreaker)]
+
+
+def fail() -> None:
+    raise Boom
+
+
+def test_an_open_breaker_stays_open_when_something_beside_it_changes() -> None:
+    config.load(document("policies.orders", breaker()), environ=None)
+    with suppress(Boom):
+        policies("checkout").call(fail)
+    (before,) = gates()
+    assert before.state == "open"
+    assert config.reload(document("policies.orders", breaker(cooldown=99), attempts=3)).ok
+    assert gates() == [before]
+    assert before.state == "open"
+    assert cast("float", before.snapshot()["retry_after"]) > 50
+    assert [name for name in stats()["breakers"] if name.startswith("inline")] == ["inline"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "kept"),
+    [
+        ([breaker(), breaker(name="other")], [0, 1]),
+        ([breaker(name="other"), breaker()], [1, 0]),
+        ([breaker(), breaker()], [0, None]),
+        ([breaker(name="new")], [None]),
+        ([{"type": "bulkhead", "limit": 3, "name": "inline"}], []),
+    ],
+)
+def test_each_is_known_by_its_sort_and_its_name(layers: list[object], kept: list[int | None]) -> None:
+    config.load(document(breaker(), breaker(name="other")), environ=None)
+    before = gates()
+    assert config.reload(document(*layers)).ok
+    assert [before.index(gate) if gate in before else None for gate in gates()] == kept
+
+
+def test_one_that_moves_into_a_section_of_its_own_begins_anew() -> None:
+    config.load(document(breaker()), environ=None)
+    (before,) = gates()
+    assert config.reload({**document("gates.inline"), "gates": {"inline": breaker()}}).ok
+    (after,) = gates()
+    assert after is not before
+
+
+def test_a_budget_of_a_policy_keeps_its_tokens() -> None:
+    def said(attempts: int, **budget: object) -> dict[str, object]:
+        bucket = {"type": "token_bucket", "capacity": 20, "costs": {"others": 5}, **budget}
+        return {"policies": {"orders": {"attempts": attempts, "on": "Exception", "budget": bucket}}}
+
+    config.load(said(2), environ=None)
+    before = cast("TokenBucket", policies("orders").budget)
+    before.spend()
+    assert config.reload(said(3, capacity=40)).ok
+    assert policies("orders").attempts == 3
+    after = cast("TokenBucket", policies("orders").budget)
+    assert after is before
+    assert after.snapshot() == {"tokens": 15, "owed": 0, "capacity": 40}
+    without = {"policies": {"orders": {"attempts": 3}}}
+    assert config.reload(without).ok
+    assert policies("orders").budget is None
+
+
+def test_a_name_cannot_be_given_other_values_in_code() -> None:
+    config.load(document(breaker()), environ=None)
+    orders = policies("orders")
+    with pytest.raises(AttributeError, match="attempts comes from the configuration: change it there"):
+        orders.attempts = 3
+    assert isinstance(orders.current, Retry)
+    assert orders.attempts == 1
+
+
+def test_nothing_of_what_is_not_ours_is_shown() -> None:
+    for foreign in ({"password": "hunter2"}, "hunter2", ["hunter2"]):
+        with pytest.raises(ConfigError) as refused:
+            config.from_mapping({"database": foreign})
+        assert "hunter2" not in str(refused.value)
+    with pytest.raises(ConfigError, match=r"policies\.a\.extra: there is no such key \(for a table\)"):
+        config.from_mapping({"policies": {"a": {"extra": {"password": "hunter2"}}}})
+    with pytest.raises(ConfigError, match=r"policies\.a\.extra: there is no such key \(for a list\)"):
+        config.from_mapping({"policies": {"a": {"extra": ["hunter2"]}}})
+
+
+def test_an_option_in_the_wrong_place() -> None:
+    said = r"policies\.attempts: this is an option: write it under \[defaults\], or \[policies\.NAME\]"
+    with pytest.raises(ConfigError, match=said):
+        config.from_mapping({"policies": {"attempts": 5}})
+    assert config.from_mapping({"policies": {"attempts": {"attempts": 5}}}).policies["attempts"].attempts == 5

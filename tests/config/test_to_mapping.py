@@ -1,0 +1,213 @@
+"""Things as plain mappings: only what differs, everything that can be said, and a word about what cannot."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from redouble import (
+    AdaptiveConcurrency,
+    AdaptiveRate,
+    Backoff,
+    Bulkhead,
+    CircuitBreaker,
+    Fallback,
+    Hedge,
+    Hints,
+    Kind,
+    Pipeline,
+    RateLimit,
+    Retry,
+    RetryBudget,
+    Throttle,
+    Timeout,
+    TokenBucket,
+    Worker,
+    transient,
+)
+from redouble.config import Config, from_mapping, policy, to_mapping
+from redouble.errors import ConfigError
+from tests.support.fakes import Ledger, Virtual
+
+
+@pytest.mark.parametrize(
+    ("thing", "written"),
+    [
+        (Retry(), {}),
+        (Retry(attempts=5, timeout=10), {"attempts": 5, "timeout": 10}),
+        (Retry(attempts=None, timeout=0), {"attempts": "unlimited", "timeout": "0s"}),
+        (Retry(give_up_after=None, work_timeout=0.5), {"give_up_after": "unlimited", "work_timeout": 0.5}),
+        (Retry(hints=Hints(longest=5, spread=0)), {"hints": {"longest": 5, "spread": 0}}),
+        (Retry(worker=Worker()), {"worker": {}}),
+        (Retry(worker=Worker("process", overlap=True)), {"worker": {"kind": "process", "overlap": True}}),
+        (Retry(budget=RetryBudget()), {"budget": {"type": "retry_budget"}}),
+        (Retry(name="a", labels={"b": "c"}), {"name": "a", "labels": {"b": "c"}}),
+        (Retry(nested="stop", wrap=True, on=[OSError]), {"nested": "stop", "wrap": True, "on": ["OSError"]}),
+        (Retry(backoff=[1, 2.5]), {"backoff": [1, 2.5]}),
+    ],
+)
+def test_policies(thing: Retry, written: dict[str, object]) -> None:
+    assert to_mapping(thing) == written
+    assert to_mapping(policy(written)) == written
+
+
+EVERY: list[tuple[Any, dict[str, object]]] = [
+    (RetryBudget(), {"type": "retry_budget"}),
+    (
+        RetryBudget(0.5, 1, 5, "request"),
+        {"type": "retry_budget", "ratio": 0.5, "per_second": 1, "window": 5, "credit": "request"},
+    ),
+    (
+        TokenBucket(9, {Kind.network: 2}, 3, 4, "wait"),
+        {
+            "type": "token_bucket",
+            "capacity": 9,
+            "costs": {"others": 5, "network": 2},
+            "success_increment": 3,
+            "refill_per_second": 4,
+            "when_empty": "wait",
+        },
+    ),
+    (Bulkhead(5), {"type": "bulkhead", "limit": 5}),
+    (
+        Bulkhead(5, None, 2, name="a"),
+        {"type": "bulkhead", "limit": 5, "wait": "unlimited", "queue": 2, "name": "a"},
+    ),
+    (CircuitBreaker(), {"type": "circuit_breaker"}),
+    (
+        CircuitBreaker(OSError, 2, 0.5, 10, 4, 1, 5, 2, (0.1, 0.5), name="a"),
+        {
+            "type": "circuit_breaker",
+            "on": "OSError",
+            "failures": 2,
+            "ratio": 0.5,
+            "window": 10,
+            "minimum": 4,
+            "slow": 1,
+            "cooldown": 5,
+            "probes": 2,
+            "reopening": [0.1, 0.5],
+            "name": "a",
+        },
+    ),
+    (
+        RateLimit(5, 2, 3, 4, following=True),
+        {"type": "rate_limit", "rate": 5, "per": 2, "burst": 3, "wait": 4, "following": True},
+    ),
+    (AdaptiveRate(), {"type": "adaptive_rate"}),
+    (
+        AdaptiveRate(OSError, 5, 2, name="a"),
+        {"type": "adaptive_rate", "on": "OSError", "wait": 5, "least": 2, "name": "a"},
+    ),
+    (AdaptiveConcurrency(), {"type": "adaptive_concurrency"}),
+    (
+        AdaptiveConcurrency(5, 2, 9, "aimd", 2, transient, slow=3, relearn=7),
+        {
+            "type": "adaptive_concurrency",
+            "initial": 5,
+            "least": 2,
+            "most": 9,
+            "by": "aimd",
+            "window": 2,
+            "on": "transient",
+            "slow": 3,
+            "relearn": 7,
+        },
+    ),
+    (
+        Throttle(3, 5, 0.9, 7, (OSError,)),
+        {"type": "throttle", "k": 3, "window": 5, "most": 0.9, "minimum": 7, "on": ["OSError"]},
+    ),
+    (Timeout(5), {"type": "timeout", "seconds": 5}),
+    (Timeout(5, Worker(grace=1)), {"type": "timeout", "seconds": 5, "worker": {"grace": 1}}),
+    (Hedge(), {"type": "hedge"}),
+    (
+        Hedge(1, None, hedges=2, on=OSError, budget=RetryBudget(), name="a"),
+        {
+            "type": "hedge",
+            "delay": 1,
+            "max_extra_load": "unlimited",
+            "hedges": 2,
+            "on": "OSError",
+            "budget": {"type": "retry_budget"},
+            "name": "a",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("thing", "written"), EVERY, ids=lambda value: type(value).__name__)
+def test_budgets_gates_and_other_layers(thing: object, written: dict[str, Any]) -> None:
+    assert to_mapping(thing) == written
+    if hasattr(thing, "spend"):
+        assert to_mapping(from_mapping({"budgets": {"a": written}}).budgets["a"]) == {"name": "a", **written}
+    else:
+        pipeline = from_mapping({"pipelines": {"p": {"layers": [written]}}}).pipelines["p"]
+        assert to_mapping(pipeline.layers[0]) == written
+
+
+def test_pipelines() -> None:
+    written = to_mapping(Timeout(30) | Bulkhead(10) | Retry(attempts=2))
+    assert written == {
+        "layers": [
+            {"type": "timeout", "seconds": 30},
+            {"type": "bulkhead", "limit": 10},
+            {"type": "retry", "attempts": 2},
+        ]
+    }
+    assert to_mapping(from_mapping({"pipelines": {"p": written}})) == {"pipelines": {"p": written}}
+    assert to_mapping(Pipeline()) == {"layers": []}
+
+
+def test_a_configuration_refers_to_what_is_its_own() -> None:
+    policies = {"a": {"budget": "b"}, "c": {"name": "other"}}
+    document = {
+        "budgets": {"b": {"type": "retry_budget"}},
+        "gates": {"g": {"type": "bulkhead", "limit": 1}},
+        "policies": policies,
+        "pipelines": {"p": {"layers": ["gates.g", "policies.a", {"type": "hedge", "budget": "b"}]}},
+    }
+    config = from_mapping(document)
+    assert to_mapping(config) == config.to_mapping() == document
+    by_hand = Config(config.policies, {}, {}, {})
+    assert by_hand.to_mapping()["policies"] == {
+        **policies,
+        "a": {"budget": {"type": "retry_budget", "name": "b"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("thing", "path", "told"),
+    [
+        (Retry(until=bool), "until", "cannot be written down: set until in code"),
+        (Retry(on_retry=print), "on_retry", "set on_retry in code"),
+        (Retry(clock=Virtual()), "clock", "set clock in code"),
+        (Retry(random=Random(1)), "random", "set random in code"),
+        (Retry(on=lambda error: True), "on", "has no name in documents"),
+        (Retry(backoff=range(3)), "backoff", "an iterable of your own"),
+        (Retry(budget=Ledger()), "budget", "write one of RetryBudget, TokenBucket, or set it in code"),
+        (
+            Retry(budget=TokenBucket.grpc()),
+            "budget",
+            "write one of RetryBudget, TokenBucket, or set it in code",
+        ),
+        (CircuitBreaker(on_change=print), "on_change", "set on_change in code"),
+        (CircuitBreaker(random=Random(1)), "random", "set random in code"),
+        (CircuitBreaker(clock=Virtual()), "clock", "set clock in code"),
+        (Throttle(random=Random(1)), "random", "set random in code"),
+        (AdaptiveConcurrency(random=Random(1)), "random", "set random in code"),
+        (Hedge(until=bool), "until", "set until in code"),
+        (Retry() | Fallback(value=1), "layers.1", "cannot be written down"),
+        (Pipeline(Retry(until=bool)), "layers.0.until", "set until in code"),
+        (type("Own", (Bulkhead,), {})(1), "", "cannot be written down"),
+        (type("Own", (Retry,), {})(), "", "cannot be written down"),
+        (5, "", "cannot be written down"),
+        (Backoff.of(range(3)), "", "an iterable of your own"),
+    ],
+)
+def test_what_cannot_be_written(thing: object, path: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as refused:
+        to_mapping(thing)
+    assert refused.value.path == path

@@ -1,0 +1,242 @@
+"""The items of a stream, asked for by several at a time, and asked for what only generators can do."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import SYSTEM, Retry, report
+from redouble._drivers.async_items import AsyncItems
+from redouble._drivers.stream_source import AsyncSource, aopened
+from tests.support.fakes import ASYNC, in_colour
+from tests.support.streams import Open
+
+POLICY = Retry(on=OSError, attempts=3, backoff=[0] * 9)
+
+
+@pytest.mark.parametrize("wrap", [None, POLICY, Open(), POLICY | Open()])
+def test_already_running(wrap: Callable[..., Any] | None) -> None:
+    """A generator that asks itself for an item, at its first and at a later one."""
+    streams: list[Generator[int]] = []
+    seen: list[str] = []
+
+    def ask() -> None:
+        for act in (streams[0].__next__, streams[0].close):
+            with pytest.raises(ValueError, match="already executing") as caught:
+                act()
+            seen.append(str(caught.value))
+
+    def items() -> Generator[int]:
+        ask()
+        yield 1
+        ask()
+        yield 2
+
+    streams.append((wrap(items) if wrap else items)())
+    assert list(streams[0]) == [1, 2]
+    assert seen == ["generator already executing"] * 4
+
+
+@pytest.mark.parametrize("wrap", [None, POLICY, Open(), POLICY | Open()])
+@pytest.mark.parametrize("when", [1, 2])
+def test_already_running_in_async_code(wrap: Callable[..., Any] | None, when: int) -> None:
+    """The one that asks in between is told so, and the one that waits gets its item."""
+    streams: list[AsyncGenerator[int]] = []
+    seen: list[str] = []
+    log: list[str] = []
+
+    async def items() -> AsyncGenerator[int]:
+        try:
+            for number in (1, 2, 3):
+                if number == when:
+                    stream = streams[0]
+                    for act in (stream.__anext__, partial(stream.asend, None), stream.aclose):
+                        with pytest.raises(RuntimeError, match=r"asynchronous generator is already running"):
+                            await act()
+                        seen.append("told")
+                yield number
+        finally:
+            log.append("closed")
+
+    async def main() -> list[int]:
+        streams.append((wrap(items) if wrap else items)())
+        return [item async for item in streams[0]]
+
+    for colour in ("asyncio", "trio"):
+        assert in_colour(colour, lambda: None, main) == [1, 2, 3]
+        assert log == ["closed"]
+        log.clear()
+        streams.clear()
+    assert seen == ["told"] * 6
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("when", [1, 2])
+def test_two_tasks_and_one_stream(colour: str, when: int) -> None:
+    """The second is told so, at its cost alone: the first gets its item, and the rest."""
+    log: list[object] = []
+
+    async def items() -> AsyncIterator[int]:
+        try:
+            for number in (1, 2, 3):
+                if number == when:
+                    await turns(9)
+                yield number
+        finally:
+            log.append("closed")
+
+    async def first(stream: AsyncIterator[int]) -> None:
+        log.extend([item async for item in stream])
+
+    async def second(stream: AsyncIterator[int]) -> None:
+        await turns(5)
+        with pytest.raises(RuntimeError, match="already running") as caught:
+            await anext(stream)
+        assert report(caught.value) is None
+
+    async def main() -> None:
+        stream = POLICY(items)()
+        if colour == "trio":
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(first, stream)
+                nursery.start_soon(second, stream)
+        else:
+            await asyncio.gather(first(stream), second(stream))
+
+    in_colour(colour, lambda: None, main)
+    assert log == ["closed", 1, 2, 3]
+
+
+async def turns(count: int) -> None:
+    """Let others have theirs."""
+    for _ in range(count):
+        await SYSTEM.asleep(0)
+
+
+def test_what_is_thrown_before_the_start() -> None:
+    """It comes out, in whichever way it was given, and nothing was opened."""
+    opened: list[None] = []
+
+    async def items() -> AsyncGenerator[int]:
+        opened.append(None)
+        yield 1
+
+    async def main() -> None:
+        error = ValueError("x")
+        throws: list[Callable[[AsyncGenerator[int]], Any]] = [
+            lambda stream: stream.athrow(error),
+            lambda stream: stream.athrow(ValueError),
+            lambda stream: stream.athrow(ValueError, error),  # pyright: ignore[reportDeprecated]
+            lambda stream: stream.athrow(ValueError, None),  # pyright: ignore[reportDeprecated]
+        ]
+        for throw in throws:
+            stream = POLICY(items)()
+            with pytest.raises(ValueError):  # noqa: PT011  a bare one
+                await throw(stream)
+            assert [item async for item in stream] == []
+
+    asyncio.run(main())
+    assert opened == []
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_a_wait_that_was_cancelled(colour: str) -> None:
+    """A generator is over then; what is no generator may be asked again, and is closed in the end."""
+    log: list[str] = []
+
+    class Ticks:
+        def __init__(self) -> None:
+            self.number = 0
+
+        def __aiter__(self) -> AsyncIterator[int]:
+            return self
+
+        async def __anext__(self) -> int:
+            self.number += 1
+            if self.number == 2:
+                raise asyncio.CancelledError
+            return self.number
+
+        async def aclose(self) -> None:
+            log.append("closed")
+
+    async def generated() -> AsyncIterator[int]:
+        async for item in Ticks():
+            yield item
+
+    async def main() -> None:
+        stream = POLICY.stream(Ticks)
+        assert await anext(stream) == 1
+        with pytest.raises(asyncio.CancelledError):
+            await anext(stream)
+        assert await anext(stream) == 3
+        assert log == []
+        await stream.aclose()
+        assert log == ["closed"]
+        over = POLICY(generated)()
+        assert await anext(over) == 1
+        with pytest.raises(asyncio.CancelledError):
+            await anext(over)
+        assert await anext(over, "over") == "over"
+
+    in_colour(colour, lambda: None, main)
+    assert log == ["closed"]
+
+
+def test_only_generators_can_be_sent_to() -> None:
+    """Python says so, of what was opened."""
+
+    class Owner:
+        """Somebody else who wraps a stream."""
+
+        async def aopen(self) -> tuple[AsyncSource[int], int]:
+            return await aopened(Mere)
+
+        def failed(self, error: Exception, *, final: bool = False) -> bool:
+            return False
+
+        def returned(self, error: Exception) -> None: ...
+
+        def cut(self, error: BaseException | None) -> None: ...
+
+        def ended(self) -> None: ...
+
+    class Mere:
+        def __aiter__(self) -> AsyncIterator[int]:
+            return self
+
+        async def __anext__(self) -> int:
+            return 1
+
+    async def main() -> None:
+        stream = AsyncItems[int](Owner())
+        assert await stream.asend(None) == 1
+        with pytest.raises(AttributeError, match="'Mere' object has no attribute 'asend'"):
+            await stream.asend("x")
+
+    asyncio.run(main())
+
+
+def test_a_stream_driven_by_hand() -> None:
+    """Without an event loop nothing can be finished later: dropping it leaves that to Python."""
+    log: list[str] = []
+
+    async def items() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            log.append("closed")
+
+    stream = POLICY(items)()
+    with pytest.raises(StopIteration) as item:
+        stream.__anext__().__await__().__next__()
+    assert item.value.value == 1
+    del stream, item
+    gc.collect()
+    assert log == ["closed"]

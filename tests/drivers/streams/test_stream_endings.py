@@ -1,0 +1,188 @@
+"""Streams that end in unusual ways: collected in a cycle, cancelled half way, broken and resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import SYSTEM, Retry
+from redouble.types import Event
+from tests.support.fakes import ASYNC, Boom, in_colour
+
+POLICY = Retry(on=Boom, backoff=[0] * 9)
+LOG: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    LOG.clear()
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await SYSTEM.asleep(0)
+
+
+# ------------------------------------------------------------------- the garbage collector
+
+
+class Client:
+    """Refers to a stream of its own, which refers to it."""
+
+    def __init__(self) -> None:
+        self.events: Any = self.listen()
+
+    @POLICY
+    async def listen(self) -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            LOG.append("closing")
+            await turns(2)
+            LOG.append("closed")
+
+
+@pytest.mark.parametrize("colour", ASYNC[:-1])
+def test_cleanup_that_waits_goes_on_to_its_end_when_collected(colour: str) -> None:
+    """The collector finalises the generator as well: one that we had begun to close would be cut there."""
+
+    async def main() -> None:
+        client = Client()
+        assert await anext(client.events) == 1
+        del client
+        gc.collect()
+        await turns(9)
+
+    in_colour(colour, lambda: None, main)
+    assert LOG == ["closing", "closed"]
+
+
+class Response:
+    """An iterable whose iterator is a generator, and which has to be closed itself."""
+
+    async def __aiter__(self) -> AsyncIterator[int]:
+        for number in (1, 2, 3):
+            yield number
+            await turns(99)
+
+    async def aclose(self) -> None:
+        LOG.append("response closed")
+        await turns(1)
+
+
+@pytest.mark.parametrize("colour", ASYNC[:-1])
+def test_what_was_opened_is_closed_when_its_iterator_is_collected(colour: str) -> None:
+    async def main() -> None:
+        holder: list[Any] = [POLICY.stream(Response)]
+        holder.append(aiter(holder[0]))
+        holder.append(holder)
+        assert await anext(holder[1]) == 1
+        del holder
+        gc.collect()
+        await turns(9)
+
+    in_colour(colour, lambda: None, main)
+    assert LOG == ["response closed"]
+
+
+# ---------------------------------------------------------------------------- cancellation
+
+
+@pytest.mark.parametrize("managed", [True, False])
+@pytest.mark.parametrize("colour", ASYNC)
+def test_what_was_opened_is_closed_when_its_reader_is_cancelled(colour: str, managed: bool) -> None:
+    """Also where the iterator has ended by that, and is not all there was."""
+
+    async def read() -> None:
+        stream = POLICY.stream(Response)
+        if managed:
+            async with stream:
+                async for _ in stream:
+                    pass
+        else:
+            async for _ in stream:
+                pass
+
+    async def main() -> None:
+        if colour == "trio":
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(read)
+                    await turns(5)
+                    scope.cancel()
+        else:
+            task = asyncio.ensure_future(read())
+            await turns(5)
+            task.cancel()
+            await asyncio.wait([task])
+            del task
+        await turns(9)
+
+    in_colour(colour, lambda: None, main)
+    assert LOG == ["response closed"] or (
+        colour == "trio" and managed and not LOG
+    )  # Trio cancels that wait too
+
+
+@pytest.mark.parametrize("colour", ASYNC[:-1])
+def test_nobody_is_told_of_what_a_cancelled_stream_does_later(colour: str) -> None:
+    """It was neither a success nor a failure, and what is closed after that changes nothing."""
+
+    class Spoilt(Response):
+        async def aclose(self) -> None:
+            raise Boom("spoilt")
+
+    told: list[Event] = []
+    policy = Retry(on=Boom, on_success=told.append, on_failure=told.append, on_give_up=told.append)
+
+    async def main() -> None:
+        stream = policy.stream(Spoilt)
+        reading = asyncio.ensure_future(anext(aiter(stream)))
+        await reading
+        reading = asyncio.ensure_future(anext(aiter(stream)))
+        await turns(2)
+        reading.cancel()
+        await asyncio.wait([reading])
+        with pytest.raises(Boom):
+            await stream.aclose()
+
+    in_colour(colour, lambda: None, main)
+    assert told == []
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_while_a_broken_source_is_closed_the_stream_is_busy(colour: str) -> None:
+    class Broken:
+        numbers = iter([1])
+
+        def __aiter__(self) -> Broken:
+            return self
+
+        async def __anext__(self) -> int:
+            for number in self.numbers:
+                return number
+            raise Boom
+
+        async def aclose(self) -> None:
+            for act in (anext(items), items.aclose()):
+                with pytest.raises(RuntimeError, match="already running"):
+                    await act
+                LOG.append("told")
+
+    async def more(last: int) -> AsyncIterator[int]:
+        yield last + 1
+
+    stream: Any = POLICY.stream(Broken, resume=more)
+    items = aiter(stream)
+
+    async def main() -> list[int]:
+        return [item async for item in stream]
+
+    assert in_colour(colour, lambda: None, main) == [1, 2]
+    assert LOG == ["told", "told"]

@@ -1,0 +1,91 @@
+"""Opening one source and taking its first item."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from redouble import Retry
+from redouble._drivers.stream_source import END, AsyncSource, Source, aopened, opened
+from tests.drivers.streams.test_stream_closing import Response
+from tests.support.fakes import ASYNC, SYNC, Boom, in_colour
+
+
+@pytest.mark.parametrize("colour", SYNC)
+def test_opened(colour: str) -> None:
+    """What is passed on, the first item, and what an empty generator returned."""
+
+    def count(*numbers: int, end: str) -> Generator[int, None, str]:
+        yield from numbers
+        return end
+
+    source, item = opened(partial(count, 1, 2, end="x"))
+    assert (item, list(source.items)) == (1, [2])
+    source, item = opened(partial(count, end="x"))
+    assert item is END
+    assert source.value == "x"
+    source.close()
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_aopened(colour: str) -> None:
+    async def count(*numbers: int) -> AsyncIterator[int]:
+        for number in numbers:
+            yield number
+
+    async def main() -> None:
+        source, item = await aopened(partial(count, 1, 2))
+        assert (item, [item async for item in source.items]) == (1, [2])
+        source, item = await aopened(count)
+        assert (item is END, source.value) == (True, None)
+        await source.aclose()
+
+    in_colour(colour, lambda: None, main)
+
+
+def test_closed_once() -> None:
+    """However often it is asked for."""
+    log: list[str] = []
+    source = Source(Response(log, [1]))
+    assert source.first() == 1
+    source.close()
+    source.close()
+    assert log == ["open", "iterator", "response"]
+
+    async def main() -> None:
+        source = AsyncSource(Response(log, [1]))
+        assert await source.afirst() == 1
+        await source.aclose()
+        await source.aclose()
+
+    log.clear()
+    in_colour("asyncio", lambda: None, main)
+    assert log == ["open", "iterator", "response"]
+
+
+def test_an_iterator_that_cannot_be_made(colour: str) -> None:
+    """What was opened is closed then too."""
+    log: list[str] = []
+
+    class Broken(Response):
+        def __iter__(self) -> Iterator[Any]:
+            raise Boom("no iterator")
+
+        def __aiter__(self) -> AsyncIterator[Any]:
+            raise Boom("no iterator")
+
+    make: Callable[[], Any] = lambda: Broken(log, [1])
+    stream: Any = Retry(on=Boom, attempts=2, backoff=[0]).stream(make)
+
+    def blocking() -> None:
+        next(stream)
+
+    async def waiting() -> None:
+        await anext(stream)
+
+    with pytest.raises(Boom, match="no iterator"):
+        in_colour(colour, blocking, waiting)
+    assert log == ["open", "response"] * 2

@@ -1,0 +1,209 @@
+"""What can be streamed, what cannot, and that whatever was opened is closed exactly once."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from redouble import Retry, report
+from tests.support.fakes import ASYNC, Boom, Virtual, in_colour
+
+LOG: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    LOG.clear()
+
+
+def policy(**options: Any) -> Retry:
+    said: dict[str, Any] = {"on": Boom, "backoff": [0] * 9, "clock": Virtual()}
+    return Retry(**said | options)
+
+
+class Closes:
+    """Can be closed, which may fail."""
+
+    def __init__(self, items: list[Any], spoilt: BaseException | None = None) -> None:
+        self.left = [*items]
+        self.spoilt = spoilt
+
+    def _next(self, end: type[Exception]) -> Any:
+        if not self.left:
+            raise end
+        item = self.left.pop(0)
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def close(self) -> None:
+        LOG.append(f"close {type(self).__name__}")
+        if self.spoilt is not None:
+            raise self.spoilt
+
+
+class Reading(Closes):
+    """An iterator with ``close``: a response, a cursor."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._next(StopIteration)
+
+
+class Mere(Closes):
+    """An iterator without ``close``."""
+
+    close: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._next(StopIteration)
+
+
+class Response(Closes):
+    """Its iterator is another object, and has to be closed too."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return Reading(self.left)
+
+
+class Old(Closes):
+    """The oldest way to be iterated over."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self._next(IndexError)
+
+
+class AsyncReading(Closes):
+    """An async iterator with a blocking ``close``."""
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._next(StopAsyncIteration)
+
+
+class Awaits(AsyncReading):
+    """With a ``close`` to be awaited."""
+
+    async def close(self) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().close()
+
+
+class Both(AsyncReading):
+    """With both: then ``aclose`` it is."""
+
+    async def aclose(self) -> None:
+        LOG.append("aclose Both")
+        if self.spoilt is not None:
+            raise self.spoilt
+
+
+class AsyncResponse(Closes):
+    """Its iterator is another object."""
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return Both(self.left)
+
+    async def aclose(self) -> None:
+        LOG.append("aclose AsyncResponse")
+
+
+def read(colour: str, stream: Any, most: int = 99) -> list[Any]:
+    """Take so many items, and leave."""
+    taken: list[Any] = []
+
+    def blocking() -> None:
+        for item in stream:
+            taken.append(item)
+            if len(taken) == most:
+                break
+
+    async def waiting() -> None:
+        async for item in stream:
+            taken.append(item)
+            if len(taken) == most:
+                await stream.aclose()
+                break
+
+    in_colour(colour, blocking, waiting)
+    return taken
+
+
+SYNC_SOURCES: list[tuple[Callable[[list[Any]], Any], list[str]]] = [
+    (list, []),
+    (iter, []),
+    (Mere, []),
+    (Reading, ["close Reading"]),
+    (Response, ["close Reading", "close Response"]),
+    (Old, ["close Old"]),
+    (lambda items: (item for item in Reading(items)), []),
+]
+ASYNC_SOURCES: list[tuple[Callable[[list[Any]], Any], list[str]]] = [
+    (AsyncReading, ["close AsyncReading"]),
+    (Awaits, ["close Awaits"]),
+    (Both, ["aclose Both"]),
+    (AsyncResponse, ["aclose Both", "aclose AsyncResponse"]),
+]
+# Lists, which never break, come first.
+EVERY = [
+    *(("sync", *row) for row in SYNC_SOURCES),
+    ("thread", *SYNC_SOURCES[4]),
+    *((colour, *row) for colour in ASYNC for row in ASYNC_SOURCES),
+]
+
+
+@pytest.mark.parametrize("most", [1, 2, 99])
+@pytest.mark.parametrize(("colour", "make", "closed"), EVERY)
+def test_sources(colour: str, make: Callable[[list[Any]], Any], closed: list[str], most: int) -> None:
+    """To the end or not, each is closed once."""
+    stream = policy().stream(lambda: make([1, 2, 3]))
+    assert read(colour, stream, most) == [1, 2, 3][:most]
+    del stream
+    assert closed == LOG
+
+
+@pytest.mark.parametrize(("colour", "make", "closed"), EVERY[2:])
+def test_sources_that_break(colour: str, make: Callable[[list[Any]], Any], closed: list[str]) -> None:
+    """Closed before the retry, and after the late error."""
+    scripts: list[list[Any]] = [[Boom()], [1, Boom("late")]]
+    opens: list[int] = []
+
+    def open_next() -> Any:
+        opens.append(len(LOG))
+        return make(scripts.pop(0))
+
+    with pytest.raises(Boom, match="late") as caught:
+        read(colour, policy().stream(open_next))
+    assert opens == [0, len(closed)]
+    assert closed * 2 == LOG
+    said = report(caught.value)
+    assert said is not None
+    assert (said.reason, said.attempts) == ("committed", 2)
+
+
+def test_a_file() -> None:
+    file = io.StringIO("one\ntwo\n")
+    assert list(policy().stream(lambda: file)) == ["one\n", "two\n"]
+    assert file.closed
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_a_coroutine_function_that_opens(colour: str) -> None:
+    fails = [Boom()]
+
+    async def connect() -> AsyncReading:
+        if fails:
+            raise fails.pop()
+        return AsyncReading([1, 2])
+
+    assert read(colour, policy().stream(connect)) == [1, 2]
+    assert LOG == ["close AsyncReading"]

@@ -1,0 +1,233 @@
+"""Streams from the outside: every row in every colour, and in each in every shape.
+
+The trail of a row tells everything in order: sources opened and closed, items handed out, what observers
+were told and the budget was asked, and at last that the consumer has ``left``.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from redouble import Verdict, errors
+from tests.support.fakes import Boom, Ledger, Panic, always
+from tests.support.stream_calls import COMMITTED, Streamed, play
+from tests.support.streams import Catches, Reader, Returns, Spoils, Takes
+
+B1, B2 = "before_attempt:1 open:1", "before_attempt:2 open:2"
+RETRIED = f"{B1} close:1 failure:1 retry:1 {B2}"
+LATE = "failure:1 give_up:1 left"
+
+
+def _broken(_: object) -> bool:
+    return 1 / 0 > 0
+
+
+ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
+    # to the end
+    ([[1, 2]], Reader(), {}, Streamed([1, 2], told=f"{B1} item:1 item:2 close:1 success:1 left")),
+    ([[1, 2, Returns("x")]], Reader(), {}, Streamed([1, 2], attempts=1, sleeps=[])),
+    # an empty stream is a success
+    ([[]], Reader(), {}, Streamed([], attempts=1, told=f"{B1} close:1 success:1 left")),
+    ([["fail"], []], Reader(), {}, Streamed([], attempts=2, told=f"{RETRIED} close:2 success:2 left")),
+    # items that could be taken for something else
+    ([[None, False, StopIteration]], Reader(), {}, Streamed([None, False, StopIteration])),
+    # failing before the first item
+    (
+        [["fail"], [1, 2]],
+        Reader(),
+        {"backoff": [3]},
+        Streamed(
+            [1, 2], attempts=2, sleeps=[3], told=f"{RETRIED} item:1 item:2 close:2 success:2 left", note=None
+        ),
+    ),
+    (
+        [["fail"]],
+        Reader(),
+        {"attempts": 2},
+        Streamed([], Boom, "attempts", 2, told=f"{RETRIED} close:2 failure:2 give_up:2 left"),
+    ),
+    ([["fail"]], Reader(), {"on": KeyError}, Streamed([], Boom, "stopped", 1, note=None)),
+    ([["fail"], [KeyError()]], Reader(), {"on": Boom}, Streamed([], KeyError, "stopped", 2)),
+    ([["fail"]], Reader(), {"backoff": [3]}, Streamed([], Boom, "backoff_ended", 2, [3])),
+    ([["fail"]], Reader(), {"backoff": [40]}, Streamed([], Boom, "timeout", 1, [], "give_up_after")),
+    ([["fail"]], Reader(), {"wrap": True}, Streamed([], errors.AttemptsExhausted, "attempts", 4)),
+    ([["fail"], [1]], Reader(), {"on": always(7)}, Streamed([1], attempts=2, sleeps=[7])),
+    ([["fail"]], Reader(), {"on": _broken}, Streamed([], ZeroDivisionError, "stopped", 1)),
+    ([[1]], Reader(), {"give_up_after": 0}, Streamed([], errors.DeadlineExceeded, "timeout", 0)),
+    ([["fail"]], Reader(), {"on": always(Verdict.accept())}, Streamed([], Boom, None, 1, note=None)),
+    # failing after it
+    (
+        [[1, "fail"], [1, 2]],
+        Reader(),
+        {},
+        Streamed([1], Boom, "committed", 1, [], note=COMMITTED, told=f"{B1} item:1 close:1 {LATE}"),
+    ),
+    (
+        [[1, 2, "fail"]],
+        Reader(),
+        {},
+        Streamed([1, 2], Boom, "committed", 1, note=COMMITTED, told=f"{B1} item:1 item:2 close:1 {LATE}"),
+    ),
+    (
+        [["fail"], [1, "fail"]],
+        Reader(),
+        {},
+        Streamed(
+            [1],
+            Boom,
+            "committed",
+            2,
+            told=f"{RETRIED} item:1 close:2 failure:2 give_up:2 left",
+            note=COMMITTED.replace("1 attempt", "2 attempts"),
+        ),
+    ),
+    ([[1, KeyError()]], Reader(), {"on": Boom}, Streamed([1], KeyError, "committed", 1, note=COMMITTED)),
+    ([[1, "fail"]], Reader(), {"attempts": 1}, Streamed([1], Boom, "committed", 1, note=COMMITTED)),
+    ([[1, "fail"]], Reader(), {"wrap": True}, Streamed([1], errors.Stopped, "committed", 1)),
+    ([[1, "fail"]], Reader(), {"on": _broken}, Streamed([1], ZeroDivisionError, "stopped", 1)),
+    (
+        [[1, "fail"]],
+        Reader(),
+        {"on": always(Verdict.accept())},
+        Streamed([1], Boom, None, 1, note=None, told=f"{B1} item:1 close:1 success:1 left"),
+    ),
+    (
+        [[1, "fail"]],
+        Reader(),
+        {"on": always(Verdict.accept()), "wrap": True},
+        Streamed([1], Boom, None, 1, note=None, told=f"{B1} item:1 close:1 success:1 left"),
+    ),
+    # limits end at the first item
+    ([[1, Takes(99), 2]], Reader(), {"timeout": 5, "work_timeout": 5}, Streamed([1, 2], attempts=1)),
+    ([[Takes(99), 1, 2]], Reader(), {"timeout": 5}, Streamed([1, 2], attempts=1)),
+    ([[1, Takes(99), "fail"]], Reader(), {"timeout": 5}, Streamed([1], Boom, "committed", 1, limit=None)),
+    ([[Takes(9), "fail"]], Reader(), {"timeout": 5}, Streamed([], Boom, "timeout", 1, limit="total")),
+    # leaving early
+    *(
+        ([[1, 2, 3]], Reader(way), {}, Streamed([1], attempts=1, told=f"{B1} item:1 close:1 success:1 left"))
+        for way in ("break", "close", "drop")
+    ),
+    *(
+        (
+            [["fail"], [1, 2, 3]],
+            Reader(way, 2),
+            {},
+            Streamed([1, 2], attempts=2, told=f"{RETRIED} item:1 item:2 close:2 success:2 left"),
+        )
+        for way in ("break", "close", "drop")
+    ),
+    ([[1]], Reader("close", 0), {}, Streamed([], attempts=0, told="left")),
+    ([[1]], Reader("drop", 0), {}, Streamed([], attempts=0, told="left")),
+    (
+        [[1, 2]],
+        Reader("raise", value=LookupError()),
+        {},
+        Streamed([1], LookupError, None, 1, note=None, told=f"{B1} item:1 close:1 success:1 left"),
+    ),
+    # what is sent and thrown reaches the source
+    ([[1, 2, 3]], Reader("send", 1, "hello"), {}, Streamed([1, 2, 3], got=["hello", None, None])),
+    ([[1, 2, 3]], Reader("send", 2, "hello"), {}, Streamed([1, 2, 3], got=[None, "hello", None])),
+    ([[1]], Reader("send", 1, "bye"), {}, Streamed([1], got=["bye"])),
+    (
+        [[1, 2]],
+        Reader("throw", 1, Boom()),
+        {},
+        Streamed([1], Boom, None, 1, told=f"{B1} item:1 close:1 success:1 left"),
+    ),
+    ([[1, 2, 3]], Reader("throw", 2, Boom()), {}, Streamed([1, 2], Boom, "committed", 1, got=[None])),
+    ([[Catches(1), 2]], Reader("throw", 1, Boom()), {}, Streamed([1, 2], got=["caught", None])),
+    ([[1, Catches(2), 3]], Reader("throw", 2, Boom()), {}, Streamed([1, 2, 3], got=[None, "caught", None])),
+    ([[Catches(1)]], Reader("throw", 1, Boom()), {}, Streamed([1], got=["caught"])),
+    (
+        [[Catches(1), "fail"]],
+        Reader("throw", 1, Boom()),
+        {},
+        Streamed([1], Boom, "committed", 1, told=f"{B1} item:1 close:1 {LATE}"),
+    ),
+    # crashes are nobody's business, early and late
+    ([[Panic()]], Reader(), {}, Streamed([], Panic, None, 1, told=f"{B1} close:1 left", note=None)),
+    (
+        [[1, Panic()]],
+        Reader(),
+        {},
+        Streamed([1], Panic, None, 1, told=f"{B1} item:1 close:1 left", note=None),
+    ),
+    ([[1, 2, Panic()]], Reader(), {}, Streamed([1, 2], Panic, None, 1, note=None)),
+    (
+        [[1, 2]],
+        Reader("throw", 1, Panic()),
+        {},
+        Streamed([1], Panic, None, 1, told=f"{B1} item:1 close:1 left"),
+    ),
+    # a source that cannot be closed: that is an error after the first item
+    *(
+        (
+            [[1, Spoils(), 2]],
+            Reader(way, 2),
+            {},
+            Streamed([1, 2], Boom, "committed", 1, told=f"{B1} item:1 item:2 close:1 {LATE}"),
+        )
+        for way in ("close", "exhaust")
+    ),
+    (
+        [[Spoils(), 1, 2]],
+        Reader("close", 1),
+        {},
+        Streamed([1], Boom, "committed", 1, told=f"{B1} item:1 close:1 {LATE}"),
+    ),
+    # the budget is credited at the first item, once, and before it is handed out
+    (
+        [[1, 2]],
+        Reader(),
+        {"budget": Ledger},
+        Streamed([1, 2], told=f"start {B1} credit item:1 item:2 close:1 success:1 left"),
+    ),
+    (
+        [[1, 2]],
+        Reader("break"),
+        {"budget": Ledger},
+        Streamed([1], told=f"start {B1} credit item:1 close:1 success:1 left"),
+    ),
+    ([[]], Reader(), {"budget": Ledger}, Streamed([], told=f"start {B1} close:1 credit success:1 left")),
+    (
+        [[1, "fail"]],
+        Reader(),
+        {"budget": Ledger},
+        Streamed([1], Boom, "committed", told=f"start {B1} credit item:1 close:1 failed {LATE}"),
+    ),
+    (
+        [["fail"], [1, "fail"]],
+        Reader(),
+        {"budget": Ledger},
+        Streamed(
+            [1],
+            Boom,
+            "committed",
+            told=f"start {B1} close:1 failed failure:1 spend retry:1 {B2} credit-1 item:1 close:2 failed"
+            " failure:2 give_up:2 left",
+        ),
+    ),
+    (
+        [["fail"]],
+        Reader(),
+        {"budget": functools.partial(Ledger, 0)},
+        Streamed([], Boom, "budget", told=f"start {B1} close:1 failed failure:1 spend give_up:1 left"),
+    ),
+    (
+        [[1, "fail"]],
+        Reader(),
+        {"budget": Ledger, "on": always(Verdict.accept())},
+        Streamed([1], Boom, told=f"start {B1} credit item:1 close:1 success:1 left"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("script", "reader", "options", "expected"), ROWS)
+def test_one_stream(
+    colour: str, script: list[Any], reader: Reader, options: dict[str, Any], expected: Streamed
+) -> None:
+    """Items, what comes out, and everything in order."""
+    assert expected == play(colour, script, reader, **options)

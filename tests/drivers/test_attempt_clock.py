@@ -1,0 +1,220 @@
+"""Time on a worker: by which clock an attempt is limited, and what its end means to what runs inside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+import redouble
+from redouble import Retry, Worker, cancelled, errors, report
+from redouble._drivers.workers.threads import Job
+from redouble.testing import virtual_time
+from tests.drivers.test_attempt import AT_ONCE, BESIDE, LONG, SOON, Stuck, ended, until_told
+from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
+from tests.support.fakes import Boom, Virtual
+
+# ---------------------------------------------------------------------------- by which clock
+
+
+def test_the_clock_of_a_test_is_moved_to_the_limit_exactly() -> None:
+    policy = Retry(
+        attempt_timeout=SOON,
+        worker=Worker(grace=2 * SOON, overlap=True),
+        backoff=[3600, 7200],
+        give_up_after=None,
+    )
+    with virtual_time() as clock, Stuck() as stuck:
+        outcome = ended(policy, stuck)
+        assert clock.now() == pytest.approx(10800 + 3 * 3 * SOON, abs=1e-9)
+        assert clock.delays == [3600, 7200]
+    assert outcome.report.elapsed == pytest.approx(10800 + 9 * SOON, abs=1e-9)
+    started = [record.started for record in outcome.report.history]
+    assert started == pytest.approx([0, 3600 + 3 * SOON, 10800 + 6 * SOON], abs=1e-9)
+
+
+@pytest.mark.parametrize(("slept", "ok"), [(0.5, True), (0.999, True), (1, False), (10, False)])
+def test_what_a_worker_slept_in_the_time_of_a_test_counts(
+    slept: float, ok: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is quicker than whoever is about to wait for it."""
+    through = Event()
+    start = Job.start
+
+    def quickly(job: Job, *said: Any) -> None:
+        start(job, *said)
+        through.wait()
+
+    def work() -> str:
+        redouble.SYSTEM.sleep(slept)
+        through.set()
+        return "done"
+
+    monkeypatch.setattr(Job, "start", quickly)
+    with virtual_time() as clock:
+        outcome = ended(Retry(attempt_timeout=1, attempts=1, worker=Worker()), work)
+        assert clock.delays == [slept]
+    assert (outcome.ok, outcome.value) == (ok, "done" if ok else None)
+    assert (outcome.report.limit, outcome.report.workers_left) == (None if ok else "attempt", 0)
+
+
+def test_a_clock_of_ones_own_is_asked_and_the_waiting_is_real() -> None:
+    with Stuck() as stuck:
+        outcome = ended(Retry(attempt_timeout=SOON, worker=AT_ONCE, clock=Virtual()), stuck)
+    assert type(outcome.error) is errors.WorkerStillRunning
+    assert outcome.report.elapsed == 0
+
+
+# ------------------------------------------------------------- what runs on an abandoned worker
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_inner_policies_stop_with_their_attempt(shape: str) -> None:
+    """To them its end is a deadline: nothing is retried after it, and nothing begins."""
+    calls, seen = list[str](), list[object]()
+    inner = Retry(on=Boom, backoff=[0] * 99, attempts=100, give_up_after=None)
+
+    def failing() -> None:
+        calls.append("begun before")
+        redouble.SYSTEM.sleep(2 * LONG)
+        raise Boom
+
+    def beginning() -> None:
+        calls.append("begun after")
+
+    def work() -> None:
+        for operation in (failing, beginning):
+            try:
+                SHAPES[shape](inner, operation)
+            except Exception as error:
+                said = report(error)
+                seen.append((type(error), said and (said.reason, said.limit, said.attempts)))
+
+    with virtual_time():
+        outcome = ended(Retry(attempt_timeout=LONG, attempts=1, worker=Worker()), work)
+    assert type(outcome.error) is errors.AttemptTimeout
+    assert calls == ["begun before"]
+    assert seen == [
+        (Boom, ("timeout", "deadline", 1)),
+        (errors.DeadlineExceeded, ("timeout", "deadline", 0)),
+    ]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_inner_policies_begin_nothing_on_an_abandoned_worker(shape: str) -> None:
+    calls, seen, went_on = list[str](), list[object](), Event()
+
+    def work() -> None:
+        stuck()
+        try:
+            SHAPES[shape](Retry(), lambda: calls.append("begun after"))
+        except errors.DeadlineExceeded as error:
+            seen.append(error.report and error.report.limit)
+        went_on.set()
+
+    with Stuck() as stuck:
+        outcome = ended(Retry(attempt_timeout=SOON, worker=AT_ONCE), work)
+    assert type(outcome.error) is errors.WorkerStillRunning
+    assert went_on.wait(LONG)
+    assert (calls, seen) == ([], ["deadline"])
+
+
+def test_a_limit_inside_is_no_longer_than_what_is_left() -> None:
+    seen: list[object] = []
+
+    def work() -> None:
+        with Stuck() as stuck, pytest.raises(errors.AttemptTimeout) as caught:
+            redouble.Timeout(1, worker=BESIDE)(stuck)()
+        seen.append(caught.value.limit)
+
+    ended(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
+    assert seen == ["deadline"]
+
+
+def test_a_worker_on_a_worker_is_told_as_well() -> None:
+    threads: list[Thread] = []
+
+    def inside() -> str:
+        threads.append(threading.current_thread())
+        until_told()
+        return "told"
+
+    def work() -> object:
+        threads.append(threading.current_thread())
+        return Retry(worker=Worker(grace=LONG)).call(inside)
+
+    outcome = ended(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
+    assert type(outcome.error) is errors.AttemptTimeout
+    assert outcome.report.workers_left == 0
+    assert len(set(threads)) == 2
+
+
+@pytest.mark.parametrize("shape", ASYNC_SHAPES)
+def test_a_loop_on_a_worker_is_cut_when_its_attempt_is_over(shape: str) -> None:
+    """Async code inside is not abandoned: its policies have a deadline, and can be cut."""
+    seen: list[object] = []
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        await ASYNC_SHAPES[shape](Retry(timeout=LONG), forever)
+
+    def work() -> None:
+        with pytest.raises(errors.DeadlineExceeded) as caught:
+            asyncio.run(main())
+        said = report(caught.value)
+        seen.append(said and said.limit)
+
+    outcome = ended(Retry(attempt_timeout=SOON, attempts=1, worker=Worker(grace=LONG)), work)
+    assert seen == ["deadline"]
+    assert outcome.report.workers_left == 0
+
+
+def test_it_is_not_told_that_others_were_given_up() -> None:
+    """Neither what comes after it on the same thread, nor what runs beside it."""
+    with Stuck() as stuck:
+        ended(Retry(attempt_timeout=SOON, worker=AT_ONCE), stuck)
+        assert Retry(worker=Worker()).call(cancelled) is False
+    assert not any(Retry(worker=Worker()).call(cancelled) for _ in range(9))
+
+
+# ------------------------------------------------------------------- who says that time is up
+
+LIMITED = Retry(attempt_timeout=SOON, attempts=2, worker=Worker(grace=LONG), backoff=[0])
+
+SHORT: dict[str, Callable[[Callable[[], None]], None]] = {
+    "call": LIMITED.call,
+    "decorator": lambda work: LIMITED(work)(),
+    "acall": lambda work: asyncio.run(LIMITED.acall(work)),
+}
+
+
+@pytest.mark.parametrize("how", SHORT)
+@pytest.mark.parametrize("times", range(5))
+def test_an_inner_policy_that_ends_by_the_limit_of_its_attempt(
+    how: str, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever wakes first, it is the outer one that says so, and no attempts multiply."""
+    inner, ends = Retry(), list[type[Exception]]()
+
+    def work() -> None:
+        try:
+            while True:
+                inner.call(int)
+        except errors.DeadlineExceeded as error:
+            ends.append(type(error))
+            raise
+
+    with pytest.raises(errors.AttemptTimeout) as caught:
+        SHORT[how](work)
+    said = report(caught.value)
+    assert said is not None
+    assert (said.reason, said.attempts, said.workers_left) == ("attempts", 2, 0)
+    assert {record.error_type for record in said.history} == {said.history[0].error_type}
+    assert len(ends) == 2
+    assert not caplog.records

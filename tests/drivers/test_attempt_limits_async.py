@@ -1,0 +1,255 @@
+"""What the limits of a call do to async attempts, in every shape: exactly when, and what comes out."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import Kind, Retry, deadline, errors
+from redouble._runtime.backend import backend
+from redouble.testing import VirtualClock
+from tests.support.call_shapes import AsyncShape, AsyncWork
+from tests.support.fakes import Boom, always
+from tests.support.fakes import options as defaults
+from tests.support.limited_calls import COLOURS, LONG, SHAPES, Seen, in_virtual_time, policy_of, seen, working
+from tests.testing.test_virtual import unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+NAMES = {"timeout": "total", "attempt_timeout": "attempt", "work_timeout": "work"}
+
+
+# ------------------------------------------------------------------------------ timeout
+
+
+@COLOURS
+@SHAPES
+@pytest.mark.parametrize("heard", [True, False])
+def test_the_timeout_cuts_the_first_attempt(colour: str, shape: AsyncShape, heard: bool) -> None:
+    call = seen(colour, shape, working((LONG, "never")), heard=heard, timeout=2)
+    error = call.error
+    assert type(error) is errors.DeadlineExceeded
+    assert call.took == 2
+    assert (error.last, error.__cause__, error.reason) == (None, None, "timeout")
+    assert (call.report.attempts, call.report.elapsed, call.report.limit) == (1, 2, "total")
+    assert call.told == (["failure 1 total", "give_up 1 total"] if heard else [])
+
+
+@COLOURS
+@SHAPES
+@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("wrap", [False, True])
+def test_the_timeout_cuts_a_later_attempt(colour: str, shape: AsyncShape, heard: bool, wrap: bool) -> None:
+    """What comes out is from the last real error, with the whole report."""
+    boom = Boom("refused")
+    work = working((0.5, OSError()), (0.5, boom), (LONG, "never"))
+    call = seen(colour, shape, work, heard=heard, wrap=wrap, timeout=4)
+    error = call.error
+    assert type(error) is errors.DeadlineExceeded
+    assert call.took == 4
+    assert error.last is error.__cause__ is boom
+    assert "ScriptedError: refused" in str(error)
+    history = [(said.error_type, said.started, said.elapsed, said.delay) for said in call.report.history]
+    assert history == [
+        ("OSError", 0, 0.5, 1),
+        (f"{Boom.__module__}.{Boom.__qualname__}", 1.5, 0.5, 1),
+        ("redouble.errors.AttemptTimeout", 3, 1, None),
+    ]
+    assert call.report.history[-1].kind is Kind.timeout
+    assert error.report == call.report
+
+
+@COLOURS
+@SHAPES
+def test_no_delay_begins_that_could_not_end_in_time(colour: str, shape: AsyncShape) -> None:
+    """It ends as soon as that is clear."""
+    boom = Boom()
+    call = seen(colour, shape, working((0.4, boom)), timeout=1, backoff=[2] * 9)
+    assert (call.error, call.took) == (boom, 0.4)
+    assert (call.report.reason, call.report.limit) == ("timeout", "total")
+
+
+@COLOURS
+@SHAPES
+def test_nothing_is_cut_after_success(colour: str, shape: AsyncShape) -> None:
+    async def patient(policy: Retry, work: AsyncWork) -> object:
+        value = await shape(policy, work)
+        await backend().sleep(LONG)
+        return value
+
+    call = seen(colour, patient, working((0.5, Boom()), (0.25, "done")), timeout=2, attempt_timeout=0.75)
+    assert (call.value, call.error, call.took) == ("done", None, 1.75 + LONG)
+
+
+@SHAPES
+@pytest.mark.parametrize("colour", ["asyncio", "trio"])
+def test_observers_may_take_all_the_time_there_is(colour: str, shape: AsyncShape) -> None:
+    """Then the attempt does not begin."""
+    calls: list[None] = []
+
+    async def work() -> None:
+        calls.append(None)
+
+    async def waiting(clock: VirtualClock) -> None:
+        def slow(_: object) -> None:
+            clock.advance(3)
+
+        with pytest.raises(errors.DeadlineExceeded) as caught:
+            await shape(Retry(timeout=2, before_attempt=slow), work)
+        assert caught.value.report is not None
+        assert (caught.value.report.attempts, caught.value.report.limit) == (0, "total")
+
+    in_virtual_time(colour, waiting)
+    assert calls == []
+
+
+# ---------------------------------------------------------------------- the other limits
+
+
+@COLOURS
+@SHAPES
+@pytest.mark.parametrize("on", [KeyError, TimeoutError, errors.AttemptTimeout, always(None)])
+def test_an_attempt_that_is_too_slow_is_a_failure(colour: str, shape: AsyncShape, on: Any) -> None:
+    call = seen(colour, shape, working((LONG, "never"), (0.5, "done")), attempt_timeout=2, on=on)
+    assert (call.value, call.took) == ("done", 3.5)
+    assert call.told == ["failure 1 attempt", "retry 1 attempt", "success 2"]
+    failure = call.events[0]
+    assert (failure.kind, failure.elapsed, failure.reason) == ("timeout", 2, None)
+    assert isinstance(failure.error, errors.AttemptTimeout)
+    assert (failure.error.limit, failure.error.seconds) == ("attempt", 2)
+
+
+@COLOURS
+@SHAPES
+@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("wrap", [False, True])
+def test_attempts_that_are_all_too_slow(colour: str, shape: AsyncShape, heard: bool, wrap: bool) -> None:
+    work, limits = working((LONG, "never")), defaults(attempts=2, attempt_timeout=2)
+    call = seen(colour, shape, work, heard=heard, wrap=wrap, **limits)
+    assert type(call.error) is (errors.AttemptsExhausted if wrap else errors.AttemptTimeout)
+    assert call.took == 5
+    assert isinstance(call.error.__cause__, errors.AttemptTimeout) is wrap
+    assert (call.report.reason, call.report.limit, call.report.attempts) == ("attempts", "attempt", 2)
+
+
+@COLOURS
+@SHAPES
+def test_a_rule_may_stop_at_a_slow_attempt(colour: str, shape: AsyncShape) -> None:
+    call = seen(colour, shape, working((LONG, "never")), attempt_timeout=2, on=always(False))
+    assert type(call.error) is errors.AttemptTimeout
+    assert (call.took, call.report.reason, call.report.limit) == (2, "stopped", "attempt")
+
+
+@COLOURS
+@SHAPES
+def test_the_work_timeout_does_not_count_delays(colour: str, shape: AsyncShape) -> None:
+    boom = Boom()
+    call = seen(colour, shape, working((0.5, boom), (LONG, "never")), work_timeout=2, backoff=[60] * 9)
+    error = call.error
+    assert type(error) is errors.DeadlineExceeded
+    assert call.took == 0.5 + 60 + 1.5
+    assert (error.reason, error.last, call.report.limit) == ("work_timeout", boom, "work")
+    assert (call.report.work_elapsed, call.report.elapsed) == (2, 62)
+
+
+@COLOURS
+@SHAPES
+def test_a_deadline_is_a_limit_of_the_call(colour: str, shape: AsyncShape) -> None:
+    async def under(policy: Retry, work: AsyncWork) -> object:
+        with deadline(3):
+            return await shape(policy, work)
+
+    call = seen(colour, under, working((0.5, Boom()), (LONG, "never")), timeout=4, attempt_timeout=2)
+    assert type(call.error) is errors.DeadlineExceeded
+    assert (call.took, call.report.reason, call.report.limit) == (3, "timeout", "deadline")
+
+
+@COLOURS
+@SHAPES
+@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("other", ["timeout", "work_timeout"])
+def test_on_a_tie_it_is_the_attempts_own(colour: str, shape: AsyncShape, heard: bool, other: str) -> None:
+    """So its error comes out; but there is no time for another one."""
+    limits: dict[str, Any] = {"attempt_timeout": 2, other: 2}
+    call = seen(colour, shape, working((LONG, "never")), heard=heard, **limits)
+    assert type(call.error) is errors.AttemptTimeout
+    assert (call.took, call.report.reason, call.report.limit) == (2, other, "attempt")
+
+
+# ------------------------------------------------------------------- what is not our limit
+
+
+@COLOURS
+@SHAPES
+@pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
+def test_an_operations_own_timeout_is_its_own(colour: str, shape: AsyncShape, limit: str) -> None:
+    """It is judged like any error, and comes out as it is."""
+    own = TimeoutError("the server took too long")
+    said: dict[str, Any] = {"attempts": 2, limit: 9}
+    call = seen(colour, shape, working((0.5, own)), **said)
+    assert (call.error, call.took) == (own, 2)
+    assert (call.report.reason, call.report.limit) == ("attempts", None)
+    assert call.told == ["failure 1", "retry 1", "failure 2", "give_up 2"]
+
+
+@COLOURS
+@SHAPES
+def test_a_limit_of_the_operations_own_inside_ours(colour: str, shape: AsyncShape) -> None:
+    """The shorter one is at work; ours is told apart from it."""
+
+    async def impatient() -> None:
+        if colour == "asyncio":
+            async with asyncio.timeout(1):
+                await asyncio.sleep(LONG)
+        else:
+            with trio.fail_after(1):
+                await trio.sleep(LONG)
+
+    call = seen(colour, shape, impatient, attempts=2, attempt_timeout=2, timeout=3.5)
+    assert isinstance(call.error, TimeoutError | trio.TooSlowError)
+    assert not isinstance(call.error, errors.RedoubleError)
+    assert (call.took, call.report.reason, call.report.limit) == (3, "attempts", None)
+    call = seen(colour, shape, impatient, attempts=2, attempt_timeout=0.5)
+    assert type(call.error) is errors.AttemptTimeout
+    assert call.took == 2
+
+
+@COLOURS
+@SHAPES
+@pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
+def test_nested_equal_limits_report_the_outer_one_only(colour: str, shape: AsyncShape, limit: str) -> None:
+    inner = Seen()
+    same: dict[str, Any] = {limit: 2}
+
+    async def work() -> object:
+        return await shape(policy_of(inner, heard=True, **same), working((LONG, "never")))
+
+    call = seen(colour, shape, work, attempts=1, **same)
+    assert (call.took, call.report.limit) == (2, NAMES[limit])
+    assert inner.told == []
+    assert call.told == [f"failure 1 {NAMES[limit]}", f"give_up 1 {NAMES[limit]}"]
+
+
+@COLOURS
+@SHAPES
+@pytest.mark.parametrize("limits", [{"timeout": 2}, {"attempt_timeout": 2}], ids=["total", "own"])
+def test_nothing_keeps_an_error_alive(colour: str, shape: AsyncShape, limits: dict[str, Any]) -> None:
+    """It and the frames it passed do not refer to each other: no garbage collection is needed."""
+
+    async def dropped(policy: Retry, work: AsyncWork) -> object:
+        try:
+            return await shape(policy, work)
+        except TimeoutError as error:
+            return weakref.ref(error)
+
+    gc.disable()
+    try:
+        error: Any = seen(colour, dropped, working((LONG, "never")), heard=False, attempts=2, **limits).value
+        assert error() is None
+    finally:
+        gc.enable()

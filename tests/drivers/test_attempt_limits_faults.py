@@ -1,0 +1,257 @@
+"""Bad luck that limits survive: real time, tasks inside an attempt, clocks that jump, laptops that sleep."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import Retry, errors
+from redouble.testing import VirtualClock
+from redouble.types import Event
+from tests.conftest import Drive
+from tests.support.call_shapes import AsyncShape, AsyncWork
+from tests.support.fakes import ASYNC, Boom, Call, Script, Virtual, fail, ok
+from tests.support.limited_calls import (
+    LIMITED,
+    LONG,
+    SHAPES,
+    in_virtual_time,
+    really,
+    seen,
+    swallowing,
+    working,
+)
+from tests.testing.test_virtual import unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+TINY = 0.01  # really waited for
+HOUR = 3600.0
+
+# ------------------------------------------------------------------------- in real time
+
+
+@SHAPES
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("heard", [True, False])
+def test_limits_hold_in_real_time(colour: str, shape: AsyncShape, heard: bool) -> None:
+    call = really(colour, shape, working((LONG, "never")), heard=heard, timeout=TINY)
+    assert type(call.error) is errors.DeadlineExceeded
+    assert call.took >= TINY
+    assert call.report.limit == "total"
+    call = really(colour, shape, working((LONG, "never"), (0, "done")), heard=heard, attempt_timeout=TINY)
+    assert (call.value, call.error) == ("done", None)
+    call = really(colour, shape, swallowing(Boom()), heard=heard, attempt_timeout=TINY, attempts=2)
+    assert isinstance(call.error, Boom)
+    assert (call.report.attempts, call.report.limit) == (2, None)
+
+
+# ---------------------------------------------------------------- tasks inside an attempt
+
+
+async def awaited(work: AsyncWork) -> object:
+    return await work()
+
+
+def grouped(colour: str, *children: AsyncWork) -> AsyncWork:
+    """Make an operation that runs tasks of its own."""
+
+    async def work() -> object:
+        if colour == "asyncio":
+            async with asyncio.TaskGroup() as group:
+                for child in children:
+                    group.create_task(awaited(child))
+        else:
+            async with trio.open_nursery() as nursery:
+                for child in children:
+                    nursery.start_soon(child)
+        return "done"
+
+    return work
+
+
+COLOURS = pytest.mark.parametrize("colour", ["asyncio", "trio", "bare"])
+
+
+@COLOURS
+@SHAPES
+def test_the_tasks_of_an_attempt_are_cut_with_it(colour: str, shape: AsyncShape) -> None:
+    ended: list[str] = []
+
+    async def child() -> None:
+        try:
+            await working((LONG, "never"))()
+        finally:
+            ended.append("child")
+
+    call = seen(colour, shape, grouped(colour, child, child), timeout=2)
+    assert type(call.error) is errors.DeadlineExceeded
+    assert (call.took, ended) == (2, ["child"] * 2)
+
+
+@COLOURS
+@SHAPES
+def test_a_task_that_fails_while_it_is_cut(colour: str, shape: AsyncShape) -> None:
+    """Its error is the attempt's failure: judged, retried, and in the end what comes out."""
+    work = grouped(colour, swallowing(Boom("child")), working((LONG, "never")))
+    call = seen(colour, shape, work, attempt_timeout=2, attempts=2)
+    assert boom(call.error)
+    assert (call.took, call.report.attempts, call.report.reason) == (5, 2, "attempts")
+    assert call.told == ["failure 1", "retry 1", "failure 2", "give_up 2"]
+
+
+def boom(error: object) -> bool:
+    """Say whether it is a group of one."""
+    members: tuple[object, ...] = getattr(error, "exceptions", ())
+    return [type(member) for member in members] == [Boom]
+
+
+@COLOURS
+@SHAPES
+def test_a_task_that_fails_is_a_failure_of_the_attempt(colour: str, shape: AsyncShape) -> None:
+    work = grouped(colour, working((1, Boom("child"))), working((LONG, "never")))
+    call = seen(colour, shape, work, attempt_timeout=2, attempts=2)
+    assert boom(call.error)
+    assert (call.took, call.report.attempts, call.report.reason) == (3, 2, "attempts")
+
+
+@COLOURS
+@SHAPES
+def test_a_task_that_fails_at_the_moment_of_the_limit(colour: str, shape: AsyncShape) -> None:
+    """Either may win, and nothing is left over: the next attempt goes its way undisturbed."""
+    broken = grouped(colour, working((2, Boom("child"))), working((LONG, "never")))
+    works = [broken, working((1, "done"))]
+
+    async def work() -> object:
+        return await works.pop(0)()
+
+    call = seen(colour, shape, work, attempt_timeout=2)
+    assert (call.value, call.took) == ("done", 4)
+    assert call.told[-1] == "success 2"
+
+
+@COLOURS
+def test_calls_in_the_tasks_of_an_attempt_have_limits_of_their_own(colour: str) -> None:
+    inner = Retry(on=Exception, attempt_timeout=1, backoff=[0.5], attempts=None, timeout=60)
+
+    async def child() -> object:
+        return await inner.call(working((LONG, "never"), (0.25, "done")))
+
+    call = seen(colour, around, grouped(colour, *[child] * 9), attempt_timeout=2)
+    assert (call.value, call.took) == ("done", 1.75)
+    call = seen(colour, around, grouped(colour, *[child] * 9), attempt_timeout=1.6, attempts=1)
+    assert type(call.error) is errors.AttemptTimeout
+    assert call.took == 1.6
+
+
+async def around(policy: Retry, work: AsyncWork) -> object:
+    return await policy(work)()
+
+
+# -------------------------------------------------------------------------- other clocks
+
+
+JUMPS: list[tuple[Script, dict[str, Any], Call]] = [
+    # an hour forwards: all time is up, and what ended has ended
+    ([ok("done", takes=HOUR)], {"timeout": 10}, Call("done", attempts=1)),
+    ([fail(takes=HOUR)], {"timeout": 10}, Call(raises=Boom, reason="timeout", limit="total", attempts=1)),
+    ([fail(takes=HOUR)], {"work_timeout": 10}, Call(raises=Boom, reason="work_timeout", limit="work")),
+    # an hour back: time stands still, and nothing takes longer for it
+    ([fail(takes=-HOUR), ok("done")], {"timeout": 10}, Call("done", attempts=2, sleeps=[1])),
+    (
+        [fail(takes=-HOUR)] * 9,
+        {"timeout": 10, "attempts": 3},
+        Call(raises=Boom, reason="attempts", attempts=3),
+    ),
+    (
+        [fail(takes=-HOUR)],
+        {"timeout": 10, "attempts": None},
+        Call(raises=Boom, reason="timeout", limit="total", attempts=10),
+    ),
+    (
+        [fail(takes=-HOUR), fail(takes=2 * HOUR)],
+        {"timeout": 10},
+        Call(raises=Boom, reason="timeout", attempts=2),
+    ),
+]
+
+
+@pytest.mark.parametrize(("script", "options", "expected"), JUMPS)
+def test_the_clock_jumps(drive: Drive, script: Script, options: dict[str, Any], expected: Call) -> None:
+    assert drive(script, backoff=[1] * 99, give_up_after=None, **options) == expected
+
+
+class Suspended(Virtual):
+    """The clock of a laptop that is closed during every wait, and opened an hour later."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self.time += HOUR
+
+
+@pytest.mark.parametrize("limit", ["timeout", "give_up_after"])
+def test_a_laptop_is_suspended_during_a_delay(drive: Drive, limit: str) -> None:
+    """The next attempt comes too late and does not begin; the last error comes out."""
+    limits: dict[str, Any] = {"give_up_after": None, limit: 10}
+    name = "total" if limit == "timeout" else limit
+    expected = Call(raises=Boom, reason="timeout", limit=name, attempts=1, sleeps=[1])
+    assert drive(["fail", ok()], backoff=[1], clock=Suspended, **limits) == expected
+    wrapped = Call(raises=errors.DeadlineExceeded, reason="timeout", limit=name, attempts=1, sleeps=[1])
+    assert drive(["fail", ok()], backoff=[1], clock=Suspended, wrap=True, **limits) == wrapped
+
+
+def test_a_suspended_laptop_does_not_count_as_work(drive: Drive) -> None:
+    expected = Call("done", attempts=2, sleeps=[1])
+    limits: dict[str, Any] = {"work_timeout": 10, "give_up_after": None}
+    assert drive(["fail", ok("done")], backoff=[1], clock=Suspended, **limits) == expected
+
+
+@SHAPES
+@pytest.mark.parametrize("colour", ["asyncio", "trio"])
+def test_a_loop_that_was_blocked_past_the_limit(colour: str, shape: AsyncShape) -> None:
+    """Somebody held it up for an hour: who would have been done in time is done, the others are cut."""
+
+    async def waiting(clock: VirtualClock) -> None:
+        async def work() -> str:
+            clock.advance(HOUR)
+            return "done"
+
+        assert await shape(Retry(timeout=2, give_up_after=None), work) == "done"
+
+        async def waits() -> None:
+            clock.advance(HOUR)
+            await working((LONG, "never"))()
+
+        with pytest.raises(errors.DeadlineExceeded):
+            await shape(Retry(timeout=2, give_up_after=None), waits)
+        assert clock.now() == 2 * HOUR
+
+    in_virtual_time(colour, waiting)
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "trio"])
+@pytest.mark.parametrize("shape", ["run", "call", "decorator", "loop", "enter"])
+@pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
+def test_who_blocked_past_the_limit_is_late(colour: str, shape: str, limit: str) -> None:
+    """By the clock: it was never cut, since it never gave way."""
+    told: list[str] = []
+
+    async def waiting(clock: VirtualClock) -> None:
+        async def work() -> str:
+            clock.advance(takes.pop())
+            return "done"
+
+        takes = [1.0, HOUR]
+        policy = Retry(give_up_after=None, on_success=tell, **limits)
+        for _ in range(2):
+            assert await LIMITED[shape](policy, work) == "done"
+
+    def tell(event: Event) -> None:
+        told.append(str(event.limit))
+
+    limits: dict[str, Any] = {limit: 2}
+    in_virtual_time(colour, waiting)
+    assert told == [{"timeout": "total", "attempt_timeout": "attempt", "work_timeout": "work"}[limit], "None"]

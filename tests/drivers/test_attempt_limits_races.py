@@ -1,0 +1,280 @@
+"""Limits, cancellation and endings that come at the same moment, or against each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import Retry, errors, report
+from redouble._runtime.backend import backend
+from redouble.testing import VirtualClock
+from tests.drivers.test_attempt_limits_async import NAMES
+from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape, AsyncWork
+from tests.support.fakes import Boom
+from tests.support.limited_calls import (
+    COLOURS,
+    LIMITED,
+    LONG,
+    SHAPES,
+    Seen,
+    in_virtual_time,
+    policy_of,
+    seen,
+    swallowing,
+    working,
+)
+from tests.testing.test_virtual import unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+SWALLOWED = [name for name in LIMITED if name != "enter"]
+LIMITS = pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
+
+
+def some(**options: Any) -> Retry:
+    return policy_of(Seen(), heard=False, **options)
+
+
+# ---------------------------------------------- what an operation makes of being cancelled
+
+
+@COLOURS
+@LIMITS
+@pytest.mark.parametrize("shape", SWALLOWED)
+def test_who_catches_the_cancellation_and_returns_is_late(colour: str, limit: str, shape: str) -> None:
+    said: dict[str, Any] = {limit: 2}
+    call = seen(colour, LIMITED[shape], swallowing("late"), **said)
+    assert (call.value, call.took) == ("late", 2)
+    assert call.told == [f"success 1 {NAMES[limit]}"]
+
+
+@COLOURS
+def test_a_late_success_is_marked_in_the_report(colour: str) -> None:
+    async def outcome(policy: Retry, work: AsyncWork) -> object:
+        async def coloured() -> object:
+            return await work()
+
+        return await policy.run(coloured)
+
+    late: Any = seen(colour, outcome, swallowing("late"), timeout=2).value
+    assert (late.ok, late.value, late.report.limit, late.report.late) == (True, "late", "total", True)
+    timely: Any = seen(colour, outcome, working((1, "done")), timeout=2).value
+    assert (timely.ok, timely.report.limit, timely.report.late) == (True, None, False)
+    again: Any = seen(colour, outcome, working((LONG, ""), (1, "done")), attempt_timeout=2).value
+    assert (again.ok, again.report.limit, again.report.late) == (True, None, False)
+
+
+def test_who_goes_on_for_long_is_cancelled_once() -> None:
+    call = seen("asyncio", LIMITED["call"], swallowing("late", waits=LONG), timeout=2)
+    assert (call.value, call.took) == ("late", 2 + LONG)
+
+
+@pytest.mark.parametrize("shape", LIMITED)
+def test_trio_cancels_whoever_goes_on_again(shape: str) -> None:
+    call = seen("trio", LIMITED[shape], swallowing("late", waits=LONG), timeout=2)
+    assert type(call.error) is errors.DeadlineExceeded
+    assert call.took == 2
+
+
+@COLOURS
+def test_a_manager_that_is_entered_late(colour: str) -> None:
+    """Asyncio cancels once and it was entered; Trio would cancel the body, so there it is left again."""
+    call = seen(colour, LIMITED["enter"], swallowing("late"), timeout=2)
+    assert call.took == 2
+    if colour == "asyncio":
+        assert (call.value, call.told) == ("late", ["success 1 total"])
+    else:
+        assert type(call.error) is errors.DeadlineExceeded
+
+
+@COLOURS
+@SHAPES
+def test_who_raises_instead_has_failed_with_that(colour: str, shape: AsyncShape) -> None:
+    """A failure like any other: it is judged, and here retried."""
+    boom = Boom("while cleaning up")
+    call = seen(colour, shape, swallowing(boom), attempt_timeout=2, attempts=2)
+    assert (call.error, call.took) == (boom, 5)
+    assert (call.report.attempts, call.report.reason, call.report.limit) == (2, "attempts", None)
+
+
+@COLOURS
+@SHAPES
+def test_who_raises_instead_when_all_time_is_up(colour: str, shape: AsyncShape) -> None:
+    boom = Boom("while cleaning up")
+    call = seen(colour, shape, swallowing(boom), timeout=2)
+    assert (call.error, call.took) == (boom, 2)
+    assert (call.report.attempts, call.report.reason, call.report.limit) == (1, "timeout", "total")
+
+
+@pytest.mark.parametrize("ending", ["cut", "late", "raise", "return", "fail"])
+@pytest.mark.parametrize("before", [0, 1])
+@SHAPES
+def test_cancellations_are_taken_back(shape: AsyncShape, before: int, ending: str) -> None:
+    """As many as were ours: what had been asked of the task before, somebody else answers for."""
+    works: dict[str, AsyncWork] = {
+        "cut": working((LONG, "never")),
+        "late": swallowing("late"),
+        "raise": swallowing(Boom()),
+        "return": working((1, "done")),
+        "fail": working((1, Boom())),
+    }
+
+    async def main() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        for _ in range(before):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        with suppress(errors.DeadlineExceeded, Boom):
+            await shape(some(timeout=2, attempts=1), works[ending])
+        await asyncio.sleep(LONG)  # nothing is left that could cancel this
+        return task.cancelling()
+
+    assert in_virtual_time("asyncio", lambda _: main()) == before
+
+
+# ---------------------------------------------------------------- the caller's cancellation
+
+
+@SHAPES
+@pytest.mark.parametrize("armed", ["before", "after"])
+@pytest.mark.parametrize("moment", [1.0, 2.0, 2.5])
+def test_the_callers_cancellation_beats_our_limit(shape: AsyncShape, moment: float, armed: str) -> None:
+    """Before it, in the very same turn, and while the operation cleans up after it."""
+    cleaned: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(LONG)
+        finally:
+            await asyncio.sleep(1)
+            cleaned.append("up")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(shape(some(timeout=2), work))
+        if armed == "after":  # the timer of the limit was set first
+            await asyncio.sleep(0)
+        loop.call_at(moment, task.cancel, "the caller")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert task.cancelling() == 1
+
+    in_virtual_time("asyncio", lambda _: main())
+    assert cleaned == (["up"] if moment == 1 else [])
+
+
+@SHAPES
+@pytest.mark.parametrize("outer", [1.0, 2.0])
+def test_a_timeout_of_the_callers_own_around_ours(shape: AsyncShape, outer: float) -> None:
+    async def main(clock: VirtualClock) -> float:
+        began = clock.now()
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(outer):
+                await shape(some(timeout=2), working((LONG, "never")))
+        assert not isinstance(caught.value, errors.RedoubleError)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        return clock.now() - began
+
+    assert in_virtual_time("asyncio", main) == outer
+
+
+@SHAPES
+@pytest.mark.parametrize("outer", [1.0, 2.0])
+def test_a_scope_of_the_callers_own_around_ours(shape: AsyncShape, outer: float) -> None:
+    async def main(clock: VirtualClock) -> float:
+        began = clock.now()
+        with trio.move_on_after(outer) as scope:
+            await shape(some(timeout=2), working((LONG, "never")))
+        assert scope.cancelled_caught
+        return clock.now() - began
+
+    assert in_virtual_time("trio", main) == outer
+
+
+@SHAPES
+def test_a_timeout_of_the_callers_own_that_is_longer(shape: AsyncShape) -> None:
+    async def main() -> None:
+        with pytest.raises(errors.DeadlineExceeded):
+            async with asyncio.timeout(3):
+                await shape(some(timeout=2), working((LONG, "never")))
+
+    in_virtual_time("asyncio", lambda _: main())
+
+
+# ------------------------------------------------------------------------ the same moment
+
+
+@pytest.mark.parametrize("shape", ASYNC_SHAPES)
+@pytest.mark.parametrize("late", [0.0, 5e-10])
+@pytest.mark.parametrize("first", ["limit", "result"])
+@pytest.mark.parametrize("ending", ["done", Boom("lost")], ids=["returns", "raises"])
+def test_who_ends_in_the_same_turn_has_ended(shape: str, first: str, late: float, ending: object) -> None:
+    """Whichever of the two timers was set first."""
+
+    async def main() -> object:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[object] = loop.create_future()
+
+        def give() -> None:
+            if isinstance(ending, Exception):
+                answer.set_exception(ending)
+            else:
+                answer.set_result(ending)
+
+        async def work() -> object:
+            if first == "limit":
+                loop.call_at(2 + late, give)
+            return await answer
+
+        if first == "result":
+            loop.call_at(2 + late, give)
+        try:
+            return await ASYNC_SHAPES[shape](some(timeout=2), work)
+        except Boom as error:
+            said = report(error)
+            assert said is not None
+            assert (said.reason, said.limit) == ("timeout", "total")
+            return error
+
+    assert in_virtual_time("asyncio", lambda _: main()) is ending
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "asyncio inside", "trio", "trio inside"])
+@pytest.mark.parametrize("limits", [[2.0] * 1000, [1 + 0.1 * n for n in range(1000)]], ids=["same", "many"])
+def test_a_thousand_limits(colour: str, limits: list[float]) -> None:
+    """Together, and one after the other: each is kept, and exactly."""
+    cut: list[tuple[float, float]] = []
+
+    async def waiting(clock: VirtualClock) -> None:
+        began = clock.now()
+
+        async def one(limit: float) -> None:
+            with pytest.raises(errors.DeadlineExceeded):
+                await some(timeout=limit).call(backend().sleep, LONG)
+            cut.append((limit, clock.now() - began))
+
+        await side_by_side(colour, [partial(one, limit) for limit in limits])
+
+    in_virtual_time(colour, waiting)
+    assert len(cut) == len(limits)
+    assert all(moment == pytest.approx(limit) for limit, moment in cut)
+
+
+async def side_by_side(colour: str, tasks: list[Callable[[], Awaitable[object]]]) -> None:
+    if colour.startswith("trio"):
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                nursery.start_soon(task)
+    else:
+        await asyncio.gather(*(task() for task in tasks))

@@ -1,0 +1,214 @@
+"""Blocking functions called from async code: the loop goes on, and all else is as it is elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from threading import Event, Thread, current_thread
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import Retry, report
+from redouble._runtime.backend import backend
+from tests.drivers.workers.test_threads import VAR, idle
+from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
+
+pytestmark = [pytest.mark.parametrize("colour", ASYNC), pytest.mark.usefixtures(idle.__name__)]
+
+
+def run(colour: str, main: Callable[[], Awaitable[Any]]) -> Any:
+    return in_colour(colour, lambda: None, main)
+
+
+def failure(colour: str, policy: Retry, work: Callable[[], object]) -> BaseException:
+    """Return what comes out of a call that fails."""
+
+    async def main() -> BaseException:
+        try:
+            await policy.acall(work)
+        except BaseException as error:
+            return error
+        raise AssertionError("it did not fail")
+
+    error: BaseException = run(colour, main)
+    return error
+
+
+async def turns(until: Callable[[], bool]) -> int:
+    """Give way until something has happened."""
+    count = 1
+    while not until():
+        count += 1
+        await backend().sleep(0)
+    return count
+
+
+async def beside(
+    colour: str, task: Callable[[], Awaitable[Any]], other: Callable[[], Awaitable[Any]]
+) -> None:
+    """Run both; cancel the task once the other is through."""
+
+    async def quietly() -> None:
+        await task()
+
+    if colour == "trio":
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(quietly)
+            await other()
+            nursery.cancel_scope.cancel()
+    else:
+        begun = asyncio.ensure_future(quietly())
+        await other()
+        begun.cancel()
+        await asyncio.wait([begun])
+
+
+# -------------------------------------------------------------------------------- the call
+
+
+def test_the_loop_goes_on_meanwhile(colour: str) -> None:
+    """Or else nobody would ever let the operation go."""
+    begun, go = Event(), Event()
+
+    def work(word: str, *, times: int) -> str:
+        begun.set()
+        go.wait()
+        return word * times
+
+    async def main() -> None:
+        seen: list[str] = []
+
+        async def call() -> None:
+            seen.append(await Retry().acall(work, "x", times=3))
+
+        async def other() -> None:
+            await turns(begun.is_set)
+            go.set()
+            await turns(lambda: bool(seen))
+
+        await beside(colour, call, other)
+        assert seen == ["xxx"]
+
+    run(colour, main)
+
+
+def test_everything_but_the_attempts_stays_in_the_loop(colour: str) -> None:
+    attempts, others = set[Thread](), set[Thread]()
+    clock = Virtual()
+
+    def work() -> int:
+        attempts.add(current_thread())
+        if clock.waits != [1, 2]:
+            raise Boom
+        return len(clock.waits)
+
+    def here(_: object) -> bool:
+        others.add(current_thread())
+        return True
+
+    policy = Retry(on=here, until=here, on_retry=here, on_failure=here, backoff=[1, 2], clock=clock)
+    assert run(colour, lambda: policy.acall(work)) == 2
+    assert others == {current_thread()}
+    assert len(attempts) == 1
+    assert next(iter(attempts)).daemon
+    assert current_thread() not in attempts
+
+
+def test_what_is_refused_by_until_is_asked_again(colour: str) -> None:
+    results = ["pending", "pending", "done"]
+    policy = Retry(until=lambda value: value == "done", backoff=[0, 0])
+    assert run(colour, lambda: policy.acall(results.pop, 0)) == "done"
+
+
+def test_context_variables_go_in_and_not_out(colour: str) -> None:
+    def work() -> str:
+        before = VAR.get()
+        VAR.set("changed on the worker")
+        return before
+
+    async def main() -> tuple[str, str]:
+        VAR.set("in the task")
+        return await Retry().acall(work), VAR.get()
+
+    assert run(colour, main) == ("in the task", "in the task")
+
+
+def test_many_at_once_have_a_thread_each(colour: str) -> None:
+    together, seen = threading.Barrier(20), set[Thread]()
+
+    def work() -> None:
+        together.wait()
+        seen.add(current_thread())
+
+    async def main() -> None:
+        if colour == "trio":
+            async with trio.open_nursery() as nursery:
+                for _ in range(20):
+                    nursery.start_soon(Retry().acall, work)
+        else:
+            await asyncio.gather(*(Retry().acall(work) for _ in range(20)))
+
+    run(colour, main)
+    assert len(seen) == 20
+
+
+# ---------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("kind", [Boom, Panic, GeneratorExit])
+def test_errors_cross_with_their_traceback(colour: str, kind: type[BaseException]) -> None:
+    raised = kind("on the worker")
+
+    def where_it_went_wrong() -> None:
+        raise raised
+
+    error = failure(colour, Retry(attempts=1), where_it_went_wrong)
+    assert error is raised
+    assert traceback.extract_tb(error.__traceback__)[-1].name == "where_it_went_wrong"
+    assert (report(error) is None) is not isinstance(error, Exception)
+
+
+def test_a_stop_iteration_cannot_leave_a_coroutine(colour: str) -> None:
+    """Python makes it a RuntimeError, as it does for everybody; nothing hangs."""
+    error = failure(colour, Retry(attempts=1), partial(next, iter(())))
+    assert isinstance(error, RuntimeError)
+    assert isinstance(error.__cause__, StopIteration)
+
+
+async def coroutine() -> None: ...
+
+
+async def numbers() -> AsyncIterator[int]:
+    yield 1
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+@contextmanager
+def manager() -> Generator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("fn", "says"),
+    [
+        (coroutine, "acall is for blocking functions, .*a coroutine function.*policy.call"),
+        (partial(coroutine), "acall is for blocking functions, .*a coroutine function.*policy.call"),
+        (numbers, "acall is for blocking functions, .*an async generator function.*policy.call"),
+        (generator, "acall is for blocking functions, .*a generator function.*policy.call"),
+        (manager, "makes a context manager"),
+        (None, "not callable"),
+        (lambda: coroutine(), "returned something to await"),  # noqa: PLW0108  it is not a coroutine function
+    ],
+)
+def test_what_is_refused(colour: str, fn: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        run(colour, lambda: Retry().acall(fn))

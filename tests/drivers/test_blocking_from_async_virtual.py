@@ -1,0 +1,229 @@
+"""Blocking functions called from async code in virtual time: what works elsewhere holds the clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from threading import Event
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import SYSTEM, Retry, Worker, errors
+from redouble._drivers.workers import threads as _threads
+from redouble._runtime.backend import backend
+from redouble.testing import Script, VirtualClock, ok
+from tests.drivers.test_attempt import AT_ONCE, LONG, SOON, Stuck, until_told
+from tests.drivers.test_blocking_from_async import beside, turns
+from tests.drivers.workers.test_threads import idle
+from tests.testing.test_virtual import WHERE, at, unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__, idle.__name__)
+
+HOUR = 3600.0
+
+# On uvloop only our own delays are virtual; there is no clock to hold.
+HELD = [place for place in [*WHERE, "trio around jumping", "trio inside jumping"] if "uvloop" not in place]
+
+
+def in_time(place: str, waiting: Callable[[VirtualClock], Awaitable[Any]]) -> Any:
+    return at(place, lambda _: None, waiting)
+
+
+async def together(place: str, *tasks: Callable[[], Awaitable[object]]) -> None:
+    if place.startswith("trio"):
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                nursery.start_soon(task)
+    else:
+        await asyncio.gather(*(task() for task in tasks))
+
+
+@pytest.mark.parametrize("place", [*WHERE, "trio around jumping"])
+def test_delays_between_attempts_and_on_the_worker_are_virtual(place: str) -> None:
+    async def waiting(clock: VirtualClock) -> tuple[object, list[float], float]:
+        inner = Retry(on=OSError, backoff=[HOUR], give_up_after=None)
+        outer = Retry(on=OSError, backoff=[2 * HOUR], give_up_after=None, nested="allow")
+        script = Script(OSError, OSError, OSError, ok("done"))
+        said = await outer.acall(inner.call, script)
+        return said, clock.delays, clock.now()
+
+    said, delays, now = in_time(place, waiting)
+    assert (said, delays) == ("done", [HOUR, 2 * HOUR, HOUR])
+    assert now == pytest.approx(4 * HOUR, abs=LONG)  # and what the workers really took
+
+
+@pytest.mark.parametrize("place", HELD)
+def test_a_worker_holds_the_clock(place: str) -> None:
+    """Nobody knows how long it takes, so no hour passes meanwhile; and the loop goes on."""
+
+    async def waiting(clock: VirtualClock) -> tuple[list[str], bool]:
+        begun, order, moments = Event(), list[str](), list[float]()
+
+        def work() -> None:
+            begun.set()
+            stuck.go.wait()
+
+        async def call() -> None:
+            await Retry(attempt_timeout=HOUR).acall(work)
+            order.append("worked")
+            moments.append(clock.now())
+
+        async def other() -> None:
+            await turns(begun.is_set)
+            for _ in range(99):
+                await backend().sleep(0)
+            stuck.go.set()
+
+        async def sleeper() -> None:
+            await turns(begun.is_set)
+            await SYSTEM.asleep(HOUR)
+            order.append("slept")
+
+        with Stuck() as stuck:
+            await together(place, call, other, sleeper)
+        return order, moments[0] < HOUR
+
+    assert in_time(place, waiting) == (["worked", "slept"], True)
+
+
+@pytest.mark.parametrize("place", HELD)
+@pytest.mark.parametrize("how", ["succeeds", "fails", "is told", "is stuck", "is cancelled", "never starts"])
+def test_however_it_ends_the_clock_is_let_go(place: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def waiting(clock: VirtualClock) -> float:
+        begun = Event()
+
+        def work() -> None:
+            begun.set()
+            if how == "fails":
+                raise ZeroDivisionError
+            if how == "is told":
+                until_told()
+            if how in ("is stuck", "is cancelled"):
+                stuck.go.wait()
+
+        with Stuck() as stuck:
+            match how:
+                case "succeeds":
+                    await Retry().acall(work)
+                case "fails":
+                    with pytest.raises(ZeroDivisionError):
+                        await Retry().acall(work)
+                case "is told":
+                    with pytest.raises(errors.AttemptTimeout):
+                        worker = Worker(grace=LONG)
+                        await Retry(attempt_timeout=SOON, attempts=1, worker=worker).acall(work)
+                case "is stuck":
+                    with pytest.raises(errors.WorkerStillRunning):
+                        await Retry(attempt_timeout=SOON, worker=AT_ONCE).acall(work)
+                case "is cancelled":
+                    await beside(
+                        place.split(maxsplit=1)[0], lambda: Retry().acall(work), lambda: turns(begun.is_set)
+                    )
+                case _:
+                    monkeypatch.setattr("redouble._drivers.workers.threads.Thread.start", no_thread)
+                    with pytest.raises(errors.WorkerFailed):
+                        await Retry().acall(work)
+                    monkeypatch.undo()
+            before = clock.now()
+            await SYSTEM.asleep(HOUR)
+            return clock.now() - before
+
+    assert in_time(place, waiting) == pytest.approx(HOUR)
+
+
+def no_thread(_: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("place", HELD)
+@pytest.mark.parametrize(("slept", "in_its_time"), [(HOUR - 60, True), (HOUR, False), (9 * HOUR, False)])
+def test_what_the_worker_slept_counts(place: str, slept: float, in_its_time: bool) -> None:
+    """As it does in blocking code."""
+
+    def work() -> str:
+        SYSTEM.sleep(slept)
+        return "done"
+
+    async def waiting(clock: VirtualClock) -> object:
+        clock.now()
+        try:
+            return await Retry(attempt_timeout=HOUR, attempts=1, give_up_after=None).acall(work)
+        except errors.AttemptTimeout as error:
+            return error.limit
+
+    assert in_time(place, waiting) == ("done" if in_its_time else "attempt")
+
+
+@pytest.mark.parametrize("place", HELD)
+def test_several_workers_hold_it_together(place: str) -> None:
+    """The first to end does not let it go for the others."""
+
+    async def waiting(clock: VirtualClock) -> bool:
+        ended: list[str] = []
+
+        def work() -> None:
+            stuck.go.wait()
+
+        async def first() -> None:
+            await Retry().acall(int)
+            ended.append("first")
+
+        async def second() -> None:
+            await Retry(attempt_timeout=HOUR).acall(work)
+            ended.append("second")
+
+        async def other() -> None:
+            await turns(lambda: "first" in ended)
+            for _ in range(99):
+                await backend().sleep(0)
+            stuck.go.set()
+
+        with Stuck() as stuck:
+            await together(place, first, second, other)
+        return clock.now() < HOUR and ended == ["first", "second"]
+
+    assert in_time(place, waiting)
+
+
+@pytest.mark.parametrize("place", HELD)
+@pytest.mark.parametrize("error", [None, ZeroDivisionError])
+def test_what_was_in_time_counts_though_it_is_heard_of_late(
+    place: str, error: type[Exception] | None
+) -> None:
+    """Somebody blocks the loop meanwhile. The work was done, and is not done again."""
+    calls: list[None] = []
+
+    def work() -> str:
+        calls.append(None)
+        if error is not None:
+            raise error
+        return "done"
+
+    async def waiting(clock: VirtualClock) -> list[object]:
+        seen: list[object] = []
+
+        async def call() -> None:
+            try:
+                seen.append(await Retry(attempt_timeout=HOUR, backoff=[0], give_up_after=None).acall(work))
+            except ZeroDivisionError:
+                seen.append("failed")
+
+        async def blocking() -> None:
+            await turns(lambda: bool(calls))
+            until_idle()
+            clock.advance(2 * HOUR)
+
+        clock.now()
+        await together(place, call, blocking)
+        return seen
+
+    assert in_time(place, waiting) == ["done" if error is None else "failed"]
+    assert len(calls) == 1
+
+
+def until_idle() -> None:
+    """Wait for the only worker to be through."""
+    while not _threads._idle:
+        Event().wait(0.001)

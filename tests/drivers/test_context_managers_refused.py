@@ -1,0 +1,64 @@
+"""What `Retry.enter` cannot enter, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+
+from tests.drivers.test_context_contextlib import Place, entered
+from tests.support.fakes import ASYNC, SYNC
+
+
+class OnlyIn:
+    def __enter__(self) -> None: ...
+    async def __aenter__(self) -> None: ...
+
+
+@contextmanager
+def plain() -> Generator[None]:
+    yield
+
+
+@asynccontextmanager
+async def aplain() -> AsyncGenerator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("colours", "make", "message"),
+    [
+        (SYNC, int, r"int made 'int', which has no __enter__ and __exit__$"),
+        (SYNC, OnlyIn, r"OnlyIn made 'OnlyIn', which has no __enter__ and __exit__"),
+        (SYNC, aplain, r"aplain made '_AsyncGeneratorContextManager', .*: write `async with`$"),
+        (ASYNC, int, r"int made 'int', which has no __aenter__ and __aexit__$"),
+        (ASYNC, OnlyIn, r"OnlyIn made 'OnlyIn', which has no __aenter__ and __aexit__"),
+        (ASYNC, plain, r"plain made '_GeneratorContextManager', .*: write `with`$"),
+    ],
+)
+def test_wrong_things_made(colours: tuple[str, ...], make: Callable[..., Any], message: str) -> None:
+    for colour in colours:
+        with pytest.raises(TypeError, match=message):
+            entered(colour, Place().policy.enter(make), pytest.fail)
+
+
+def test_a_coroutine_function_in_a_plain_with() -> None:
+    """Said as such, without a warning of a coroutine that was never awaited."""
+    place = Place()
+    entrance: Any = place.policy.enter(place.aconnect)
+    with pytest.raises(TypeError, match="made 'coroutine', which has no __enter__"), entrance:
+        pytest.fail("entered")
+
+
+def test_until_is_refused() -> None:
+    place = Place(until=bool)
+    with pytest.raises(TypeError, match=r"until= judges a result, and Place\.connect gives none"):
+        place.policy.enter(place.connect)
+
+
+def test_what_is_made_already_is_refused() -> None:
+    place = Place()
+    with pytest.raises(TypeError, match="callable"):
+        place.policy.enter(place.connect())  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -1,0 +1,170 @@
+"""The processes of workers: reused, replaced when they die, and no more of them than are of use."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redouble import errors
+from redouble._drivers.workers import process_pool as _pool
+from tests.support.workers import functions as in_process
+from tests.support.workers.calls import COLOURS, cold, in_any, is_there, policy, waiting
+from tests.support.workers.functions import PATIENCE, Line
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills and forks as POSIX does")
+
+
+# ------------------------------------------------------------------ killed from outside
+
+
+@COLOURS
+def test_one_that_is_killed_while_it_waits_for_work_is_replaced(colour: str) -> None:
+    with cold():
+        victim = in_any(colour, policy(), in_process.pid)
+        (parked,) = waiting()
+        os.kill(victim, signal.SIGKILL)
+        assert parked.answers(PATIENCE)
+        assert in_any(colour, policy(), in_process.pid) != victim
+        assert not is_there(victim)
+        assert parked not in _pool._all
+
+
+def test_one_that_is_killed_when_it_has_just_been_taken() -> None:
+    with cold():
+        victim = policy().call(in_process.pid)
+        taken = _pool.Process.idle("spawn")
+        os.kill(victim, signal.SIGKILL)
+        assert taken.answers(PATIENCE)
+        with pytest.raises(errors.WorkerFailed, match=r"has died \(signal 9\)"):
+            taken.send(b"")
+        taken.end()
+
+
+@COLOURS
+def test_one_that_is_killed_at_work_is_told(colour: str) -> None:
+    with Line() as line, ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(lambda: os.kill(line.answer(), signal.SIGKILL))
+        with pytest.raises(errors.WorkerFailed, match=r"the worker process has died \(signal 9\)"):
+            in_any(colour, policy(), in_process.stuck, line.port)
+        killed.result()
+
+
+@COLOURS
+def test_a_death_is_retried_by_those_who_want_that(colour: str, tmp_path: Path) -> None:
+    retrying = policy(on=errors.WorkerFailed)
+    assert in_any(colour, retrying, in_process.killed_once, tmp_path / "file") == "done"
+
+
+# --------------------------------------------------------------------------- the pool
+
+
+def test_no_more_are_kept_than_are_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pool, "MOST_IDLE", 1)
+    with cold(), Line() as line, ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(policy().call, in_process.stuck, line.port) for _ in range(3)]
+        running = {line.answer() for _ in calls}
+        line.hang_up()
+        assert {call.result() for call in calls} == running
+        assert len(running) == 3
+        assert [process for process in running if is_there(process)] == [policy().call(in_process.pid)]
+        assert len(waiting()) == 1
+
+
+def test_one_too_many_that_does_not_end_by_itself_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pool, "MOST_IDLE", 0)
+    monkeypatch.setattr(_pool, "REAPING", 0.1)
+    with cold():
+        victim = policy().call(in_process.leave_thread)
+        assert not is_there(victim)
+
+
+def test_somebody_else_takes_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taken(list[Any]):
+        def __bool__(self) -> bool:
+            return True
+
+    with cold():
+        monkeypatch.setitem(_pool._idle, "spawn", Taken())
+        assert policy().call(in_process.pid) != os.getpid()
+
+
+def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here because of what it should start with; else the system may have no more of them."""
+
+    def nameless(wire: Connection) -> None: ...
+
+    with cold():
+        monkeypatch.setattr(_pool, "main", nameless)
+        outcome = policy().run(in_process.pid)
+    assert isinstance(outcome.error, errors.WorkerFailed)
+    assert str(outcome.error).startswith("no worker process could be started: ")
+    assert outcome.report.reason == "stopped"
+
+
+def test_a_wait_longer_than_the_system_can_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pool, "LONGEST_WAIT", 0.001)
+    with cold():
+        policy().call(in_process.pid)
+        (parked,) = waiting()
+        assert not parked.answers(0.003)
+
+
+def test_nothing_is_started_once_the_program_is_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cold():
+        victim = policy().call(in_process.pid)
+        (parked,) = waiting()
+        monkeypatch.setattr(_pool, "_ending", [])
+        monkeypatch.setattr(_pool, "_all", {parked})
+        _pool.kill_all()
+        assert parked.answers(PATIENCE)
+        with pytest.raises(errors.WorkerFailed, match="could be started: the program is ending"):
+            policy().call(in_process.pid)
+        for process in list(_pool._all):
+            process.end()
+        assert not is_there(victim)
+
+
+def test_a_forked_child_knows_none_of_them() -> None:
+    """They are the parent's: it must neither use them, nor end or await them at its own end."""
+    with cold():
+        policy().call(in_process.pid)
+        (parked,) = waiting()
+        ours = _pool._all.copy()
+        _pool._forget()
+        try:
+            assert not waiting()
+            assert not _pool._all
+            assert parked._process not in multiprocessing.active_children()
+        finally:
+            _pool._all.update(ours)
+            _pool._idle["spawn"] = [parked]
+
+
+class Unaccounted:
+    """A process whose end another thread has just taken note of, in multiprocessing."""
+
+    exitcode = None
+
+    def join(self, _: float) -> None:
+        """Be gone."""
+
+
+def test_one_that_died_of_nobody_knows_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cold():
+        policy().call(in_process.pid)
+        taken = _pool.Process.idle("spawn")
+        taken.kill()
+        assert taken.answers(PATIENCE)
+        with monkeypatch.context() as patch:
+            patch.setattr(taken, "_process", Unaccounted())
+            with pytest.raises(errors.WorkerFailed, match=r"has died \(nobody knows of what\)"):
+                taken.receive()
+        taken.end()

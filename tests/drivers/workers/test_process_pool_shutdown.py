@@ -1,0 +1,202 @@
+"""No worker process is left behind, however the program ends, and its end waits for none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from tests.support.workers.functions import PATIENCE, Line
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills and forks as POSIX does")
+
+PATHS = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
+
+
+def script(tmp_path: Path, text: str, *, guarded: bool = True) -> list[str]:
+    """Write a script that starts workers."""
+    head = """\
+        import os, signal, sys, threading
+        import redouble
+        from tests.support.workers import functions as in_process
+        """
+    path = tmp_path / "script.py"
+    body = dedent(text)
+    if guarded:
+        body = "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in body.splitlines())
+    path.write_text(dedent(head) + body, encoding="utf-8")
+    return [sys.executable, str(path)]
+
+
+def started(command: list[str], *args: object, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603  a script of ours
+        [*command, *map(str, args)],
+        env=os.environ | {"PYTHONPATH": PATHS, "PYTHONUNBUFFERED": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("start", ["spawn", "forkserver"])
+@pytest.mark.parametrize("work", ["stuck", "stay"])
+def test_no_orphan_is_left_when_we_are_killed(tmp_path: Path, start: str, work: str) -> None:
+    """At work, or waiting for some."""
+    command = script(
+        tmp_path,
+        """
+        worker = redouble.Worker(kind="process", start=sys.argv[2])
+        redouble.Retry(worker=worker).call(getattr(in_process, sys.argv[3]), int(sys.argv[1]))
+        print("done", flush=True)
+        sys.stdin.read()
+        """,
+    )
+    with Line() as line, started(command, line.port, start, work, stdin=subprocess.PIPE) as parent:
+        line.answer()
+        if work == "stay":
+            assert parent.stdout is not None
+            assert parent.stdout.readline() == "done\n"
+        parent.kill()
+        line.hear_the_end()
+        assert ended(parent)[0] == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("start", ["spawn", "forkserver"])
+def test_our_end_waits_for_nobody(tmp_path: Path, start: str) -> None:
+    """One waits for work, and one works for a thread that nobody waits for either."""
+    command = script(
+        tmp_path,
+        """
+        policy = redouble.Retry(worker=redouble.Worker(kind="process", start=sys.argv[2]))
+        busy = threading.Thread(target=policy.call, args=(in_process.stuck, int(sys.argv[1])), daemon=True)
+        busy.start()
+        policy.call(in_process.stay, int(sys.argv[1]))
+        sys.stdin.readline()
+        """,
+    )
+    with Line() as line, started(command, line.port, start, stdin=subprocess.PIPE) as parent:
+        assert line.answer() != line.answer()
+        assert ended(parent) == (0, "", "")
+        line.hear_the_end()
+
+
+def test_our_end_is_the_end_also_for_a_thread_that_goes_on(tmp_path: Path) -> None:
+    """It starts nothing any more that somebody would wait for."""
+    command = script(
+        tmp_path,
+        """
+        import atexit, multiprocessing.util
+        atexit.register(threading.Event().wait, 0.3)  # others have things to do at the end, too
+        policy = redouble.Retry(worker=redouble.Worker(kind="process"))
+        once = threading.Event()
+
+        def on_and_on():
+            while True:
+                try:
+                    policy.call(in_process.pid)
+                except redouble.errors.WorkerFailed:
+                    pass
+                once.set()
+
+        threading.Thread(target=on_and_on, daemon=True).start()
+        once.wait()
+        """,
+    )
+    with started(command) as parent:
+        assert ended(parent) == (0, "", "")
+
+
+def test_ctrl_c(tmp_path: Path) -> None:
+    """The whole group hears it, as in a terminal; the worker leaves it to us, and is killed by that."""
+    command = script(
+        tmp_path,
+        """
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+        redouble.Retry(worker=redouble.Worker(kind='process')).call(in_process.stuck, int(sys.argv[1]))
+        """,
+    )
+    with Line() as line, started(command, line.port) as parent:
+        line.answer()
+        os.killpg(parent.pid, signal.SIGINT)
+        line.hear_the_end()
+        code, _, err = ended(parent)
+    assert code == -signal.SIGINT
+    assert err.count("Traceback") == err.count("\nKeyboardInterrupt") == 1
+
+
+def test_a_script_without_a_guard(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        "redouble.Retry(worker=redouble.Worker(kind='process')).call(in_process.pid)",
+        guarded=False,
+    )
+    with started(command) as parent:
+        code, _, err = ended(parent)
+    assert code == 1
+    assert "WorkerFailed: a worker process ended before it was ready (exit code 1)" in err
+    assert "`if __name__ == '__main__':`" in err
+
+
+def test_what_is_printed_there_is_neither_lost_nor_late(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        policy = redouble.Retry(worker=redouble.Worker(kind="process"))
+        for word in ("one", "two"):
+            policy.call(in_process.speak, word)
+            print("heard", word, flush=True)
+        """,
+    )
+    with started(command) as parent:
+        assert ended(parent) == (0, "one\nheard one\ntwo\nheard two\n", "")
+
+
+def test_a_fork_of_ours(tmp_path: Path) -> None:
+    """It has processes of its own, and leaves ours alone when it ends."""
+    command = script(
+        tmp_path,
+        """
+        policy = redouble.Retry(worker=redouble.Worker(kind="process"))
+        before = policy.call(in_process.pid)
+        child = os.fork()
+        if not child:
+            sys.exit(0 if policy.call(in_process.pid) != before else 3)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), policy.call(in_process.pid) == before)
+        """,
+    )
+    with started(command) as parent:
+        assert ended(parent)[:2] == (0, "0 True\n")
+
+
+def test_a_fork_of_ours_does_not_keep_an_orphan_alive(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        call = redouble.Retry(worker=redouble.Worker(kind="process")).call
+        threading.Thread(target=call, args=(in_process.stuck, int(sys.argv[1])), daemon=True).start()
+        sys.stdin.readline()
+        if not os.fork():
+            sys.stdin.read()
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    with Line() as line, started(command, line.port, stdin=subprocess.PIPE) as parent:
+        line.answer()
+        assert parent.stdin is not None
+        parent.stdin.write("go\n")
+        parent.stdin.flush()
+        line.hear_the_end()

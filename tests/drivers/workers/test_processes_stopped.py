@@ -1,0 +1,257 @@
+"""Calls in worker processes are stopped for real: by limits and by cancellation, at every step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redouble import Timeout, Worker, errors, report
+from redouble._drivers.workers import process_pool as _pool
+from redouble._drivers.workers import processes as _processes
+from redouble._drivers.workers.processes import Job, Steps
+from tests.support.workers import functions as in_process
+from tests.support.workers.calls import (
+    ASYNCS,
+    AT_ONCE,
+    COLOURS,
+    LONG,
+    cancelled_when,
+    cold,
+    in_any,
+    is_there,
+    policy,
+    waiting,
+)
+from tests.support.workers.functions import PATIENCE, Line
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="looks for processes as POSIX does")
+
+
+@COLOURS
+def test_a_process_that_takes_too_long_is_killed(colour: str) -> None:
+    victim = in_any(colour, policy(), in_process.pid)
+    with Line() as line, pytest.raises(errors.AttemptTimeout) as caught:
+        in_any(colour, policy(attempts=1, attempt_timeout=AT_ONCE), in_process.stuck, line.port)
+    said = report(caught.value)
+    assert said is not None
+    assert (said.limit, said.workers_left) == ("attempt", 0)
+    assert not is_there(victim)
+
+
+@COLOURS
+def test_it_is_retried_in_another_process(colour: str, tmp_path: Path) -> None:
+    """The second attempt finds the file; if this machine is too slow for that, the third does."""
+    victim = in_any(colour, policy(), in_process.pid)
+    path = tmp_path / "file"
+    seen: list[str] = []
+
+    def told(event: Any) -> None:
+        seen.append(type(event.error).__name__)
+        path.touch()
+
+    retrying = policy(attempts=50, attempt_timeout=0.1, backoff=[0] * 50, on_retry=told)
+    assert in_any(colour, retrying, in_process.stuck_unless, path) == "done"
+    assert set(seen) == {"AttemptTimeout"}
+    assert in_any(colour, policy(), in_process.pid) != victim
+
+
+@COLOURS
+@pytest.mark.parametrize("limit", ["timeout", "work_timeout"])
+def test_a_limit_of_the_call_kills_it_and_ends_the_call(colour: str, limit: str) -> None:
+    victim = in_any(colour, policy(), in_process.pid)
+    with Line() as line, pytest.raises(errors.DeadlineExceeded) as caught:
+        in_any(colour, policy(**{limit: AT_ONCE}), in_process.stuck, line.port)
+    assert caught.value.reason == limit
+    assert not is_there(victim)
+
+
+def test_a_timeout_kills_it() -> None:
+    victim = policy().call(in_process.pid)
+    with Line() as line, pytest.raises(errors.AttemptTimeout):
+        Timeout(AT_ONCE, worker=in_process.PROCESS).call(in_process.stuck, line.port)
+    assert not is_there(victim)
+
+
+def test_one_of_a_fork_server_is_killed_too() -> None:
+    """It is not our child, so its end is heard and not seen."""
+    by_server = policy(worker=Worker(kind="process", start="forkserver"), attempts=1)
+    with Line() as line:
+        first = by_server.call(in_process.stay, line.port)
+        assert line.answer() == first
+        with pytest.raises(errors.AttemptTimeout):
+            policy(worker=by_server.worker, attempts=1, attempt_timeout=AT_ONCE).call(
+                in_process.stuck, line.port
+            )
+        line.hear_the_end()
+    assert by_server.call(in_process.pid) != first
+
+
+# ----------------------------------------------------------------------- while it starts
+
+
+@COLOURS
+def test_starting_does_not_count_for_an_attempt(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pool, "main", in_process.slow_main)
+    retrying = policy(attempts=1, attempt_timeout=in_process.STARTING * 0.9)
+    with cold():
+        assert in_any(colour, retrying, in_process.pid) != os.getpid()
+
+
+@COLOURS
+def test_starting_counts_for_the_call(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pool, "main", in_process.held_main)
+    with Line() as line, cold():
+        monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
+        with pytest.raises(errors.DeadlineExceeded) as caught:
+            in_any(colour, policy(timeout=AT_ONCE), in_process.pid)
+        line.answer()
+        said = report(caught.value)
+        assert said is not None
+        assert (said.limit, said.workers_left) == ("total", 0)
+
+
+def test_one_that_starts_too_slowly_is_there_for_the_next() -> None:
+    """Or a call with little time would never find any that has started."""
+    with cold():
+        with pytest.raises(errors.DeadlineExceeded):
+            policy(timeout=AT_ONCE / 10).call(in_process.pid)
+        (process,) = waiting()
+        assert policy().call(in_process.pid) == process._process.pid
+
+
+def test_one_that_hangs_while_it_starts_is_not_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second who waits for it in vain ends it."""
+    with Line() as line, cold():
+        monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
+        ready = policy().call(in_process.pid)
+        job = Job("spawn", in_process.pid, (), {})
+        with monkeypatch.context() as patched:
+            patched.setattr(_pool, "main", in_process.held_main)
+            with pytest.raises(errors.DeadlineExceeded):
+                policy(timeout=AT_ONCE).call(in_process.pid)
+        line.answer()
+        job.give_back()
+        assert policy().call(in_process.pid) == ready
+        with job_of(ready), pytest.raises(errors.DeadlineExceeded):
+            policy(timeout=AT_ONCE).call(in_process.pid)
+        line.hear_the_end()
+
+
+@contextmanager
+def job_of(process: int) -> Generator[None]:
+    """Take it away for a while."""
+    job = Job("spawn", in_process.pid, (), {})
+    assert job._process._process.pid == process
+    yield
+    job.give_back()
+
+
+@COLOURS
+def test_one_that_ends_while_it_starts_is_told_once(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cold():
+        with monkeypatch.context() as patched:
+            patched.setattr(_pool, "main", in_process.broken_main)
+            with pytest.raises(errors.WorkerFailed, match=r"ended before it was ready \(exit code 0\)"):
+                in_any(colour, policy(), in_process.pid)
+        assert in_any(colour, policy(), in_process.pid) != os.getpid()
+
+
+# ----------------------------------------------------------------------- cancellation
+
+
+@ASYNCS
+def test_cancelled_while_it_runs(colour: str) -> None:
+    with Line() as line:
+        cancelled_when(colour, line.answer, lambda: policy().acall(in_process.stuck, line.port))
+        line.hear_the_end()
+
+
+@ASYNCS
+def test_cancelled_while_it_starts(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on starting, for somebody else; here it does not get that far."""
+    monkeypatch.setattr(_pool, "main", in_process.held_main)
+    with Line() as line, cold():
+        monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
+        cancelled_when(colour, line.answer, lambda: policy().acall(in_process.pid))
+        line.hang_up()
+        line.hear_the_end()
+
+
+def test_cancelled_once_it_is_ready() -> None:
+    rung: list[None] = []
+
+    def ring() -> None:
+        if not rung:
+            steps.stop()
+        rung.append(None)
+
+    steps = Steps(lambda: Job("spawn", in_process.pid, (), {}), ring)
+    before = policy().call(in_process.pid)
+    assert steps.run() is None
+    assert len(rung) == 2
+    assert policy().call(in_process.pid) == before
+
+
+def test_cancelled_before_there_is_a_process() -> None:
+    """It is started all the same, and is there for the next one."""
+    with cold():
+        steps = Steps(lambda: Job("spawn", in_process.pid, (), {}), lambda: None)
+        steps.stop()
+        assert steps.run() is None
+        (process,) = waiting()
+        assert policy().call(in_process.pid) == process._process.pid
+
+
+def test_one_that_is_never_ready_is_not_waited_for_by_a_thread_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_pool, "main", in_process.held_main)
+    monkeypatch.setattr(_processes, "STARTING", AT_ONCE)
+    with Line() as line, cold():
+        monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
+        with pytest.raises(errors.WorkerFailed, match=r"was not ready after 0\.01 s"):
+            Steps(lambda: Job("spawn", in_process.pid, (), {}), lambda: None).run()
+
+
+def test_cancelled_before_its_thread_does_anything() -> None:
+    made: list[Job] = []
+
+    def make() -> Job:
+        made.append(Job("spawn", in_process.pid, (), {}))
+        return made[-1]
+
+    steps = Steps(make, lambda: None)
+    steps.go(LONG)
+    steps.stop()
+    assert not made
+
+
+def test_a_process_is_given_back_once() -> None:
+    with cold():
+        job = Job("spawn", in_process.pid, (), {})
+        assert job.is_ready(PATIENCE)
+        job.give_back()
+        job.give_back()
+        job.kill()
+        job.close()
+        (process,) = waiting()
+        assert policy().call(in_process.pid) == process._process.pid
+
+
+def test_cancelled_when_it_has_just_ended_it_harms_nobody() -> None:
+    """Its process may be at work for somebody else by then."""
+    steps = Steps(lambda: Job("spawn", in_process.pid, (), {}), lambda: None)
+    steps.go(LONG)
+    process = steps.run()
+    other = Job("spawn", in_process.pid, (), {})
+    assert other.is_ready(PATIENCE)
+    steps.stop()
+    other.start(LONG)
+    assert other.wait(PATIENCE)
+    assert other.result() == process

@@ -1,0 +1,196 @@
+"""Budgets in calls, in every colour and shape: when they are asked, and what they are handed back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from redouble import (
+    SYSTEM,
+    Kind,
+    Retry,
+    RetryBudget,
+    TokenBucket,
+    Verdict,
+    report,
+)
+from tests.conftest import Drive
+from tests.runtime.test_cancellation import cancelled, policy
+from tests.support.budgets import Books, bucket_of
+from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape
+from tests.support.fakes import ASYNC, Boom, Call, Virtual, always, in_colour, ok
+from tests.support.fakes import options as defaults
+
+SECONDS = [1.0] * 9
+THROTTLED = always(Verdict.retry(kind=Kind.throttled))
+FOR_EVER = 1e6
+LOST = ConnectionError("lost")
+
+
+def few() -> Books:
+    """Grant two retries, and one more for every success."""
+    return Books(RetryBudget(ratio=1, per_second=0.2))
+
+
+def fives(capacity: float = 20, **options: Any) -> Callable[[], Books]:
+    return lambda: Books(TokenBucket(capacity, **options))
+
+
+def patient() -> Books:
+    return Books(bucket_of(5, cost=5, refill_per_second=1, when_empty="wait"))
+
+
+@pytest.mark.parametrize(
+    ("budget", "script", "options", "expected"),
+    [
+        (fives(), [ok(1)], {}, Call(1, ledger="credit -: 20")),
+        (fives(), ["fail", ok(1)], {}, Call(1, ledger="spend 5: 15, credit 5: 20")),
+        # only what the last retry cost comes back
+        (fives(), ["fail", LOST, ok(1)], {}, Call(1, ledger="spend 5: 15, spend 5: 10, credit 5: 15")),
+        (fives(), ["fail", ok(1)], {"on": THROTTLED}, Call(1, ledger="spend 10: 10, credit 10: 20")),
+        # spent before the delay: a retry that is refused costs no wait
+        (
+            fives(7),
+            ["fail"],
+            {},
+            Call(
+                raises=Boom,
+                reason="budget",
+                attempts=2,
+                sleeps=[1],
+                ledger="spend 5: 2, spend -: 2",
+            ),
+        ),
+        (fives(0), ["fail"], {}, Call(raises=Boom, reason="budget", attempts=1, sleeps=[])),
+        (
+            few,
+            ["fail"],
+            {},
+            Call(
+                raises=Boom,
+                reason="budget",
+                attempts=3,
+                sleeps=[1, 1],
+                ledger="spend 1: 1, spend 1: 0, spend -: 0",
+            ),
+        ),
+        (few, ["fail", "fail", ok(1)], {}, Call(1, ledger="spend 1: 1, spend 1: 0, credit 1: 1")),
+        # with no room for the delay, nothing is spent
+        (few, ["fail"], {"timeout": 0.5}, Call(raises=Boom, reason="timeout", sleeps=[], ledger="")),
+        # a bucket that waits makes the delay longer; or gives up at once if that does not fit
+        (
+            patient,
+            ["fail", "fail", ok(1)],
+            {},
+            Call(1, sleeps=[1, 4], ledger="spend 5: 0, spend 5: -4, credit 5: 5"),
+        ),
+        (
+            patient,
+            ["fail", "fail", ok(1)],
+            {"give_up_after": 5},
+            Call(raises=Boom, reason="timeout", sleeps=[1], ledger="spend 5: 0, spend 5: -4, refund 5: 1"),
+        ),
+        (patient, ["fail", "fail", ok(1)], {"give_up_after": 5.01}, Call(1, sleeps=[1, 4])),
+        # what time brings while a call waits
+        (
+            lambda: Books(bucket_of(5, cost=5, refill_per_second=1)),
+            ["fail"],
+            {"backoff": [5, 4.5, 0]},
+            Call(raises=Boom, reason="budget", attempts=3, sleeps=[5, 4.5]),
+        ),
+    ],
+)
+def test_one_call(
+    drive: Drive, budget: Callable[[], Books], script: Any, options: dict[str, Any], expected: Call
+) -> None:
+    assert expected == drive(script, **defaults(backoff=SECONDS, budget=budget) | options)
+
+
+def test_the_operation_s_error_comes_out_and_outer_policies_stop(colour: str) -> None:
+    clock, calls = Virtual(), list[None]()
+    inner = Retry(on=Boom, backoff=SECONDS, clock=clock, budget=bucket_of(1))
+    outer = Retry(on=Exception, backoff=SECONDS, clock=clock, nested="allow")
+    lost = Boom("lost")
+
+    def work() -> None:
+        calls.append(None)
+        raise lost
+
+    async def awork() -> None:
+        work()
+
+    with pytest.raises(Boom) as caught:
+        in_colour(colour, (outer | outer | inner)(work), (outer | outer | inner)(awork))
+    assert caught.value is lost
+    said = report(lost)
+    assert said is not None
+    assert (said.reason, len(calls), clock.waits) == ("nested", 2, [1])
+
+
+# -------------------------------------------------------------------------------- cancellation
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("shape", ASYNC_SHAPES.values(), ids=ASYNC_SHAPES)
+@pytest.mark.parametrize("make", [few, fives(), patient])
+def test_cancelled_in_the_delay(colour: str, shape: AsyncShape, make: Callable[[], Books]) -> None:
+    books = make()
+    left = books.left()
+
+    async def work() -> None:
+        raise Boom
+
+    assert cancelled(colour, lambda: shape(policy(budget=books), work)) == "cancelled"
+    assert books.left() == left
+    assert [line.split()[0] for line in books.lines] == ["spend", "refund"]
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_cancelled_in_a_retry(colour: str) -> None:
+    """It had begun, so it was one."""
+    books, begun = few(), list[None]()
+
+    async def work() -> None:
+        begun.append(None)
+        if len(begun) == 1:
+            raise Boom
+        await SYSTEM.asleep(FOR_EVER)
+
+    assert cancelled(colour, lambda: policy(budget=books, backoff=[0]).call(work)) == "cancelled"
+    assert (books.lines, len(begun)) == (["spend 1: 1"], 2)
+
+
+class Nonsense(Virtual):
+    """Knows nothing, and then too much."""
+
+    looks = 0
+
+    def now(self) -> float:
+        self.looks += 1
+        return (nan, inf, 5.0)[self.looks % 3]
+
+    def anow(self) -> float:
+        return self.now()
+
+
+@pytest.mark.parametrize("make", [RetryBudget, TokenBucket, lambda: TokenBucket(refill_per_second=1)])
+def test_a_clock_that_tells_nonsense(colour: str, make: Callable[[], Any]) -> None:
+    """It is the operation's error that comes out, and what succeeds has succeeded."""
+    policy = Retry(on=Boom, backoff=[0, 0], attempts=3, budget=make(), clock=Nonsense())
+
+    def work(error: Exception | None) -> int:
+        if error is not None:
+            raise error
+        return 1
+
+    async def awork(error: Exception | None) -> int:
+        return work(error)
+
+    for number in range(12):
+        error = Boom() if number % 4 == 3 else None
+        with pytest.raises(Boom) if error else nullcontext():
+            in_colour(colour, lambda: policy(work)(error), lambda: policy(awork)(error))  # noqa: B023

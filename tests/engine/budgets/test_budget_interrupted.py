@@ -1,0 +1,203 @@
+"""Budgets that are interrupted in the middle: by the garbage collector, by a signal, by Ctrl-C.
+
+Whatever comes in between runs on the very thread that holds the lock. Here it comes at every call and at
+every return inside, one after the other.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+import pytest
+
+from redouble import Grant, RetryBudget, TokenBucket
+from tests.support.budgets import ANY, Meanwhile, bucket_of
+from tests.support.interruption import coming
+
+INSIDE = ("_budget.py", "_bucket.py", "_recent.py", "_shared.py", "_desk.py")
+MOMENTS = 200  # more than any single use has
+
+Budget: TypeAlias = RetryBudget | TokenBucket
+
+
+def budget() -> RetryBudget:
+    return RetryBudget(ratio=1, per_second=1, window=10)
+
+
+def bucket() -> TokenBucket:
+    return bucket_of(40, refill_per_second=1e-9)
+
+
+class Uses:
+    """What is done with a budget, and what was done in all."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.now = 5.0
+        self.credits = 0
+        self.held: list[Grant] = []
+        for _ in range(250):  # a few more, and they are counted
+            self.credit()
+        for _ in range(10):
+            self.spend()
+
+    def spend(self) -> None:
+        grant = self.budget.spend(ANY, self.now)
+        if grant is not None:
+            self.held.append(grant)
+
+    def refund(self) -> None:
+        if self.held:
+            self.budget.refund(self.held.pop(), self.now)
+
+    def credit(self) -> None:
+        self.credits += 1
+        self.budget.credit(None, self.now)
+
+    def credits_until_counted(self) -> None:
+        for _ in range(7):
+            self.credit()
+
+    def look(self) -> None:
+        assert self.budget.snapshot(self.now)
+
+    def later(self) -> None:
+        self.now += 0.3
+        self.spend()
+
+    def check(self) -> None:
+        """See that nothing was lost."""
+        seen = self.budget.snapshot(self.now)
+        assert (seen["granted"], seen["credits"]) == (len(self.held), self.credits)
+
+
+USES = ("spend", "refund", "credit", "credits_until_counted", "look", "later")
+
+
+@pytest.mark.parametrize("inner", USES)
+@pytest.mark.parametrize("outer", USES)
+def test_a_budget_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
+    """Every credit counts once, every grant that was given counts, every one handed back does not."""
+    for moment in range(MOMENTS):
+        uses = Uses(budget())
+        with coming(INSIDE, getattr(uses, inner), moment) as came:
+            getattr(uses, outer)()
+        uses.check()
+        if not came:
+            break
+    else:
+        pytest.fail("there are more moments than that")
+
+
+@pytest.mark.parametrize("inner", ["spend", "refund", "look"])
+@pytest.mark.parametrize("outer", ["spend", "refund", "look", "later"])
+def test_a_bucket_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
+    for moment in range(MOMENTS):
+        uses = Uses(bucket())
+        with coming(INSIDE, getattr(uses, inner), moment) as came:
+            getattr(uses, outer)()
+        assert uses.budget.snapshot()["tokens"] == pytest.approx(40 - len(uses.held))
+        if not came:
+            break
+    else:
+        pytest.fail("there are more moments than that")
+
+
+def test_asked_while_it_counts_it_refuses() -> None:
+    """Whoever interrupts it is told no, for nobody knows yet; what it hands back is counted then."""
+    budget = RetryBudget(ratio=0, per_second=1)
+    mine = [budget.spend(ANY, 5.0), budget.spend(ANY, 5.0)]
+    now = Meanwhile(5.0)
+    answers: list[Grant | None] = []
+
+    def meanwhile() -> None:
+        now.does = lambda: None
+        answers.append(budget.spend(ANY, 5.0))
+        for grant in mine:
+            assert grant is not None
+            budget.refund(grant, 5.0)
+
+    now.does = meanwhile
+    budget.credit(None, now)
+    assert budget.spend(ANY, 5.0) is not None
+    assert answers == [None]
+    assert budget.snapshot() == {"available": 9, "limit": 10, "granted": 1, "credits": 1}
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("make", [budget, bucket])
+@pytest.mark.parametrize("outer", USES)
+def test_interrupted_anywhere_it_goes_on(outer: str, make: Callable[[], Budget]) -> None:
+    """What was interrupted may have happened or not; what comes after is counted as ever."""
+    for moment in range(MOMENTS):
+        uses = Uses(make())
+        before = len(uses.held)
+        with coming(INSIDE, interrupt, moment) as came, suppress(KeyboardInterrupt):
+            getattr(uses, outer)()
+        seen = uses.budget.snapshot(uses.now)
+        if "tokens" in seen:
+            assert 40 - before - 1 <= seen["tokens"] <= 40
+        else:
+            assert abs(seen["granted"] - before) <= 1
+            assert seen["credits"] <= uses.credits
+        still_counts(uses)
+        if not came:
+            break
+    else:
+        pytest.fail("there are more moments than that")
+
+
+def still_counts(uses: Uses) -> None:
+    """See that it still counts: to the last one."""
+    before = uses.budget.snapshot(uses.now)
+    for _ in range(20):
+        uses.spend()
+    for _ in range(20):
+        uses.refund()
+    assert uses.budget.snapshot(uses.now) == pytest.approx(before)
+    if isinstance(uses.budget, RetryBudget):
+        for _ in range(300):
+            uses.credit()
+        assert uses.budget.snapshot(uses.now)["credits"] == before["credits"] + 300
+
+
+# ------------------------------------------------------------------------------- the collector
+
+
+class Lost:
+    """A call that was dropped in its delay, as part of a cycle: the collector hands its grant back."""
+
+    def __init__(self, budget: Budget, grant: Grant) -> None:
+        self.budget, self.grant, self.myself = budget, grant, self
+
+    def __del__(self) -> None:
+        self.budget.refund(self.grant, 5.0)
+
+
+@pytest.mark.parametrize("make", [budget, bucket])
+def test_grants_that_the_collector_hands_back(make: Callable[[], Budget]) -> None:
+    """It comes at any moment, also while the lock is held by the same thread."""
+    shared, threshold = make(), gc.get_threshold()
+    full = shared.snapshot(5.0)
+    gc.set_threshold(1)
+    try:
+        for _ in range(3000):
+            shared.credit(Grant(0), 5.0)
+            grant = shared.spend(ANY, 5.0)
+            if grant is not None:
+                Lost(shared, grant)
+            shared.snapshot(5.0)
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    seen = shared.snapshot(5.0)
+    if "tokens" in seen:
+        assert seen == pytest.approx(full)
+    else:
+        assert (seen["granted"], seen["credits"]) == (0, 3000)

@@ -1,0 +1,274 @@
+"""One budget for many: policies, colours and tiers draw on the same allowance, by the same clock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from redouble import Kind, Retry, RetryBudget, TokenBucket, Worker, observe, report, types
+from redouble.testing import VirtualClock
+from tests.support.budgets import bucket_of, budget_of
+from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
+from tests.support.fakes import COLOURS, Boom, Ledger, Virtual, in_colour
+from tests.testing.test_virtual import at, unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+MANY = ("call", "decorator", "run", "loop", "stream", "worker")
+AGES = 1e6  # a window that no test outlives
+
+
+def fails() -> None:
+    raise Boom
+
+
+async def afails() -> None:
+    raise Boom
+
+
+def fail_in(policy: Retry, shape: str) -> None:
+    """Make a call that fails, in blocking code."""
+
+    def items() -> Generator[int]:
+        fails()
+        yield 1
+
+    with pytest.raises(Boom):
+        if shape == "stream":
+            next(policy(items)())
+        elif shape == "worker":
+            Retry(**worked(policy)).call(fails)
+        else:
+            SHAPES[shape](policy, fails)
+
+
+async def afail_in(policy: Retry, shape: str) -> None:
+    """Do the same in async code."""
+
+    async def items() -> AsyncGenerator[int]:
+        await afails()
+        yield 1
+
+    with pytest.raises(Boom):
+        if shape == "stream":
+            await anext(policy(items)())
+        elif shape == "worker":
+            await policy.acall(fails)
+        else:
+            await ASYNC_SHAPES[shape](policy, afails)
+
+
+def worked(policy: Retry) -> dict[str, Any]:
+    return {
+        "on": Boom,
+        "attempts": policy.attempts,
+        "backoff": [0],
+        "budget": policy.budget,
+        "worker": Worker(),
+    }
+
+
+# ------------------------------------------------------------------------------- by one clock
+
+
+@pytest.mark.parametrize("shape", MANY)
+@pytest.mark.parametrize("heard", [False, True])
+def test_every_colour_tells_the_time_of_the_same_clock(colour: str, shape: str, heard: bool) -> None:
+    """Trio's own is far off; what one call earns must be worth something to the others."""
+    ledger = Ledger()
+    policy = Retry(on=Boom, attempts=2, backoff=[0], budget=ledger)
+    before = monotonic()
+    handle = observe(lambda _: None) if heard else None
+    try:
+        in_colour(colour, lambda: fail_in(policy, shape), lambda: afail_in(policy, shape))
+    finally:
+        if handle is not None:
+            handle.remove()
+    assert ledger.lines == ["start", "failed unknown", "spend unknown", "failed unknown"]
+    assert before <= min(ledger.times) <= max(ledger.times) <= monotonic()
+
+
+@pytest.mark.parametrize("shape", ["call", "decorator", "run"])
+def test_so_does_a_call_that_succeeds(colour: str, shape: str) -> None:
+    ledger = Ledger()
+    policy = Retry(on=Boom, budget=ledger)
+
+    async def works() -> int:
+        return 1
+
+    before = monotonic()
+    in_colour(colour, lambda: SHAPES[shape](policy, lambda: 1), lambda: ASYNC_SHAPES[shape](policy, works))
+    assert ledger.lines == ["start", "credit None"]
+    assert before <= min(ledger.times) <= max(ledger.times) <= monotonic()
+
+
+BOTH: list[Callable[[], types.Budget]] = [
+    lambda: RetryBudget(ratio=0, per_second=10 / AGES, window=AGES),
+    lambda: bucket_of(10),
+    lambda: bucket_of(10, refill_per_second=1 / AGES),
+]
+
+
+@pytest.mark.parametrize("make", BOTH, ids=["budget", "bucket", "refilled"])
+def test_every_colour_draws_on_the_same_allowance(make: Callable[[], types.Budget]) -> None:
+    """In turn, in every shape: ten retries in all."""
+    budget, retries = make(), list[None]()
+    policy = Retry(on=Boom, attempts=2, backoff=[0], budget=budget, on_retry=lambda _: retries.append(None))
+    for shape in ("call", "stream", "loop"):
+        for colour in COLOURS:
+            in_colour(colour, lambda: fail_in(policy, shape), lambda: afail_in(policy, shape))  # noqa: B023
+    assert len(retries) == 10
+
+
+@pytest.mark.parametrize("make", BOTH, ids=["budget", "bucket", "refilled"])
+def test_all_colours_at_once_draw_on_the_same_allowance(make: Callable[[], types.Budget]) -> None:
+    budget, retries = make(), list[None]()
+    policy = Retry(on=Boom, attempts=2, backoff=[0], budget=budget, on_retry=lambda _: retries.append(None))
+
+    def several(colour: str) -> None:
+        def blocking() -> None:
+            for shape in SHAPES:
+                fail_in(policy, shape)
+
+        async def waiting() -> None:
+            for shape in ASYNC_SHAPES:
+                await afail_in(policy, shape)
+
+        in_colour(colour, blocking, waiting)
+
+    with ThreadPoolExecutor(2 * len(COLOURS)) as pool:
+        list(pool.map(several, COLOURS * 2))
+    assert len(retries) == 10
+
+
+def test_what_one_colour_earns_another_spends() -> None:
+    budget = RetryBudget(ratio=1, per_second=0, window=AGES)
+    policy = Retry(on=Boom, attempts=2, backoff=[0], budget=budget)
+
+    async def works() -> int:
+        return 1
+
+    for earning in COLOURS:
+        for spending in COLOURS:
+            in_colour(earning, policy(lambda: 1), policy(works))
+            with pytest.raises(Boom) as caught:
+                in_colour(spending, lambda: policy.call(fails), lambda: policy.call(afails))
+            said = report(caught.value)
+            assert said is not None
+            assert (said.attempts, said.reason) == (2, "attempts"), (earning, spending)
+    assert budget.snapshot()["available"] == 0
+
+
+PLACES = ["sync", "thread", "asyncio around", "asyncio inside", "trio around jumping", "trio inside"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_windows_pass_in_virtual_time(place: str) -> None:
+    """A delay makes room for the next retry in every colour, though it costs nothing."""
+
+    def policy(delay: float) -> Retry:
+        budget = RetryBudget(ratio=0, per_second=0.1, window=10)
+        return Retry(on=Boom, attempts=4, backoff=[delay] * 9, give_up_after=None, budget=budget)
+
+    def blocking(clock: VirtualClock) -> list[int]:
+        return [policy(delay).run(fails).report.attempts for delay in (4, 10.2)]
+
+    async def waiting(clock: VirtualClock) -> list[int]:
+        return [(await policy(delay).run(afails)).report.attempts for delay in (4, 10.2)]
+
+    assert at(place, blocking, waiting) == [2, 4]
+
+
+# ----------------------------------------------------------------------------------- tiers
+
+
+def tiers(credit: Any) -> list[Retry]:
+    """Three services that call each other, each with a policy and a budget of its own."""
+    clock = Virtual()
+    return [
+        Retry(
+            on=Exception,
+            backoff=[0] * 9,
+            nested="allow",
+            clock=clock,
+            budget=RetryBudget(0.2, 0, credit=credit),
+        )
+        for _ in range(3)
+    ]
+
+
+@pytest.mark.parametrize(("credit", "expected"), [("request", 120), ("success", 100)])
+def test_three_tiers_under_total_failure(colour: str, credit: Any, expected: int) -> None:
+    """A hundred calls at the top are 120 at the bottom, and not 1.2 ** 3 times as many, nor 4 ** 3."""
+    calls: list[None] = []
+    top, middle, bottom = tiers(credit)
+
+    def work() -> None:
+        calls.append(None)
+        raise Boom
+
+    async def awork() -> None:
+        work()
+
+    fn, afn = (top | middle | bottom)(work), (top | middle | bottom)(awork)
+
+    def blocking() -> None:
+        for _ in range(100):
+            with pytest.raises(Boom):
+                fn()
+
+    async def waiting() -> None:
+        for _ in range(100):
+            with pytest.raises(Boom):
+                await afn()
+
+    in_colour(colour, blocking, waiting)
+    assert len(calls) == expected
+
+
+def test_tiers_with_one_budget_for_all() -> None:
+    """Shared by the policies of one process: what the innermost spends is spent for all."""
+    calls: list[None] = []
+    budget = RetryBudget(0, 0.7)
+    policy = Retry(on=Exception, backoff=[0] * 9, nested="allow", clock=Virtual(), budget=budget)
+
+    def work() -> None:
+        calls.append(None)
+        raise Boom
+
+    for _ in range(10):
+        with pytest.raises(Boom):
+            (policy | policy | policy).call(work)
+    assert len(calls) == 10 + 7
+
+
+def test_without_a_policy() -> None:
+    """Whoever retries by hand, or sends a second request, may ask the same budget."""
+    budget, bucket = budget_of(ratio=1), TokenBucket(10)
+    Retry(budget=budget).call(int)
+    Retry(budget=bucket).call(int)
+    assert [budget.spend() is None for _ in range(2)] == [False, True]
+    assert [bucket.spend(Kind.timeout) is None for _ in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize("kind", [RetryBudget, TokenBucket])
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_budget_of_one_s_own_is_told_of_every_call(colour: str, kind: Any, heard: bool) -> None:
+    """Also if it is made of one that does not care."""
+    told: list[float] = []
+
+    class Own(kind):  # type: ignore[misc]
+        def start(self, now: float | None = None, /) -> None:
+            assert now is not None
+            told.append(now)
+
+    async def works() -> int:
+        return 1
+
+    policy = Retry(budget=Own(), on_success=(lambda _: None) if heard else None)
+    in_colour(colour, policy(lambda: 1), policy(works))
+    assert len(told) == 1

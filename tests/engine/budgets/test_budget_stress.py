@@ -1,0 +1,279 @@
+"""Budgets and everybody at once: exact under contention, and nothing lost when calls are cancelled.
+
+Threads switch every microsecond here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from math import ceil
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import SYSTEM, Grant, Kind, Retry, RetryBudget, TokenBucket, types
+from redouble._engine.retry_budget import MOST_WAITING
+from redouble.testing import VirtualClock
+from tests.project.test_stress import everywhere, switching
+from tests.support.budgets import ANY, Meanwhile, bucket_of
+from tests.support.fakes import Boom
+from tests.testing.test_virtual import at, unwaiting
+
+pytestmark = pytest.mark.usefixtures(switching.__name__)
+
+THREADS = 8
+ROUNDS = 2500
+NOW = 5.0
+
+
+def budget_of_all(ratio: float = 0, per_second: float = 0) -> RetryBudget:
+    """Make one that forgets nothing."""
+    return RetryBudget(ratio, per_second, window=1e6)
+
+
+# ------------------------------------------------------------------------------------ threads
+
+
+@pytest.mark.parametrize("credit", ["success", "request"])
+@pytest.mark.parametrize("ratio", [0.07, 0.2, 1])
+def test_every_credit_counts_and_none_twice(ratio: float, credit: Any) -> None:
+    budget = RetryBudget(ratio, 0, 1e6, credit)
+    grants: list[Grant] = []
+
+    def work(owner: str) -> None:
+        chance = random.Random(owner)
+        for _ in range(ROUNDS):
+            budget.start(NOW)
+            budget.credit(None, NOW)
+            if chance.random() < 0.3 and (grant := budget.spend(ANY, NOW)) is not None:
+                grants.append(grant)
+
+    everywhere(work, threads=THREADS)
+    most = ceil(round(THREADS * ROUNDS * ratio, 6))
+    seen = budget.snapshot(NOW)
+    assert seen["credits"] == THREADS * ROUNDS
+    assert (seen["limit"], seen["granted"]) == (most, len(grants))
+    while budget.spend(ANY, NOW) is not None:
+        grants.append(Grant(1))
+    assert len(grants) == most
+
+
+def test_two_that_find_much_to_count_at_once() -> None:
+    """Both wait for a third, who is counting; then one of them does it, and nothing is left to the other."""
+    budget, never = budget_of_all(ratio=1), threading.Event()
+    begun, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        go.wait()
+
+    held = Meanwhile(NOW)
+    held.does = hold
+    budget.credit(None, held)
+
+    def credits_(number: int) -> None:
+        for _ in range(number):
+            budget.credit(None, NOW)
+
+    with ThreadPoolExecutor(3) as pool:
+        try:
+            counting = pool.submit(budget.spend, ANY, NOW)
+            begun.wait()
+            crediting = [pool.submit(credits_, MOST_WAITING)]
+            while len(budget._waiting) < MOST_WAITING:
+                never.wait(0.001)
+            crediting.append(pool.submit(credits_, 1))
+            while len(budget._waiting) <= MOST_WAITING:
+                never.wait(0.001)
+        finally:
+            go.set()
+        assert counting.result() is not None
+        assert [each.result() for each in crediting] == [None, None]
+    assert budget.snapshot(NOW)["credits"] == MOST_WAITING + 2
+
+
+BOTH: list[Callable[[], types.Budget]] = [
+    lambda: budget_of_all(per_second=10 / 1e6),
+    lambda: bucket_of(10),
+    lambda: bucket_of(10, refill_per_second=1e-9),
+]
+EACH = pytest.mark.parametrize("make", BOTH, ids=["budget", "bucket", "refilled"])
+
+
+@EACH
+def test_never_more_at_a_time_than_there_are(make: Callable[[], types.Budget]) -> None:
+    """What is handed back can be granted again, and to one only."""
+    budget, inside, most = make(), set[object](), list[int]()
+
+    def work(owner: str) -> None:
+        chance = random.Random(owner)
+        mine: list[tuple[object, Grant]] = []
+        for _ in range(ROUNDS):
+            if chance.random() < 0.6 and (grant := budget.spend(ANY, NOW)) is not None:
+                mine.append((ticket := object(), grant))
+                inside.add(ticket)
+                most.append(len(inside))
+            elif mine:
+                ticket, grant = mine.pop(chance.randrange(len(mine)))
+                inside.discard(ticket)
+                budget.refund(grant, NOW)
+        for ticket, grant in mine:
+            inside.discard(ticket)
+            budget.refund(grant, NOW)
+
+    everywhere(work, threads=THREADS)
+    assert 0 < max(most) <= 10
+    assert not inside
+    seen = budget.snapshot()
+    assert seen.get("available", seen.get("tokens")) == pytest.approx(10)
+
+
+@pytest.mark.parametrize("rate", [0, 1e-9])
+def test_tokens_are_conserved(rate: float) -> None:
+    bucket = TokenBucket(1e6, success_increment=0.25, refill_per_second=rate)
+    for _ in range(1000):  # so that it is not full
+        bucket.spend(Kind.throttled, NOW)
+    taken: list[float] = []
+
+    def work(owner: str) -> None:
+        chance = random.Random(owner)
+        kinds = list(Kind)
+        for _ in range(ROUNDS):
+            grant = bucket.spend(chance.choice(kinds), NOW)
+            assert grant is not None
+            match chance.randrange(3):
+                case 0:
+                    bucket.refund(grant, NOW)
+                case 1:
+                    bucket.credit(grant, NOW)
+                case _:
+                    bucket.credit(None, NOW)
+                    taken.append(grant.cost - 0.25)
+
+    everywhere(work, threads=THREADS)
+    assert bucket.snapshot()["tokens"] == pytest.approx(1e6 - 1e4 - sum(taken), abs=1e-3)
+
+
+def test_calls_on_many_threads_retry_as_often_as_was_earned() -> None:
+    budget, calls, failures = budget_of_all(ratio=0.2, per_second=20 / 1e6), list[None](), list[None]()
+    policy = Retry(on=Boom, attempts=3, backoff=[0, 0], budget=budget)
+
+    def operation(fails: bool) -> None:
+        calls.append(None)
+        if fails:
+            raise Boom
+
+    retried = policy(operation)
+
+    def work(owner: str) -> None:
+        chance = random.Random(owner)
+        for _ in range(200):
+            try:
+                retried(chance.random() < 0.4)
+            except Boom:
+                failures.append(None)
+
+    everywhere(work, threads=THREADS)
+    seen, made = budget.snapshot(), THREADS * 200
+    assert seen["credits"] == made - len(failures)
+    assert seen["granted"] == len(calls) - made
+    assert seen["granted"] <= seen["limit"] == ceil((made - len(failures)) / 5) + 20
+
+
+# ------------------------------------------------------------------------------- cancellation
+
+PLACES = ["asyncio around", "asyncio inside", "trio around jumping", "trio inside jumping"]
+TASKS = 150
+
+
+class Storm:
+    """Calls that fail, retry and succeed, and are cancelled wherever they are."""
+
+    def __init__(self, budget: types.Budget, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.policy = Retry(
+            on=Boom, attempts=5, backoff=[0, 0.5, 1, 0], give_up_after=None, budget=budget, timeout=6
+        )
+        self.started: list[int] = []  # attempts of each call
+        self.ended: list[int] = []  # how many attempts those had that succeeded
+
+    async def call(self) -> None:
+        index = len(self.started)
+        self.started.append(0)
+        takes = [self.chance.choice([0, 0, 0.25, 1, 9]) for _ in range(5)]
+        good = self.chance.randrange(8)
+
+        async def work() -> None:
+            self.started[index] += 1
+            await SYSTEM.asleep(takes[self.started[index] - 1])
+            if self.started[index] <= good:
+                raise Boom
+
+        await self.policy.call(work)
+        self.ended.append(self.started[index])
+
+    async def in_asyncio(self) -> None:
+        async def one() -> None:
+            with suppress(Boom, TimeoutError):
+                await self.call()
+
+        tasks = [asyncio.ensure_future(one()) for _ in range(TASKS)]
+        for task in self.chance.sample(tasks, TASKS // 2):
+            await SYSTEM.asleep(self.chance.choice([0, 0, 0.01, 0.1]))
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    async def in_trio(self) -> None:
+        async def one(scope: trio.CancelScope) -> None:
+            with scope, suppress(Boom, TimeoutError):
+                await self.call()
+
+        async with trio.open_nursery() as nursery:
+            scopes = [trio.CancelScope() for _ in range(TASKS)]
+            for scope in scopes:
+                nursery.start_soon(one, scope)
+            for scope in self.chance.sample(scopes, TASKS // 2):
+                await SYSTEM.asleep(self.chance.choice([0, 0, 0.01, 0.1]))
+                scope.cancel()
+
+    def play(self, place: str) -> None:
+        async def waiting(clock: VirtualClock) -> None:
+            await (self.in_trio() if place.startswith("trio") else self.in_asyncio())
+
+        at(place, lambda _: None, waiting)
+
+    @property
+    def retries(self) -> int:
+        return sum(max(0, made - 1) for made in self.started)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures(unwaiting.__name__)
+def test_cancelled_wherever_they_are(place: str, seed: int) -> None:
+    """What is granted in the end are the retries that began, and no other."""
+    budget = budget_of_all(ratio=0.5, per_second=100 / 1e6)
+    storm = Storm(budget, seed)
+    storm.play(place)
+    seen = budget.snapshot()
+    assert len(storm.started) == TASKS
+    assert 0 < storm.retries == seen["granted"] <= seen["limit"]
+    assert seen["credits"] == len(storm.ended) > 0
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("options", [{}, {"refill_per_second": 1e-12, "when_empty": "refuse"}])
+@pytest.mark.usefixtures(unwaiting.__name__)
+def test_no_token_is_lost_by_cancelling(place: str, options: dict[str, Any]) -> None:
+    bucket = bucket_of(100, success_increment=0, **options)
+    storm = Storm(bucket, 7)
+    storm.play(place)
+    rewarded = sum(made > 1 for made in storm.ended)
+    assert storm.retries > rewarded > 0
+    assert bucket.snapshot()["tokens"] == pytest.approx(100 - storm.retries + rewarded, abs=1e-6)

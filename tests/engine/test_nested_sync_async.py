@@ -1,0 +1,44 @@
+"""Stamps across colours: where blocking and async code go by one clock, old ones are told from new ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from redouble import Retry
+from tests.support.fakes import Boom, Virtual, in_colour
+
+
+@pytest.mark.parametrize(
+    ("colour", "inner", "believed"),
+    [
+        ("asyncio", "blocking", False),
+        ("asyncio", "async", False),
+        ("uvloop", "blocking", False),
+        ("trio", "async", False),
+        ("trio", "blocking", True),  # Trio has a clock of its own: the times cannot be compared
+    ],
+)
+def test_a_stamp_of_long_ago(colour: str, inner: str, believed: bool) -> None:
+    """One instance, kept for ever, on which another policy gave up before this call began."""
+    clock, singleton, calls = Virtual(), Boom("the one"), list[float]()
+    earlier = Retry(on=Boom, attempts=2, backoff=[1], clock=clock)
+    policy = Retry(on=Boom, attempts=3, backoff=[1, 1], nested="stop", clock=clock)
+
+    def fails() -> None:
+        calls.append(clock.time)
+        raise singleton
+
+    async def afails() -> None:
+        fails()
+
+    async def main() -> str | None:
+        if inner == "blocking":
+            earlier.run(fails)
+        else:
+            await earlier.run(afails)
+        clock.time += 10
+        calls.clear()
+        return (await policy.run(afails)).report.reason
+
+    reason = in_colour(colour, lambda: None, main)
+    assert (reason, len(calls)) == (("nested", 1) if believed else ("attempts", 3))

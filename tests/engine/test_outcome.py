@@ -1,0 +1,239 @@
+"""How a call ends: outcomes, tracebacks, and nothing left over."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from redouble import Outcome, Retry, Verdict, errors, report
+from redouble.types import Ended
+from tests.support.call_shapes import SHAPES
+from tests.support.fakes import Virtual, in_colour
+
+
+class Plain(Exception):
+    itself: Exception
+
+
+def test_outcomes() -> None:
+    policy = Retry(on=Plain, attempts=2, backoff=[0], clock=Virtual())
+    good = policy.run(lambda: None)
+    assert good == Outcome(True, None, None, good.report)
+    assert (good.report.reason, good.report.attempts, good.report.history[0].kind) == (None, 1, None)
+    assert good.unwrap() is None
+    error = Plain("x")
+
+    def operation() -> None:
+        raise error
+
+    bad = policy.run(operation)
+    assert (bad.ok, bad.value, bad.error) == (False, None, error)
+    assert bad.report == report(error)
+    with pytest.raises(Plain) as caught:
+        bad.unwrap()
+    assert caught.value is error
+
+
+def test_what_judges_see_is_shown_without_the_value() -> None:
+    ended = Ended(2, None, "secret", 1.5)
+    assert repr(ended) == "Ended(attempt=2, error=None, elapsed=1.5)"
+
+
+def test_an_answer_to_await_is_a_mistake_of_until(colour: str) -> None:
+    """What looks like a plain function may return a coroutine: it would count as true."""
+
+    async def later() -> bool:
+        return True
+
+    made: list[Any] = []
+
+    def until(_: object) -> object:
+        made.append(later())
+        return made[-1]
+
+    async def aoperation() -> int:
+        return 1
+
+    policy = Retry(until=until)
+    with pytest.raises(TypeError, match=r"until=.* answered <coroutine .* rules are plain functions"):
+        in_colour(colour, lambda: policy.call(lambda: 1), lambda: policy.call(aoperation))
+    for coroutine in made:
+        coroutine.close()
+
+
+def test_the_error_of_a_rule_is_an_outcome_too(colour: str) -> None:
+    answers = iter([True])
+
+    def rule(error: Exception) -> bool:
+        if not next(answers, False):
+            raise ZeroDivisionError
+        return True
+
+    def operation() -> None:
+        raise Plain("x")
+
+    async def aoperation() -> None:
+        operation()
+
+    policy = Retry(on=rule, backoff=[0, 0])
+    outcome = in_colour(colour, lambda: policy.run(operation), lambda: policy.run(aoperation))
+    assert (outcome.ok, type(outcome.error)) == (False, ZeroDivisionError)
+    assert isinstance(outcome.error.__context__, Plain)
+    assert (outcome.report.reason, outcome.report.attempts) == ("stopped", 2)
+    assert outcome.report.history[0].number == 1
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 50])
+def test_the_traceback_is_yours_and_does_not_grow(attempts: int) -> None:
+    """One instance, raised again and again: only the frames of the last attempt are on it."""
+    error = Plain()
+
+    @Retry(on=Plain, attempts=attempts, backoff=[0] * 50)
+    def fetch() -> object:
+        return deeper()
+
+    def deeper() -> object:
+        raise error
+
+    with pytest.raises(Plain) as caught:
+        fetch()
+    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert frames[-2:] == ["fetch", "deeper"]
+    assert (frames.count("fetch"), frames.count("deeper")) == (1, 1)
+    assert len(frames) <= 5
+
+
+@contextmanager
+def nothing_left_over() -> Generator[None]:
+    """See that nothing of ours waits for the garbage collector."""
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield
+        gc.collect()
+        ours = [thing for thing in gc.garbage if type(thing).__module__.startswith(("redouble", __name__))]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert ours == []
+
+
+def test_it_would_be_seen() -> None:
+    with pytest.raises(AssertionError), nothing_left_over():
+        error = Plain()
+        error.itself = error
+        del error
+
+
+class Sleepy(Virtual):
+    """Sleeps longer than it should, so that there is no time left when it wakes."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds * 2)
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "decorator": {},
+    "call": {},
+    "run": {},
+    "wrap": {"wrap": True},
+    "late": {"timeout": 5, "backoff": [4, 4]},
+    "overslept": {"timeout": 5, "backoff": [4, 4], "clock": Sleepy()},
+    "overslept wrap": {"timeout": 5, "backoff": [4, 4], "clock": Sleepy(), "wrap": True},
+    "refused": {"until": bool},
+}
+
+
+@pytest.mark.parametrize("shape", CALLS)
+def test_no_cycles_after_a_call_is_given_up(shape: str, colour: str) -> None:
+    """Neither in the frames, nor between the error, its report and its run."""
+    said: dict[str, Any] = {"on": Plain, "attempts": 3, "backoff": [0, 0], "clock": Virtual(), **CALLS[shape]}
+    policy = Retry(**said)
+
+    def operation() -> None:
+        if shape != "refused":
+            raise Plain
+
+    async def aoperation() -> None:
+        operation()
+
+    def blocking() -> None:
+        with nothing_left_over(), suppress(Plain, errors.RetryError):
+            if shape == "run":
+                policy.run(operation)
+            elif shape == "call":
+                policy.call(operation)
+            else:
+                policy(operation)()
+
+    async def waiting() -> None:
+        with nothing_left_over(), suppress(Plain, errors.RetryError):
+            if shape == "run":
+                await policy.run(aoperation)
+            elif shape == "call":
+                await policy.call(aoperation)
+            else:
+                await policy(aoperation)()
+
+    in_colour(colour, blocking, waiting)
+
+
+def test_a_report_that_is_kept_keeps_no_error() -> None:
+    """Records hold the error's type and text: it may hold a connection."""
+    seen: list[weakref.ref[Plain]] = []
+
+    def made() -> Plain:
+        error = Plain("x")
+        seen.append(weakref.ref(error))
+        return error
+
+    def operation() -> None:
+        raise made()
+
+    outcome = Retry(on=Plain, attempts=3, backoff=[0, 0]).run(operation)
+    assert [error() is None for error in seen] == [True, True, False]
+    said = outcome.report
+    del outcome
+    assert [error() is None for error in seen] == [True, True, True]
+    assert [entry.error_text for entry in said.history] == ["x", "x", "x"]
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_unwrapping_leaves_no_cycle(accepted: bool) -> None:
+    """Neither of the outcome, nor of the frame that raised its error."""
+    policy = Retry(on=lambda _: Verdict.accept() if accepted else False)
+
+    def operation() -> None:
+        raise Plain
+
+    with nothing_left_over(), suppress(Plain):
+        policy.run(operation).unwrap()
+    with nothing_left_over(), suppress(Plain):
+        outcome = policy.run(operation)
+        assert outcome.ok == accepted
+        with suppress(Plain):
+            outcome.unwrap()
+        outcome.unwrap()
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_accepted_error_is_not_wrapped(shape: str, failures: int) -> None:
+    """It is the success: whichever attempt it came with."""
+    answers: list[bool | Verdict] = [*[True] * failures, Verdict.accept()]
+    policy = Retry(on=lambda _: answers.pop(0), backoff=[1], wrap=True, clock=Virtual())
+
+    def operation() -> None:
+        raise Plain
+
+    with pytest.raises(Plain) as caught:
+        SHAPES[shape](policy, operation)
+    assert report(caught.value) is None

@@ -1,0 +1,228 @@
+"""The engine of streams, told what happens and when: no clock, no source, no colour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redouble import Retry, Verdict, errors, report
+from redouble._drivers.calls import begin
+from redouble._engine.run import Committing
+from redouble.types import Event
+from tests.support.fakes import Boom, Ledger, Virtual, always
+from tests.support.streams import HOOKS
+
+
+class Engine:
+    """A run of a stream and all that it says."""
+
+    def __init__(self, **options: Any) -> None:
+        self.ledger = Ledger()
+        self.told: list[str] = []
+        self.events: list[Event] = []
+        hooks: dict[str, Any] = dict.fromkeys(HOOKS, self.hear)
+        said: dict[str, Any] = {"on": Boom, "backoff": [1, 2], "give_up_after": 10}
+        self.clock = Virtual()
+        policy = Retry(**said | hooks | options, budget=self.ledger, clock=self.clock)
+        self.run = begin(Committing, policy, "stream", aio=False)
+
+    def hear(self, event: Event) -> None:
+        self.told.append(event.what)
+        self.events.append(event)
+
+    def commit(self, now: float = 0.0) -> None:
+        """Go as far as the first item."""
+        assert self.run.start(now) is None
+        assert self.run.returned("item", now) is None
+        assert self.run.ok
+        self.run.committed = True
+
+
+def test_the_first_item() -> None:
+    """It is credited, and nobody is told of anything: the stream may still break."""
+    engine = Engine()
+    engine.commit(3)
+    assert engine.ledger.lines == ["start", "credit None"]
+    assert engine.ledger.times == [0, 3]
+    assert engine.told == ["before_attempt"]
+    assert engine.run.now == 3
+
+
+def test_the_end() -> None:
+    """It is told; not credited once more."""
+    engine = Engine()
+    engine.commit()
+    engine.run.ended(5)
+    assert engine.ledger.lines == ["start", "credit None"]
+    assert engine.told == ["before_attempt", "success"]
+    assert (engine.events[1].attempt, engine.events[1].elapsed, engine.events[1].value) == (1, 5, None)
+    assert engine.run.report().reason is None
+
+
+def test_an_error_before_the_first_item() -> None:
+    """It is a call like any other."""
+    engine = Engine()
+    assert engine.run.start(0) is None
+    assert engine.run.failed(Boom(), 1) == 1
+    assert engine.run.start(2) is None
+    assert engine.run.failed(Boom(), 2) == 2
+    assert engine.told == ["before_attempt", "failure", "retry"] * 2
+    assert "spend unknown" in engine.ledger.lines
+
+
+@pytest.mark.parametrize("error", [Boom("late"), KeyError("late")])
+@pytest.mark.parametrize("attempts", [1, 4, None])
+def test_an_error_after_it(error: Exception, attempts: int | None) -> None:
+    """Given up, worth retrying or not: no delay is drawn, nothing is spent, no limit is asked."""
+    engine = Engine(attempts=attempts)
+    engine.commit()
+    assert engine.run.failed(error, 99) is None
+    assert not engine.run.ok
+    assert engine.ledger.lines == ["start", "credit None", "failed unknown"]
+    assert engine.told == ["before_attempt", "failure", "give_up"]
+    assert [event.reason for event in engine.events] == [None, None, "committed"]
+    assert engine.run.delays is None
+    said = report(error)
+    assert said is not None
+    assert (said.reason, said.attempts, said.elapsed, said.limit) == ("committed", 1, 99, None)
+    assert [record.error_text for record in said.history] == [str(error)]
+    notes = ["redouble: gave up after 1 attempt in 99.0 s (items had been handed out)"]
+    assert getattr(error, "__notes__", None) == notes
+
+
+def test_an_error_after_it_on_a_later_attempt() -> None:
+    engine = Engine()
+    assert engine.run.start(0) is None
+    assert engine.run.failed(Boom("first"), 0) == 1
+    engine.commit(1)
+    late = Boom("late")
+    assert engine.run.failed(late, 2) is None
+    said = report(late)
+    assert said is not None
+    assert [(record.number, record.error_text, record.delay) for record in said.history] == [
+        (1, "first", 1),
+        (2, "late", None),
+    ]
+    assert engine.ledger.lines[-2:] == ["credit 1", "failed unknown"]
+
+
+def test_an_accepted_error_after_it() -> None:
+    """An exception can be the success, late too: told as such, and not credited twice."""
+    engine = Engine(on=always(Verdict.accept()))
+    engine.commit()
+    late = Boom("late")
+    assert engine.run.failed(late, 1) is None
+    assert engine.run.ok
+    assert engine.ledger.lines == ["start", "credit None"]
+    assert engine.told == ["before_attempt", "success"]
+    assert engine.events[1].error is late
+    assert report(late) is None
+
+
+def test_an_accepted_error_before_it() -> None:
+    engine = Engine(on=always(Verdict.accept()))
+    assert engine.run.start(0) is None
+    assert engine.run.failed(Boom(), 1) is None
+    assert engine.run.ok
+    assert engine.ledger.lines == ["start", "credit None"]
+    assert engine.told == ["before_attempt", "success"]
+
+
+def test_a_rule_that_raises_on_a_late_error() -> None:
+    """Its error comes out, and both can tell."""
+    broken, late = ZeroDivisionError(), Boom("late")
+
+    def rule(error: Exception) -> bool:
+        raise broken
+
+    engine = Engine(on=rule)
+    engine.commit()
+    with pytest.raises(ZeroDivisionError) as caught:
+        engine.run.failed(late, 1)
+    assert caught.value is broken
+    for error in (broken, late):
+        said = report(error)
+        assert said is not None
+        assert said.reason == "stopped"
+
+
+@pytest.mark.parametrize("now", [float("nan"), float("inf"), -1.0])
+def test_a_clock_that_lies(now: float) -> None:
+    """Time goes forwards only; for what is no time at all it stands still."""
+    engine = Engine()
+    assert engine.run.start(5) is None
+    assert engine.run.returned("item", now) is None
+    engine.run.committed = True
+    assert engine.run.now == 5
+    engine.run.ended(now)
+    assert engine.run.now == 5
+    assert engine.ledger.times == [0, 5]
+
+
+def test_nobody_listens_and_nothing_is_spent() -> None:
+    policy = Retry(on=Boom)
+    for late in (None, Boom(), KeyError()):
+        run = begin(Committing, policy, "stream", aio=False)
+        assert run.start(0) is None
+        assert run.returned(1, 0) is None
+        run.committed = True
+        if late is None:
+            run.ended(0)
+        else:
+            assert run.failed(late, 0) is None
+        assert run.ok is (late is None)
+    accepting = begin(Committing, Retry(on=always(Verdict.accept())), "stream", aio=False)
+    assert accepting.start(0) is None
+    accepting.committed = True
+    assert accepting.failed(Boom(), 0) is None
+    assert accepting.ok
+
+
+def test_the_error_of_our_own() -> None:
+    """With ``wrap=True``, what comes out of a stream that broke is a `Stopped`."""
+    from redouble._engine.outcome import error_of
+
+    engine = Engine(wrap=True)
+    engine.commit()
+    late = Boom("late")
+    engine.run.failed(late, 1)
+    error = error_of(engine.run, late)
+    assert type(error) is errors.Stopped
+    assert (error.reason, error.last) == ("committed", late)
+    assert str(error) == "gave up after 1 attempt in 1.0 s (items had been handed out): ScriptedError: late"
+
+
+@given(
+    fails=st.integers(0, 2),
+    end=st.sampled_from(["end", "retried", "stopped", "accepted"]),
+    times=st.lists(st.floats(0, 100), min_size=8, max_size=8).map(sorted),
+)
+def test_any_stream(fails: int, end: str, times: list[float]) -> None:
+    """Credited exactly once, told exactly one end, committed if and only if it failed late."""
+    verdicts = {"accepted": Verdict.accept(), "stopped": Verdict.stop()}
+
+    def rule(error: Exception) -> Any:
+        return verdicts.get(str(error), True)
+
+    engine = Engine(on=rule, backoff=[0, 0], give_up_after=None)
+    clock = iter(times)
+    for _ in range(fails):
+        assert engine.run.start(next(clock)) is None
+        assert engine.run.failed(Boom(), next(clock)) == 0
+    engine.commit(next(clock))
+    last = next(clock)
+    if end == "end":
+        engine.run.ended(last)
+    else:
+        assert engine.run.failed(Boom(end), last) is None
+    lines = engine.ledger.lines
+    assert sum(line.startswith("credit") for line in lines) == 1
+    assert sum(line.startswith("spend") for line in lines) == fails
+    assert not any(line.startswith("refund") for line in lines)
+    assert engine.ledger.times == sorted(engine.ledger.times)
+    badly = end in ("retried", "stopped")
+    assert engine.told[-2:] == (["failure", "give_up"] if badly else [engine.told[-2], "success"])
+    assert engine.run.reason == ("committed" if badly else None)

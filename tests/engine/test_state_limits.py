@@ -1,0 +1,272 @@
+"""The engine's limits, as tables: how long an attempt may take, whose limit that is, and which one it was."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redouble import errors
+from redouble._engine.run import Run
+from tests.engine.test_run import run_of
+from tests.support.fakes import Boom, always, options
+
+NAMES = {"attempt": "attempt_timeout", "work": "work_timeout", "total": "timeout"}
+KEPT = ("attempt", "work", "total", "deadline")  # in the order in which they count
+
+
+def begun(**options: Any) -> Run:
+    """Begin the first attempt, at 0; ``deadline`` is one too."""
+    ambient = options.pop("deadline", None)
+    run = run_of(**options)
+    if ambient is not None:
+        run.end_within(ambient)
+    assert run.start(0) is None
+    return run
+
+
+def said(limit: str, seconds: float) -> dict[str, float]:
+    return {NAMES.get(limit, limit): seconds}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (inf, "attempt")),
+        ({"give_up_after": 1}, (inf, "attempt")),  # cuts nothing
+        ({"attempt_timeout": 2}, (2, "attempt")),
+        ({"work_timeout": 2}, (2, "work")),
+        ({"timeout": 2}, (2, "total")),
+        ({"deadline": 2}, (2, "deadline")),
+        ({"attempt_timeout": 4, "work_timeout": 3, "timeout": 2, "deadline": 1}, (1, "deadline")),
+        ({"attempt_timeout": 4, "work_timeout": 3, "timeout": 1, "deadline": 2}, (1, "total")),
+        ({"attempt_timeout": 4, "work_timeout": 1, "timeout": 3, "deadline": 2}, (1, "work")),
+        ({"attempt_timeout": 1, "work_timeout": 4, "timeout": 3, "deadline": 2}, (1, "attempt")),
+    ],
+)
+def test_the_shortest_limit_counts(options: dict[str, Any], expected: tuple[float, str]) -> None:
+    run = begun(**options)
+    assert (run.room(), run.bound) == expected
+
+
+@pytest.mark.parametrize(("first", "second"), list(combinations(KEPT, 2)))
+def test_on_a_tie_the_first_counts(first: str, second: str) -> None:
+    """The attempt's own before all others."""
+    run = begun(**said(first, 2), **said(second, 2))
+    assert (run.room(), run.bound) == (2, first)
+
+
+@given(started=st.floats(-1e6, 1e6), seconds=st.floats(1e-3, 1e6), second=st.sampled_from(["work", "total"]))
+def test_a_tie_is_one_wherever_the_clock_began(started: float, seconds: float, second: str) -> None:
+    """What a monotonic clock shows means nothing, so its rounding must not decide."""
+    run = run_of(started, **said("attempt", seconds), **said(second, seconds))
+    assert run.start(started) is None
+    assert (run.room(), run.bound) == (seconds, "attempt")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # the first attempt takes from 0 to 3, the delay to 5
+        ({"attempt_timeout": 4}, (4, "attempt")),
+        ({"attempt_timeout": 4, "work_timeout": 6}, (3, "work")),
+        ({"work_timeout": 6, "timeout": 7}, (2, "total")),
+        ({"timeout": 9, "deadline": 8}, (3, "deadline")),
+        ({"attempt_timeout": 3, "work_timeout": 6, "timeout": 8, "deadline": 8}, (3, "attempt")),
+        ({"work_timeout": 6, "timeout": 8, "deadline": 8}, (3, "work")),
+        ({"timeout": 8, "deadline": 8}, (3, "total")),
+    ],
+)
+def test_what_is_left_for_the_second_attempt(options: dict[str, Any], expected: tuple[float, str]) -> None:
+    """Delays count for the total and the deadline, and not as work."""
+    run = begun(backoff=[2], **options)
+    assert run.failed(Boom(), 3) == 2
+    assert run.start(5) is None
+    assert (run.room(), run.bound) == expected
+
+
+def test_time_that_passed_before_the_attempt_began() -> None:
+    """What it takes to have a worker ready is not the attempt's: only the limits of the call count."""
+    run = begun(attempt_timeout=1, timeout=9)
+    assert (run.room(own=False), run.bound, run.attempt_started) == (9, "total", 0)
+    run.now = 3.0
+    assert (run.room(), run.bound, run.attempt_started) == (1, "attempt", 3)
+    run.now = 8.5
+    assert (run.room(), run.bound, run.attempt_started) == (0.5, "total", 8.5)
+
+
+def test_there_is_never_less_than_no_time() -> None:
+    run = begun(timeout=1)
+    run.now = 5.0
+    assert run.room() == 0
+    assert run.expired().seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        ("attempt", "attempt 1 took longer than 0.5 s"),
+        ("work", "attempt 1 was cut after 0.5 s: no work time was left"),
+        ("total", "attempt 1 was cut after 0.5 s: the call's timeout"),
+        ("deadline", "attempt 1 was cut after 0.5 s: the deadline"),
+    ],
+)
+def test_what_an_attempt_fails_with(limit: str, text: str) -> None:
+    run = begun(**said(limit, 0.5))
+    run.room()
+    error = run.expired()
+    assert isinstance(error, errors.AttemptTimeout)
+    assert isinstance(error, TimeoutError)
+    assert (str(error), error.limit, error.seconds) == (text, limit, 0.5)
+
+
+# ------------------------------------------------------------------- what comes of being cut
+
+
+@pytest.mark.parametrize("limit", ["work", "total", "deadline"])
+def test_a_limit_of_the_call_ends_it(limit: str) -> None:
+    """Whatever a rule would say, so no rule is asked; the observers are told."""
+    told: list[str] = []
+
+    def never(error: Exception) -> bool:
+        raise AssertionError(f"{error!r} was judged")
+
+    run = begun(on=never, **said(limit, 1))
+    run.tell = tell(told)
+    run.room()
+    assert run.failed(run.expired(), 1) is None
+    reason = "work_timeout" if limit == "work" else "timeout"
+    assert (run.reason, run.instead, run.report().limit) == (reason, True, limit)
+    assert told == ["failure", "give_up"]
+
+
+def tell(told: list[str]) -> Any:
+    def teller(run: object, what: str, *_: object) -> None:
+        told.append(what)
+
+    return teller
+
+
+@pytest.mark.parametrize(
+    "on", [KeyError, always(None), [KeyError, always(None)]], ids=["type", "rule", "both"]
+)
+def test_the_attempts_own_limit_is_retried_if_no_rule_has_an_opinion(on: Any) -> None:
+    run = begun(on=on, attempt_timeout=1, backoff=[2])
+    run.room()
+    assert run.failed(run.expired(), 1) == 2
+
+
+@pytest.mark.parametrize("on", [always(False), [always(False), TimeoutError]], ids=["no", "no first"])
+def test_the_attempts_own_limit_is_judged(on: Any) -> None:
+    run = begun(on=on, attempt_timeout=1)
+    run.room()
+    assert run.failed(run.expired(), 1) is None
+    assert (run.reason, run.instead, run.report().limit) == ("stopped", False, "attempt")
+    assert run.report().history[0].kind == "timeout"
+
+
+def ended(run: Run, error: Exception | None, now: float) -> tuple[str | None, str | None]:
+    """Let the first attempt end; return reason and limit."""
+    run.failed(error or run.expired(), now)
+    return run.reason, run.report().limit
+
+
+@pytest.mark.parametrize(
+    ("options", "cut", "expected"),
+    [
+        # stopped, attempts, timeout, work_timeout: the first that applies
+        ({"attempt_timeout": 1, "attempts": 1}, True, ("attempts", "attempt")),
+        ({"attempt_timeout": 1, "attempts": 1, "timeout": 1}, True, ("attempts", "attempt")),
+        ({"attempt_timeout": 1, "timeout": 1}, True, ("timeout", "attempt")),
+        ({"attempt_timeout": 1, "work_timeout": 1}, True, ("work_timeout", "attempt")),
+        ({"attempt_timeout": 1, "give_up_after": 1}, True, ("timeout", "give_up_after")),
+        ({"attempt_timeout": 1, "timeout": 2, "backoff": [1]}, True, ("timeout", "total")),
+        ({"attempt_timeout": 1, "give_up_after": 2, "backoff": [1]}, True, ("timeout", "give_up_after")),
+        ({"attempt_timeout": 1, "deadline": 2, "backoff": [1]}, True, ("timeout", "deadline")),
+        ({"attempt_timeout": 1, "backoff": []}, True, ("backoff_ended", "attempt")),
+        ({"attempt_timeout": 1, "timeout": 3}, True, (None, "attempt")),
+        # it failed by itself
+        ({"attempt_timeout": 1, "attempts": 1}, False, ("attempts", None)),
+        ({"timeout": 1}, False, ("timeout", "total")),
+        ({"deadline": 1}, False, ("timeout", "deadline")),
+        ({"timeout": 1, "deadline": 1}, False, ("timeout", "total")),
+        ({"give_up_after": 1}, False, ("timeout", "give_up_after")),
+        ({"give_up_after": 1, "timeout": 1}, False, ("timeout", "total")),
+        ({"work_timeout": 1}, False, ("work_timeout", "work")),
+        ({"timeout": 1, "work_timeout": 1}, False, ("timeout", "total")),
+    ],
+)
+def test_which_limit_it_was(options: dict[str, Any], cut: bool, expected: tuple[str, str]) -> None:
+    """The one that ended the call, or else the one that cut the last attempt."""
+    run = begun(**options)
+    run.room()
+    assert ended(run, None if cut else Boom(), 1) == expected
+
+
+def test_the_limit_of_an_earlier_attempt_is_forgotten() -> None:
+    run = begun(attempt_timeout=1, attempts=2, backoff=[0])
+    run.room()
+    run.failed(run.expired(), 1)
+    assert run.start(1) is None
+    run.room()
+    assert ended(run, Boom(), 1.5) == ("attempts", None)
+
+
+def test_a_late_success_says_so() -> None:
+    run = begun(timeout=1)
+    run.room()
+    run.returns(late=True)
+    assert run.returned("late", 2) is None
+    assert run.ok
+    assert (run.report().limit, run.report().late) == ("total", True)
+
+
+def test_a_success_in_time_is_not_late() -> None:
+    run = begun(timeout=1)
+    run.room()
+    assert run.returned("done", 0.5) is None
+    assert (run.report().limit, run.report().late) == (None, False)
+
+
+def test_a_failure_is_not_late() -> None:
+    run = begun(timeout=1)
+    run.room()
+    run.failed(run.expired(), 1)
+    assert not run.report().late
+
+
+def test_workers_that_are_left_are_counted() -> None:
+    run = begun(attempt_timeout=1, backoff=[0, 0])
+    for number in (1, 2):
+        run.leave_worker(alone=False)
+        run.room()
+        assert run.failed(run.expired(), number) == 0
+        assert run.start(number) is None
+    run.leave_worker(alone=True)
+    assert run.failed(run.expired(), 3) is None
+    assert (run.reason, run.report().workers_left) == ("worker_still_running", 3)
+
+
+@given(
+    limits=st.fixed_dictionaries(
+        {}, optional=dict.fromkeys([*NAMES.values(), "give_up_after"], st.floats(0.001, 100))
+    ),
+    took=st.floats(0, 50),
+    delay=st.floats(0, 50),
+)
+def test_an_attempt_never_has_more_than_any_limit_leaves(
+    limits: dict[str, Any], took: float, delay: float
+) -> None:
+    run = run_of(**options(backoff=[delay], give_up_after=None) | limits)
+    assert run.start(0) is None
+    wait = run.failed(Boom(), took)
+    if wait is None or run.start(took + wait) is not None:
+        return
+    room = run.room()
+    assert 0 <= room <= limits.get("attempt_timeout", inf)
+    assert room <= limits.get("work_timeout", inf) - took
+    assert room <= limits.get("timeout", inf) - took - delay + 1e-9

@@ -1,0 +1,109 @@
+"""The page about `transient` and the tables in the code say the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from redouble import Verdict
+from redouble._failures import codes as _codes
+from redouble._failures.builtin_errors import BUILTIN, Entry
+from redouble._failures.known_errors import TABLE
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "transient.md").read_text("utf-8")
+
+# What the page says of the functions that look at an error.
+WORDS = {
+    "by_answer": "by status, else by word",
+    "by_aws_code": "by code, else by status",
+    "by_errno": "by errno",
+    "by_errno_or_network": "by errno, else yes",
+    "by_grpc_code": "by code",
+    "by_hint": "yes",
+    "by_host_lookup": 'if it says "try again"',
+    "by_inside": "as the error inside",
+    "by_inside_or_network": "as the error inside, else yes",
+    "by_inside_or_timeout": "as the error inside, else yes",
+    "by_kafka_name": "by code",
+    "by_lookup": 'if it says "try again"',
+    "by_members": "if all members are",
+    "by_mysql_code": "by code",
+    "by_orig": "as its `orig`",
+    "by_payload": "yes, if it can be decoded",
+    "by_proxy_status": "by status",
+    "by_redis_text": "by errno in the text, else yes",
+    "by_redis_timeout": "yes",
+    "by_retriable": "if it is `retriable`",
+    "by_sqlite_name": "if locked",
+    "by_sqlstate": "by SQLSTATE",
+    "by_sqlstate_or_text": "by SQLSTATE, else by text",
+    "by_status": "by status",
+    "by_tls_reason": "if it was cut",
+    "by_urllib_status": "by status",
+    "connecting": "yes, if it can get better",
+}
+SENT = {"yes": True, "no": False, "unknown": None}
+CODES = sorted(name for name in _codes.__all__ if isinstance(getattr(_codes, name), dict))
+
+
+def tables(kind: str) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Find the tables after a comment of this kind: the words of the comment, and the rows."""
+    for words, table in re.findall(rf"<!-- {kind}:? ?(.*?) ?-->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE):
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        yield words.split(), rows
+
+
+def errors() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for modules, rows in tables("errors"):
+        for name, *cells in rows:
+            for module in modules or [""]:
+                full = f"{module}.{name.strip('`')}".lstrip(".")
+                assert full not in found, f"{full} is on the page twice"
+                found[full] = cells
+    return found
+
+
+def spelled(entry: Entry) -> list[str]:
+    if entry is None:
+        return ["no", "", "", ""]
+    if not isinstance(entry, Verdict):
+        return [WORDS[entry.__name__]]
+    sent = next(word for word, value in SENT.items() if value is entry.sent)
+    return ["yes", str(entry.kind), sent, str(entry.reason)]
+
+
+EVERYTHING: dict[str, Entry] = {**TABLE, **BUILTIN}
+
+
+def test_every_error_is_there_and_no_other() -> None:
+    assert errors().keys() == EVERYTHING.keys()
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_what_is_said_of_an_error(name: str) -> None:
+    expected = spelled(EVERYTHING[name])
+    assert errors()[name][: len(expected)] == expected
+
+
+def test_no_words_are_left_over() -> None:
+    looks = {e.__name__ for e in EVERYTHING.values() if e is not None and not isinstance(e, Verdict)}
+    assert looks == WORDS.keys()
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_codes(name: str) -> None:
+    found: dict[str, Verdict] = {}
+    for words, rows in tables("codes"):
+        for codes, kind, sent, reason in rows if words == [name] else []:
+            verdict = Verdict("retry", kind, None, SENT[sent], reason)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            found.update(dict.fromkeys(re.findall("`(.*?)`", codes), verdict))
+    assert found == {str(code): verdict for code, verdict in getattr(_codes, name).items()}
+
+
+@pytest.mark.parametrize("word", sorted(_codes.QUOTA))
+def test_spent_accounts_are_named(word: str) -> None:
+    assert f"`{word}`" in PAGE

@@ -1,0 +1,207 @@
+"""What one error says: whether it counts, and when to come back.
+
+What a rejection asks for is a hint, whatever rule says that it is retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from redouble import CircuitBreaker, Hints, Kind, Retry, TokenBucket, Verdict, errors, testing, transient
+from redouble._failures.verdict import Failures, told_when
+from tests.conftest import Drive
+from tests.support.fakes import Boom, Call, Judge, Panic, Script, Virtual, always, in_colour, ok
+
+SHUT = errors.Rejected("shut", retry_after=7)
+
+
+class Shut(errors.Rejected):
+    """A rejection of one's own, which asks for whatever it likes."""
+
+    def __init__(self, retry_after: Any) -> None:
+        super().__init__("shut")
+        self.retry_after = retry_after
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        errors.Rejected,
+        Exception,
+        (KeyError, errors.Rejected),
+        [errors.CircuitOpen, errors.Rejected],
+        always(True),
+        always(Verdict.retry()),
+        [always(None), Exception],
+        Judge(),
+        transient,
+    ],
+)
+def test_what_a_gate_asks_for_is_waited_for(drive: Drive, on: Any) -> None:
+    assert drive([SHUT, ok(3)], on=on) == Call(3, attempts=2, sleeps=[7])
+
+
+@pytest.mark.parametrize(
+    ("on", "sleeps"),
+    [(always(2.5), [2.5]), (always(Verdict.retry(after=3)), [3]), (always(0), [])],
+)
+def test_what_a_rule_asks_for_comes_first(drive: Drive, on: Callable[..., Any], sleeps: list[float]) -> None:
+    assert drive([SHUT, ok(3)], on=on) == Call(3, attempts=2, sleeps=sleeps)
+
+
+@pytest.mark.parametrize("on", [always(False), always(None), KeyError, always(Verdict.stop())])
+def test_what_is_not_retried_is_not_waited_for(drive: Drive, on: Any) -> None:
+    script: Script = [SHUT, ok(3)]
+    assert drive(script, on=on) == Call(raises=errors.Rejected, reason="stopped", attempts=1, sleeps=[])
+
+
+def test_hints_may_be_ignored(drive: Drive) -> None:
+    ignoring = Hints(mode="ignore")
+    assert drive([SHUT, ok(3)], on=errors.Rejected, hints=ignoring) == Call(3, attempts=2, sleeps=[])
+
+
+def test_hints_may_be_too_long(drive: Drive) -> None:
+    asked = drive([SHUT, ok(3)], on=errors.Rejected, hints=Hints(longest=6))
+    assert asked == Call(raises=errors.Rejected, reason="hint_too_long", attempts=1)
+
+
+@pytest.mark.parametrize("odd", [None, nan, "soon", True, -1, -inf])
+@pytest.mark.parametrize("on", [errors.Rejected, always(True)])
+def test_what_cannot_be_waited_for_is_no_hint(drive: Drive, on: Any, odd: Any) -> None:
+    """The error is retried as any other, and not replaced by one about the hint."""
+    assert drive([Shut(odd), ok(3)], on=on, backoff=[1]) == Call(3, attempts=2, sleeps=[1])
+
+
+def test_one_that_asks_for_ever(drive: Drive) -> None:
+    given_up = drive([Shut(inf), ok(3)], on=errors.Rejected, backoff=[1])
+    assert given_up == Call(raises=Shut, reason="timeout", attempts=1, sleeps=[])
+
+
+def test_other_errors_ask_for_nothing(drive: Drive) -> None:
+    """Only of a rejection it is known what is meant; a rule may know more."""
+
+    class Busy(Exception):
+        retry_after = 7
+
+    assert drive([Busy(), ok(3)], on=Busy) == Call(3, attempts=2, sleeps=[])
+
+
+def test_retries_that_a_gate_refuses_cost_nothing(colour: str) -> None:
+    """However many there are in a call: your function was not called."""
+    clock, budget = Virtual(), TokenBucket()
+    retry = Retry(on=Exception, backoff=[0] * 3, hints=Hints(mode="ignore"), budget=budget, clock=clock)
+    pipeline = retry | CircuitBreaker(failures=1, clock=clock)
+    script = testing.Script(Boom())
+    with pytest.raises(errors.CircuitOpen):
+        in_colour(colour, lambda: pipeline.call(script), lambda: pipeline.call(script.aio))
+    assert len(script.calls) == 1
+    assert budget.snapshot()["tokens"] == 500
+
+
+# ---------------------------------------------------------------------- what counts, and as what
+
+BUSY = Verdict.retry(kind=Kind.throttled, after=3)
+
+# a rule, an error, what the rules say of it, and whether it counts
+SAYINGS: list[tuple[Any, Exception, str | None, bool | None]] = [
+    (Boom, Boom(), "retry", True),
+    (Exception, Boom(), "retry", True),
+    ((KeyError, Boom), Boom(), "retry", True),
+    ([KeyError, (OSError, Boom)], Boom(), "retry", True),
+    (KeyError, Boom(), None, None),
+    ((KeyError, OSError), Boom(), None, None),
+    (always(True), Boom(), "retry", True),
+    (always(0.5), Boom(), "retry", True),
+    (always(BUSY), Boom(), "retry", True),
+    (always(False), Boom(), "stop", False),
+    (always(Verdict.stop()), Boom(), "stop", False),
+    (always(Verdict.accept()), Boom(), "accept", False),
+    (always(None), Boom(), None, None),
+    ([always(None), Boom], Boom(), "retry", True),
+    ([always(False), Boom], Boom(), "stop", False),
+    ([KeyError, always(None)], Boom(), None, None),
+    (Judge(), Boom(), "retry", True),
+    (transient, TimeoutError(), "retry", True),
+    (transient, ValueError(), None, None),
+]
+
+
+@pytest.mark.parametrize(("on", "error", "action", "counts"), SAYINGS)
+def test_what_an_error_counts_for(on: Any, error: Exception, action: str | None, counts: bool | None) -> None:
+    failures = Failures(on, "Gate")
+    verdict = failures.verdict(error)
+    assert (verdict and verdict.action) == action
+    assert failures.count(error) is failures.heard(error) is counts
+    assert failures.on is on
+
+
+def test_a_verdict_tells_of_what_kind_and_when() -> None:
+    verdict = Failures(always(BUSY), "Gate").verdict(Boom())
+    assert verdict is not None
+    assert (verdict.kind, verdict.after) == (Kind.throttled, 3)
+
+
+@pytest.mark.parametrize("on", [Exception, errors.Rejected, always(True), always(False)])
+def test_how_a_call_ended_is_heard_of_errors_of_the_other_side_alone(on: Any) -> None:
+    """Going well is no failure; a cancellation, or a refusal further in, has nothing to say."""
+    failures = Failures(on, "Gate")
+    assert failures.heard(None) is False
+    neutral = [Panic(), KeyboardInterrupt(), GeneratorExit(), SHUT, errors.CircuitOpen("open")]
+    assert [failures.heard(error) for error in neutral] == [None] * len(neutral)
+
+
+@pytest.mark.parametrize(
+    ("on", "error", "says"),
+    [
+        ((), ValueError, r"Gate on=\(\) is empty, so nothing would count: name an exception type"),
+        ([], ValueError, r"Gate on=\[\] is empty"),
+        (5, TypeError, "Gate on=5: write an exception type or a rule, or name the number"),
+        (0.5, TypeError, "Gate on=0.5: write"),
+        (int, TypeError, "on=<class 'int'> is not an exception type"),
+        (KeyboardInterrupt, ValueError, "on=KeyboardInterrupt"),
+    ],
+)
+def test_what_cannot_count(on: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        Failures(on, "Gate")
+
+
+RULE = always(True)
+
+
+@pytest.mark.parametrize(
+    ("on", "other", "covers"),
+    [
+        (Boom, Boom, True),
+        (RULE, RULE, True),
+        (RULE, always(True), False),
+        (RULE, Boom, False),
+        (Exception, Boom, True),
+        (Exception, RULE, True),
+        (OSError, (ConnectionError, TimeoutError), True),
+        (OSError, (ConnectionError, KeyError), False),
+        (OSError, RULE, False),
+        (OSError, Exception, False),
+    ],
+)
+def test_whether_all_that_another_names_counts_here_too(on: Any, other: Any, covers: bool) -> None:
+    assert Failures(on, "Gate").covers(other) is covers
+
+
+@pytest.mark.parametrize(
+    ("verdict", "after", "told"),
+    [
+        (Verdict.retry(), 7, 7),
+        (Verdict.retry(), 0.5, 0.5),
+        (Verdict.retry(after=2), 7, 7),
+        (Verdict.stop(), 7, None),
+        *((Verdict.retry(after=2), odd, 2) for odd in (None, nan, True, "soon")),
+    ],
+)
+def test_the_time_a_gate_asks_for(verdict: Verdict, after: Any, told: float | None) -> None:
+    assert told_when(verdict, Shut(after)).after == told
+    assert told_when(verdict, Boom()) is verdict

@@ -1,0 +1,88 @@
+"""Mistakes of those who use the interceptors: what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+import redouble.grpc
+from redouble import Retry
+from tests.support.grpc.calls import achannel_of, base, channel_of, retry, stub_of
+from tests.support.grpc.server import Server
+
+ONE_MESSAGE = pytest.mark.parametrize("message", [b"12", bytearray(b"12"), "12"])
+UP = pytest.mark.parametrize("shape", ["up", "both"])
+
+
+def words(message: Any) -> str:
+    return f"requests={message!r} is one message: write [{message!r}]"
+
+
+@ONE_MESSAGE
+@UP
+def test_one_message_in_place_of_a_stream(remote: Server, shape: str, message: Any) -> None:
+    stub = stub_of(channel_of(remote, retry()), shape)
+    with pytest.raises(TypeError) as caught:  # gRPC itself keeps the error of a stream until it is read
+        stub(message) if shape == "up" else next(iter(stub(message)))
+    assert str(caught.value) == words(message)
+
+
+@ONE_MESSAGE
+def test_one_message_for_a_future(remote: Server, message: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        stub_of(channel_of(remote, retry()), "up").future(message).result()
+    assert str(caught.value) == words(message)
+
+
+@ONE_MESSAGE
+@UP
+def test_one_message_in_async_code(remote: Server, shape: str, message: Any) -> None:
+    async def main() -> None:
+        async with achannel_of(remote, retry()) as channel:
+            call = stub_of(channel, shape)(message)
+            with pytest.raises(TypeError) as caught:
+                await (call if shape == "up" else call.read())
+            assert str(caught.value) == words(message)
+
+    asyncio.run(main())
+
+
+def test_a_long_message_is_told_in_short(remote: Server) -> None:
+    with pytest.raises(TypeError) as caught:
+        stub_of(channel_of(remote, retry()), "up")(b"x" * 10_000)
+    assert len(str(caught.value)) < 150
+
+
+@redouble.retry
+def decorated() -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize("make", [redouble.grpc.interceptors, redouble.grpc.aio_interceptors])
+@pytest.mark.parametrize("policy", [redouble.retry, decorated, print, int, lambda: None])
+def test_what_is_no_policy(make: Any, policy: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        make(policy)
+    fix = " is no layer: write a redouble.Retry or a pipeline, or None for presets.grpc()"
+    assert str(caught.value) == f"policy={policy!r}{fix}"
+
+
+def test_interceptors_of_the_other_colour(remote: Server) -> None:
+    """What gRPC says, as the page quotes it."""
+    blocking: Any = redouble.grpc.interceptors(Retry())
+    other: Any = redouble.grpc.aio_interceptors()
+    for wrong in ([blocking], other):
+        with pytest.raises(TypeError, match=r"^interceptor must be grpc\.UnaryUnaryClientInterceptor or"):
+            grpc.intercept_channel(base(remote.target), *wrong)
+    says = r"^Interceptor <redouble\.grpc\.interceptors\(\) for grpc, not grpc\.aio> must be UnaryUnary"
+    with pytest.raises(ValueError, match=says):
+        asyncio.run(opened(remote, blocking))
+    assert {repr(each) for each in other} == {"<redouble.grpc.aio_interceptors() for grpc.aio, not grpc>"}
+
+
+async def opened(remote: Server, interceptors: Any) -> None:
+    async with grpc.aio.insecure_channel(remote.target, interceptors=interceptors):
+        pass

@@ -1,0 +1,57 @@
+"""A server that goes away, or is not there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.support.grpc.calls import ALL, base, channel_of, dial, report_of, request_of, retry, stub_of
+from tests.support.grpc.server import Server
+
+
+@contextmanager
+def another() -> Generator[tuple[Server, Any]]:
+    """Run a server that may be stopped at any time."""
+    remote, pool = Server(), ThreadPoolExecutor(8)
+    running = grpc.server(pool)
+    running.add_generic_rpc_handlers((remote,))
+    remote.target = f"127.0.0.1:{running.add_insecure_port('127.0.0.1:0')}"
+    running.start()
+    try:
+        yield remote, running
+    finally:
+        running.stop(None).wait()
+        base.cache_clear()
+        pool.shutdown()
+
+
+@pytest.mark.parametrize("shape", ["down", "both"])
+def test_a_server_that_stops_in_the_middle_of_a_stream(shape: str) -> None:
+    with another() as (remote, running):
+        _, metadata = remote.script("a hang OK")
+        stream = stub_of(channel_of(remote, retry(on=Exception)), shape)(request_of(shape), metadata=metadata)
+        assert next(stream) == b"a"
+        running.stop(None).wait()
+        with pytest.raises(grpc.RpcError) as caught:
+            next(stream)
+        assert report_of(caught.value).reason == "committed"
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_nobody_listens(colour: str, shape: str) -> None:
+    seen = dial(Server("127.0.0.1:1"), colour, shape, "a OK", retry(attempts=2))
+    assert (seen.code, seen.reason, seen.report.attempts) == ("UNAVAILABLE", "attempts", 2)
+
+
+@pytest.mark.parametrize(("colour", "shape"), ALL)
+def test_who_waits_for_a_server_is_told_when_time_is_up(colour: str, shape: str) -> None:
+    """With ``wait_for_ready`` there is one attempt, which lasts."""
+    seen = dial(
+        Server("127.0.0.1:1"), colour, shape, "a OK", retry(attempts=9), wait_for_ready=True, timeout=0.1
+    )
+    assert (seen.code, seen.report.attempts, seen.got) == ("DEADLINE_EXCEEDED", 1, [])

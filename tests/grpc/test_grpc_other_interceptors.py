@@ -1,0 +1,232 @@
+"""Interceptors of others on one channel with ours: before ours they see a call once, behind each attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Event, Thread, Timer
+from threading import enumerate as enumerate_threads
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+
+import redouble.grpc
+from redouble import Bulkhead, errors
+from redouble.grpc._attempt import Cut, details_of
+from tests.support.grpc.calls import (
+    ONE,
+    SHAPES,
+    achannel_of,
+    base,
+    report_of,
+    request_of,
+    retry,
+    stub_of,
+    until,
+)
+from tests.support.grpc.interceptors import Bystander, bystanders
+from tests.support.grpc.server import Server
+
+
+class Details(NamedTuple):
+    """As many write them: with less than gRPC's own have."""
+
+    method: str
+    timeout: float | None
+    metadata: Any
+
+
+class Adding:
+    """Adds metadata, and keeps what it was given."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls: list[Any] = []
+
+    def details(self, said: Any) -> Details:
+        return Details(said.method, said.timeout, [*(said.metadata or ()), ("by", self.name)])
+
+    def does(self, continuation: Any, said: Any, request: Any) -> Any:
+        self.calls.append(continuation(self.details(said), request))
+        return self.calls[-1]
+
+    async def adoes(self, continuation: Any, said: Any, request: Any) -> Any:
+        details = said._replace(metadata=self.details(said).metadata)
+        self.calls.append(await continuation(details, request))
+        return self.calls[-1]
+
+
+def stub_between(remote: Server, shape: str, before: Adding, behind: Adding) -> Any:
+    ours = redouble.grpc.interceptors(retry(attempts=3))
+    channel = base(remote.target)
+    return stub_of(
+        grpc.intercept_channel(channel, Bystander(before.does), *ours, Bystander(behind.does)), shape
+    )
+
+
+def stub_before(remote: Server, shape: str, behind: Any, **options: Any) -> Any:
+    ours = redouble.grpc.interceptors(retry(**options))
+    return stub_of(grpc.intercept_channel(base(remote.target), *ours, Bystander(behind)), shape)
+
+
+def read(call: Any, shape: str) -> Any:
+    return call if shape in ONE else next(call)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_before_and_behind(remote: Server, shape: str) -> None:
+    before, behind = Adding("before"), Adding("behind")
+    known, metadata = remote.script("UNAVAILABLE, UNAVAILABLE, a OK")
+    stub = stub_between(remote, shape, before, behind)
+    assert read(stub(request_of(shape), metadata=metadata), shape) == b"a"
+    assert (len(before.calls), len(behind.calls), len(known.attempts)) == (1, 3, 3)
+    assert [attempt.earlier for attempt in known.attempts] == [None, "1", "2"]
+    assert before.calls[0].code() is grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("shape", ONE)
+def test_a_future_before_and_behind(remote: Server, shape: str) -> None:
+    before, behind = Adding("before"), Adding("behind")
+    known, metadata = remote.script("UNAVAILABLE, a OK")
+    stub = stub_between(remote, shape, before, behind)
+    assert stub.future(request_of(shape), metadata=metadata).result() == b"a"
+    assert (len(before.calls), len(behind.calls), len(known.attempts)) == (1, 2, 2)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("timeout", [None, 0])
+def test_one_before_is_handed_what_failed_as_a_call(
+    remote: Server, shape: str, timeout: float | None
+) -> None:
+    before = Adding("before")
+    _, metadata = remote.script("UNAVAILABLE")
+    stub = stub_between(remote, shape, before, Adding("behind"))
+    with pytest.raises(grpc.RpcError) as caught:
+        read(stub(request_of(shape), metadata=metadata, timeout=timeout), shape)
+    code = grpc.StatusCode.UNAVAILABLE if timeout is None else grpc.StatusCode.DEADLINE_EXCEEDED
+    assert before.calls[0].code() is caught.value.code() is code
+    assert isinstance(caught.value, errors.DeadlineExceeded) is (timeout == 0)
+    assert report_of(caught.value).attempts == (0 if timeout == 0 else 3)
+
+
+@pytest.mark.parametrize("script", ["UNAVAILABLE, UNAVAILABLE, a OK", "UNAVAILABLE"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_before_and_behind_in_async_code(remote: Server, shape: str, script: str) -> None:
+    async def main() -> None:
+        before, behind = Adding("before"), Adding("behind")
+        known, metadata = remote.script(script)
+        others = {"before": bystanders(before.adoes), "behind": bystanders(behind.adoes)}
+        async with achannel_of(remote, retry(attempts=3), **others) as channel:
+            call = stub_of(channel, shape)(request_of(shape), metadata=metadata)
+            if script == "UNAVAILABLE":
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await (call if shape in ONE else call.read())
+                assert report_of(caught.value).attempts == 3
+            else:
+                assert await (call if shape in ONE else call.read()) == b"a"
+        assert (len(behind.calls), len(known.attempts)) == (3, 3)
+        assert [attempt.earlier for attempt in known.attempts] == [None, "1", "2"]
+        # Where nothing streams, its `await continuation()` is where it hears of the error.
+        assert len(before.calls) == (0 if shape == "unary" and script == "UNAVAILABLE" else 1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_two_of_ours_multiply(remote: Server, shape: str) -> None:
+    known, metadata = remote.script("UNAVAILABLE")
+    twice, thrice = (redouble.grpc.interceptors(retry(attempts=count)) for count in (2, 3))
+    stub = stub_of(grpc.intercept_channel(base(remote.target), *thrice, *twice), shape)
+    with pytest.raises(grpc.RpcError):
+        read(stub(request_of(shape), metadata=metadata), shape)
+    # Requests come to the inner one as an iterator, which cannot be sent again.
+    assert len(known.attempts) == (3 if shape in ("up", "both") else 6)
+
+
+def test_one_behind_that_gives_a_plain_iterator(remote: Server) -> None:
+    def cached(*_: object) -> Any:
+        return iter([b"cached"])
+
+    stream = stub_before(remote, "down", cached)(b"one")
+    assert list(stream) == [b"cached"]
+
+
+def test_one_behind_that_takes_longer_than_an_attempt_may(remote: Server) -> None:
+    """The call that it comes back with is cancelled at once."""
+
+    def does(continuation: Any, said: Any, request: Any) -> Any:
+        until(lambda: not any(isinstance(thread, Timer) for thread in enumerate_threads()))
+        calls.append(continuation(said, request))
+        return calls[0]
+
+    calls: list[Any] = []
+    _, metadata = remote.script("hang OK")
+    policy = Bulkhead(1) | retry(attempt_timeout=0.01, attempts=1)  # a gate, so that nothing begins early
+    channel = grpc.intercept_channel(
+        base(remote.target), *redouble.grpc.interceptors(policy), Bystander(does)
+    )
+    with pytest.raises(errors.AttemptTimeout):
+        next(stub_of(channel, "down")(b"one", metadata=metadata))
+    assert calls[0].code() is grpc.StatusCode.CANCELLED
+
+
+def test_a_limit_that_comes_too_late_cuts_nothing(remote: Server) -> None:
+    call = Cancelled()
+    permit: Any = SimpleNamespace(current=call)
+    with Cut(permit, 3600.0) as cut:
+        pass
+    cut._cut()
+    assert (cut.cancelled_caught, call.cancelled) == (False, False)
+
+
+class Cancelled:
+    """A call that knows whether it was cancelled."""
+
+    cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def test_who_asks_for_the_head_of_an_attempt_that_fails_gets_the_next_one(remote: Server) -> None:
+    """It was there, and by the time it has come the attempt is over, and another one is under way."""
+
+    class Headed:
+        """A call that fails while somebody asks for its head."""
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> bytes:
+            asked.wait()
+            raise ConnectionError
+
+        def initial_metadata(self) -> Any:
+            asked.set()
+            over.wait()
+            return (("head", "old"),)
+
+    def does(continuation: Any, said: Any, request: Any) -> Any:
+        if not asked.is_set():
+            return Headed()
+        call = continuation(said, request)
+        over.set()
+        return call
+
+    asked, over = Event(), Event()
+    _, metadata = remote.script("head a OK")
+    stream = stub_before(remote, "down", does)(b"one", metadata=metadata)
+    got: list[bytes] = []
+    reader = Thread(target=lambda: got.extend(stream))
+    reader.start()
+    assert stream.initial_metadata() == (("head", "1"),)
+    reader.join()
+    assert got == [b"a"]
+
+
+def test_details_with_less_in_them() -> None:
+    details: Any = details_of(Details("/a/b", None, None), 5.0, 1)
+    assert (details.method, details.timeout) == ("/a/b", 5.0)
+    assert details.metadata == (("grpc-previous-rpc-attempts", "1"),)
+    assert not hasattr(details, "credentials")

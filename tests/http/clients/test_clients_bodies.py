@@ -1,0 +1,204 @@
+"""Bodies of requests: sent again byte for byte, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from redouble import Retry
+from tests.support.http.bodies import BEFORE, DATA, Unseekable, again, multipart, once, real, rows
+from tests.support.http.clients import CLIENTS, client
+from tests.support.http.refused_port import opened_later
+from tests.support.servers import Server, refused_port
+
+POLICY = Retry(attempts=3, backoff=[0, 0])
+NOTE = "(its body cannot be sent again)"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+def close(body: Any) -> None:
+    with suppress(AttributeError, TypeError):
+        body.close()
+
+
+def bodies(server: Server, url: str) -> list[bytes]:
+    received = server.ledger(url)
+    assert all(entry.complete for entry in received)
+    return [entry.body for entry in received]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "script"),
+    [
+        (name, kind, script)
+        for name, kind in rows(CLIENTS, again)
+        for script in ("503*2,200", "429,rst~late,200", "200*2~cut=5,200")
+        if (name, kind, script[:3]) != ("aiohttp", "real file", "200")  # see below
+    ],
+)
+def test_sent_again_whole(server: Server, name: str, kind: str, script: str) -> None:
+    """From where it began: of a file that had been read to its middle, the rest."""
+    url, body = server.url(script), again(name)[kind]()
+    with client(name, POLICY) as http:
+        seen = http.request("PUT", url, body=body)
+        assert (seen.outcome, seen.report().attempts, seen.report().reason) == (200, 3, None)
+        close(body)
+    assert bodies(server, url) == [DATA] * 3
+
+
+@pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, once))
+def test_never_sent_twice_after_an_answer(server: Server, name: str, kind: str) -> None:
+    """The answer is handed out as it is."""
+    url, body = server.url("503~body=busy,200"), once(name)[kind]()
+    with client(name, POLICY) as http:
+        seen = http.request("PUT", url, body=body)
+        assert (seen.status, seen.content, seen.report().attempts) == (503, b"busy", 1)
+        assert seen.report().reason == "not_replayable"
+        close(body)
+    assert bodies(server, url) == [DATA]
+
+
+@pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, once))
+def test_never_sent_twice_after_an_error(server: Server, name: str, kind: str) -> None:
+    """The error is the client's own, and says why."""
+    url, body = server.url("rst~late,200"), once(name)[kind]()
+    with client(name, POLICY) as http, client(name, bare=True) as bare:
+        expected = bare.request("PUT", server.url("rst~late"), body=DATA).error
+        seen = http.request("PUT", url, body=body)
+        assert expected is not None
+        assert type(seen.error) is type(expected)
+        assert (seen.report().reason, seen.report().attempts) == ("not_replayable", 1)
+        assert len(seen.notes) == 1
+        assert seen.notes[0].endswith(NOTE)
+        close(body)
+    assert bodies(server, url) == [DATA]
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+@pytest.mark.parametrize(("name", "kind"), [*rows(CLIENTS, once), *rows(CLIENTS, again)])
+def test_sent_again_if_nothing_was_sent(name: str, kind: str, method: str) -> None:
+    """Whatever it is and whatever the method: it never left."""
+    body = (once(name) | again(name))[kind]()
+    with client(name, POLICY) as http:
+        seen = http.request(method, f"http://127.0.0.1:{refused_port()}/", body=body)
+        assert (seen.report().attempts, seen.report().reason) == (3, "attempts")
+        close(body)
+
+
+@pytest.mark.parametrize(("name", "kind"), rows(CLIENTS, once))
+def test_arrives_whole_if_nothing_was_sent_at_first(server: Server, name: str, kind: str) -> None:
+    """Connecting is refused, and then it is not."""
+    url, body = server.url("200"), once(name)[kind]()
+    with (
+        opened_later(server.port) as (port, open_up),
+        client(name, Retry(attempts=3, backoff=[0, 0], on_retry=lambda _: open_up())) as http,
+    ):
+        seen = http.request("PUT", url.replace(str(server.port), str(port)), body=body)
+        assert (seen.outcome, seen.report().attempts) == (200, 2)
+        close(body)
+    assert bodies(server, url) == [DATA]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize(("what", "sent"), [("json", b'{"a":1}'), ("data", b"a=1")])
+def test_json_and_forms(server: Server, name: str, what: str, sent: bytes) -> None:
+    url = server.url("503,rst~late,200")
+    form: dict[str, Any] = {what: {"a": 1 if what == "json" else "1"}}
+    with client(name, POLICY) as http:
+        assert http.request("PUT", url, **form).outcome == 200
+    assert [body.replace(b" ", b"") for body in bodies(server, url)] == [sent] * 3
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("body", [b"", None], ids=["empty", "none"])
+def test_no_body_is_no_body_again(server: Server, name: str, body: bytes | None) -> None:
+    url = server.url("503,rst~late,200")
+    with client(name, POLICY) as http:
+        assert http.request("PUT", url, body=body).outcome == 200
+    assert bodies(server, url) == [b""] * 3
+    assert len({entry.headers.get("content-length") for entry in server.ledger(url)}) == 1
+
+
+@pytest.mark.parametrize("name", ["httpx2", "requests", "aiohttp"])
+def test_a_file_that_was_closed_meanwhile_is_not_sent_empty(server: Server, name: str) -> None:
+    """Somebody closes it between two attempts."""
+    url, body = server.url("503,200"), real()
+    with client(name, Retry(attempts=3, backoff=[0, 0], on_failure=lambda _: body.close())) as http:
+        seen = http.request("PUT", url, body=body)
+        assert (seen.status, seen.report().reason) == (503, "not_replayable")
+    assert bodies(server, url) == [DATA]
+
+
+def test_a_file_that_aiohttp_has_closed_is_not_sent_empty(server: Server) -> None:
+    """It closes a file of the caller's with the head of the answer; then a broken answer is final."""
+    url = server.url("200~cut=5,200")
+    with client("aiohttp", POLICY) as http, real() as file:
+        seen = http.request("PUT", url, body=file)
+        assert (seen.outcome, seen.report().reason) == ("ClientPayloadError", "not_replayable")
+    assert bodies(server, url) == [DATA]
+
+
+# ------------------------------------------------------------------------------- multipart
+
+
+def parts(server: Server, url: str) -> list[list[bytes]]:
+    """Take the forms apart that the server has received: the contents of their files."""
+    found = list[list[bytes]]()
+    for entry in server.ledger(url):
+        assert entry.complete
+        mark = b"--" + entry.headers["content-type"].partition("boundary=")[2].strip('"').encode()
+        first, *files, last = entry.body.split(mark)
+        assert (first, last) == (b"", b"--\r\n")
+        found.append([file.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n") for file in files])
+    return found
+
+
+@pytest.mark.parametrize("script", ["503*2,200", "rst*2~late,200"])
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_form_of_bytes_and_files_is_sent_again_whole(server: Server, name: str, script: str) -> None:
+    url, second = server.url(script), BytesIO(DATA[:7])
+    with client(name, POLICY) as http, BytesIO(DATA) as first:
+        form = http.run(multipart(name, first, b"bytes", second))
+        assert http.request("PUT", url, **form).outcome == 200
+    assert parts(server, url) == [[DATA, b"bytes", DATA[:7]]] * 3
+    assert len({entry.body for entry in server.ledger(url)}) == 1
+
+
+@pytest.mark.parametrize("name", ["aiohttp", "requests"])
+def test_a_form_takes_a_file_from_where_it_was(server: Server, name: str) -> None:
+    """The two httpx begin at the start of a file, whoever sends it."""
+    url = server.url("503*2,200")
+    with client(name, POLICY) as http, real() as file:
+        assert file.tell() == len(BEFORE)
+        form = http.run(multipart(name, file))
+        assert http.request("PUT", url, **form).outcome == 200
+    assert parts(server, url) == [[DATA]] * 3
+
+
+@pytest.mark.parametrize("script", ["503,200", "rst~late,200"])
+@pytest.mark.parametrize("name", [name for name in CLIENTS if name != "requests"])
+def test_a_form_with_one_file_that_goes_only_forward_is_not(server: Server, name: str, script: str) -> None:
+    """Though all the others could be."""
+    url = server.url(script)
+    with client(name, POLICY) as http:
+        form = http.run(multipart(name, b"bytes", Unseekable(), BytesIO(DATA)))
+        seen = http.request("PUT", url, **form)
+        assert (seen.report().reason, seen.report().attempts) == ("not_replayable", 1)
+    assert parts(server, url) == [[b"bytes", DATA, DATA]]
+
+
+def test_requests_reads_such_a_form_into_memory(server: Server) -> None:
+    """So that it can be sent again after all."""
+    url = server.url("503,rst~late,200")
+    with client("requests", POLICY) as http:
+        assert http.request("PUT", url, files={"f": Unseekable()}).outcome == 200
+    assert parts(server, url) == [[DATA]] * 3

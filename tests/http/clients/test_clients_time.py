@@ -1,0 +1,260 @@
+"""A call over HTTP keeps its time, in blocking code too: no server can stretch it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+import httpx
+import httpx2
+import pytest
+import requests
+import urllib3
+from requests.adapters import BaseAdapter
+
+import redouble.httpx2
+import redouble.requests
+from redouble import Layer, Reason, Retry, Timeout
+from redouble.testing import virtual_time
+from tests.support.fakes import in_colour
+from tests.support.http.body_readers import reader
+from tests.support.http.clients import CLIENTS, Client, Seen, client
+from tests.support.servers import Server, black_hole
+
+SHORT = 0.2  # the limit, in seconds
+LONG = 3.0  # what the client itself would wait for each piece
+NONE = [0] * 9  # no delays
+
+TIMEOUTS: dict[str, tuple[type[Exception], ...]] = {
+    "httpx": (httpx.TimeoutException,),
+    "httpx2": (httpx2.TimeoutException,),
+    "aiohttp": (aiohttp.ServerTimeoutError,),
+    "requests": (requests.Timeout, requests.ConnectionError),  # the latter for bodies: its own choice
+}
+
+# Each with how many attempts it makes where every attempt lasts until it is cut, and the reason.
+LIMITS: dict[str, tuple[Layer, int, Reason]] = {
+    "timeout": (Retry(backoff=NONE, timeout=SHORT), 1, Reason.timeout),
+    "attempt_timeout": (Retry(backoff=NONE, attempts=2, attempt_timeout=SHORT), 2, Reason.attempts),
+    "Timeout inside": (Retry(backoff=NONE, attempts=2) | Timeout(SHORT), 2, Reason.attempts),
+    "Timeout outside": (Timeout(SHORT) | Retry(backoff=NONE), 1, Reason.timeout),
+    "deadline": (Retry(backoff=NONE), 1, Reason.timeout),
+}
+
+EVERY_CLIENT = pytest.mark.parametrize("name", CLIENTS)
+EVERY_KIND = pytest.mark.parametrize("name", [name for name in CLIENTS if name.partition("-")[0] != "httpx"])
+EVERY_LIMIT = pytest.mark.parametrize("limit", LIMITS)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+def timed(http: Client, limit: str, url: str, method: str = "GET", **options: Any) -> Seen:
+    """Make a call within a limit, with a client that would wait for long."""
+    within = SHORT if limit == "deadline" else None
+    return http.request(method, url, timeout=LONG, within=within, **options)
+
+
+def check(name: str, limit: str, seen: Seen) -> None:
+    _, attempts, reason = LIMITS[limit]
+    assert isinstance(seen.error, TIMEOUTS[name.partition("-")[0]])
+    assert (seen.report().reason, seen.report().attempts) == (reason, attempts)
+
+
+# ------------------------------------------------------------------------------ what is cut
+
+
+@EVERY_KIND
+@EVERY_LIMIT
+@pytest.mark.parametrize("script", ["stall", "200~driphead=0.02", "200~stall=9", "200~size=150~drip=0.02"])
+def test_no_server_can_stretch_it(server: Server, name: str, limit: str, script: str) -> None:
+    """The client itself would wait for the silent ones much longer, and to the end for the dripping ones."""
+    url = server.url(script)
+    with client(name, LIMITS[limit][0]) as http:
+        check(name, limit, timed(http, limit, url))
+    assert len(server.ledger(url)) <= LIMITS[limit][1]  # one may be cut before it arrives
+
+
+@EVERY_KIND
+@EVERY_LIMIT
+def test_the_first_byte_of_a_body_must_come_in_time(server: Server, name: str, limit: str) -> None:
+    url = server.url("200~stall=0")
+    with client(name, LIMITS[limit][0]) as http:
+        seen = timed(http, limit, url, stream=True)
+    assert seen.status == 200
+    check(name, limit, seen)
+
+
+@EVERY_KIND
+@EVERY_LIMIT
+def test_with_the_first_byte_the_limits_end(server: Server, name: str, limit: str) -> None:
+    """The body takes twice the time of the call, and comes to its end."""
+    with client(name, LIMITS[limit][0]) as http:
+        seen = timed(http, limit, server.url("200~size=24~drip=0.02"), stream=True)
+    assert (seen.outcome, len(seen.content or b"")) == (200, 24)
+
+
+@pytest.mark.parametrize("name", ["httpx2", "httpx2-asyncio", "requests", "aiohttp"])
+@EVERY_LIMIT
+def test_a_server_that_does_not_read_is_not_waited_for(server: Server, name: str, limit: str) -> None:
+    """Not on Trio, which complains of a generator of httpx's own that is left unfinished."""
+    url = server.url("200~early~stallhead=0")
+    body = b"x" * 20_000_000
+    with client(name, LIMITS[limit][0]) as http:
+        seen = timed(http, limit, url, "PUT", body=BytesIO(body) if name == "aiohttp" else body)
+    check(name, limit, seen)
+    assert not any(entry.complete for entry in server.ledger(url))
+
+
+@EVERY_KIND
+@EVERY_LIMIT
+def test_a_black_hole_is_not_waited_for(name: str, limit: str) -> None:
+    with black_hole() as port, client(name, LIMITS[limit][0]) as http:
+        check(name, limit, timed(http, limit, f"http://127.0.0.1:{port}/"))
+
+
+@EVERY_CLIENT
+def test_a_connection_of_the_pool_is_not_waited_for_longer(server: Server, name: str) -> None:
+    """The only one is in use, by an answer that is being read."""
+    with client(name, Retry(backoff=NONE, timeout=SHORT), pool=1) as http:
+        response = http.run(_head, http, server.url("200~stall=3"))
+        try:
+            check(name, "timeout", timed(http, "timeout", server.url("200")))
+        finally:
+            http.run(response.aclose if name.startswith("httpx") and "-" in name else response.close)
+
+
+def _head(http: Client, url: str) -> Any:
+    """Get an answer without its body; await it in async code."""
+    if http.name == "requests":
+        return http.raw.get(url, stream=True)
+    return (
+        http.raw.get(url) if http.name == "aiohttp" else http.raw.send(httpx_request(http, url), stream=True)
+    )
+
+
+def httpx_request(http: Client, url: str) -> Any:
+    return http.raw.build_request("GET", url)
+
+
+@EVERY_CLIENT
+def test_a_deadline_that_has_passed_lets_nothing_begin(server: Server, name: str) -> None:
+    url = server.url("200")
+    with client(name, Retry()) as http:
+        seen = http.get(url, within=0)
+    assert isinstance(seen.error, redouble.errors.DeadlineExceeded)
+    assert isinstance(seen.error, TIMEOUTS[name.partition("-")[0]])
+    assert server.ledger(url) == []
+
+
+@EVERY_CLIENT
+def test_what_is_in_time_is_not_touched(server: Server, name: str) -> None:
+    with client(name, Retry(timeout=LONG, attempt_timeout=LONG)) as http:
+        seen = http.get(server.url("200"), within=LONG, timeout=LONG)
+    assert (seen.outcome, seen.report().limit) == (200, None)
+
+
+# ---------------------------------------------------------------- what the client is told
+
+TOLD: Any = {"connect": 1.0, "read": None, "write": 20.0, "pool": 8.0}
+EXPECTED = [  # 10 s in all; an attempt takes 3, and 1 passes before the next
+    {"connect": 1.0, "read": 10.0, "write": 10.0, "pool": 8.0},
+    {"connect": 1.0, "read": 6.0, "write": 6.0, "pool": 6.0},
+    {"connect": 1.0, "read": 2.0, "write": 2.0, "pool": 2.0},
+]
+
+
+class Slow(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+    """Writes down what it is told, and fails after 3 seconds."""
+
+    def __init__(self, clock: Any) -> None:
+        self.clock = clock
+        self.told: list[dict[str, float]] = []
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.told.append(request.extensions["timeout"])
+        self.clock.advance(3)
+        raise httpx2.ConnectError("no")
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        return self.handle_request(request)
+
+
+@pytest.mark.parametrize("colour", ["sync", "thread", "asyncio"])
+@pytest.mark.parametrize("limit", ["timeout", "deadline"])
+def test_the_clients_own_timeouts_shrink_to_what_is_left(colour: str, limit: str) -> None:
+    """They never grow, and on the request they are as they were when it is over."""
+    request = httpx2.Request("GET", "http://there/", extensions={"timeout": TOLD})
+    policy = Retry(backoff=[1] * 9, timeout=10 if limit == "timeout" else None)
+    told = list[Any]()
+
+    def blocking() -> None:
+        with virtual_time() as clock, redouble.deadline(10 if limit == "deadline" else 99):
+            slow = Slow(clock)
+            with pytest.raises(httpx2.ConnectError):
+                redouble.httpx2.Transport(policy, wrapped=slow).handle_request(request)
+            told.extend(slow.told)
+
+    async def waiting() -> None:
+        with virtual_time() as clock, redouble.deadline(10 if limit == "deadline" else 99):
+            slow = Slow(clock)
+            with pytest.raises(httpx2.ConnectError):
+                await redouble.httpx2.AsyncTransport(policy, wrapped=slow).handle_async_request(request)
+            told.extend(slow.told)
+
+    in_colour(colour, blocking, waiting)
+    assert told == [pytest.approx(limits, abs=0.05) for limits in EXPECTED]
+    assert request.extensions == {"timeout": TOLD}
+
+
+class SlowAdapter(BaseAdapter):
+    """The same for requests."""
+
+    def __init__(self, clock: Any) -> None:
+        super().__init__()
+        self.clock = clock
+        self.told: list[Any] = []
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        self.told.append(options["timeout"])
+        self.clock.advance(3)
+        raise requests.ConnectionError("no")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("timeout", "expected"),
+    [
+        (None, [(10, 10), (6, 6), (2, 2)]),
+        (5, [(5, 5), (5, 5), (2, 2)]),
+        ((1, None), [(1, 10), (1, 6), (1, 2)]),
+        (urllib3.Timeout(connect=1, read=4), [(1, 4), (1, 4), (1, 2)]),
+        (urllib3.Timeout(total=7), [(7, 7), (6, 6), (2, 2)]),
+    ],
+    ids=["none", "one", "two", "urllib3's", "urllib3's total"],
+)
+def test_requests_timeouts_shrink_too(timeout: Any, expected: list[Any]) -> None:
+    with virtual_time() as clock, requests.Session() as session:
+        slow = SlowAdapter(clock)
+        session.mount("http://", redouble.requests.Adapter(Retry(backoff=[1] * 9, timeout=10), wrapped=slow))
+        with pytest.raises(requests.ConnectionError):
+            session.get("http://there/", timeout=timeout)
+    assert slow.told == [pytest.approx(limits, abs=0.05) for limits in expected]
+
+
+@EVERY_CLIENT
+def test_to_begin_anew_takes_of_the_same_time(server: Server, name: str) -> None:
+    """A body breaks, and then the server falls silent."""
+    url = server.url("200~cut=0,stall")
+    with client(name, Retry(backoff=NONE, timeout=SHORT)) as http:
+        seen = reader(name, whole=False).on(http, url, timeout=LONG)
+    assert isinstance(seen.error, TIMEOUTS[name.partition("-")[0]])
+    assert seen.report().reason == Reason.timeout
+    assert len(server.ledger(url)) == 2

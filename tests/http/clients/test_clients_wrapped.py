@@ -1,0 +1,263 @@
+"""What our transports and adapters are given: anything that will do, and clear words otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import pickle
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+import aiohttp
+import pytest
+import requests
+import trio
+from requests.adapters import BaseAdapter, HTTPAdapter
+
+import redouble
+import redouble.aiohttp
+import redouble.requests
+from redouble import Pipeline, Retry
+from tests.support.fakes import Virtual
+from tests.support.http.clients import CLIENTS, HTTPX, client, is_async
+from tests.support.servers import Server
+
+POLICY = Retry(backoff=[0] * 3)
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[Server]:
+    with Server() as found:
+        yield found
+
+
+def library(name: str) -> Any:
+    """Import the library of a client."""
+    return importlib.import_module(name.partition("-")[0])
+
+
+def make(name: str) -> Callable[..., Any]:
+    """Return what makes our part of a client."""
+    if name == "requests":
+        return redouble.requests.Adapter
+    if name == "aiohttp":
+        return redouble.aiohttp.middleware
+    ours = importlib.import_module(f"redouble.{name.partition('-')[0]}")
+    found: Callable[..., Any] = getattr(ours, "AsyncTransport" if "-" in name else "Transport")
+    return found
+
+
+# --------------------------------------------------------------------------- what will do
+
+
+@pytest.mark.parametrize("name", HTTPX)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_mock_transport_is_retried(name: str, stream: bool) -> None:
+    """Its answers are in memory."""
+    theirs, statuses = library(name), [503, 429, 200]
+
+    def answer(request: Any) -> Any:
+        return theirs.Response(statuses.pop(0), text=request.method)
+
+    with client(name, POLICY, wrapped=theirs.MockTransport(answer)) as http:
+        seen = http.get("http://nowhere/", stream=stream)
+    assert (seen.status, seen.content, seen.report().attempts) == (200, b"GET", 3)
+
+
+@pytest.mark.parametrize("name", [name for name in HTTPX if "-" in name])
+def test_an_asgi_application_is_retried(name: str) -> None:
+    """It fails twice first."""
+    statuses = [503, 503, 200]
+
+    async def application(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        await send({"type": "http.response.start", "status": statuses.pop(0), "headers": []})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    with client(name, POLICY, wrapped=library(name).ASGITransport(application)) as http:
+        seen = http.get("http://nowhere/")
+    assert (seen.status, seen.content, seen.report().attempts) == (200, b"hello", 3)
+
+
+@pytest.mark.parametrize("name", [name for name in HTTPX if "-" not in name])
+def test_a_wsgi_application_is_retried(name: str) -> None:
+    """It fails twice first."""
+    statuses = ["503 Busy", "503 Busy", "200 OK"]
+
+    def application(environ: Any, start_response: Callable[..., Any]) -> list[bytes]:
+        start_response(statuses.pop(0), [])
+        return [b"hello"]
+
+    with client(name, POLICY, wrapped=library(name).WSGITransport(application)) as http:
+        seen = http.get("http://nowhere/")
+    assert (seen.status, seen.content, seen.report().attempts) == (200, b"hello", 3)
+
+
+class Canned(BaseAdapter):
+    """An adapter of one's own."""
+
+    def __init__(self, *statuses: int) -> None:
+        super().__init__()
+        self.statuses = list(statuses)
+        self.closed = False
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        response = requests.Response()
+        response.status_code, response.url = self.statuses.pop(0), str(request.url)
+        response._content = b"hello"
+        return response
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_adapter_of_one_s_own_is_retried_and_closed() -> None:
+    """It need not know of any options."""
+    canned = Canned(503, 503, 200)
+    with client("requests", POLICY, wrapped=canned) as http:
+        seen = http.get("http://nowhere/")
+    assert (seen.status, seen.content, seen.report().attempts) == (200, b"hello", 3)
+    assert canned.closed
+
+
+@pytest.mark.parametrize("name", HTTPX)
+def test_what_is_wrapped_is_closed_with_the_client(name: str) -> None:
+    """Its connections are not left behind."""
+    with Server() as server, client(name) as http:
+        assert http.get(server.url("200")).status == 200
+        server.wait_until_open(1)
+        http.run(http.raw.aclose if "-" in name else http.raw.close)
+        server.wait_until_open(0)
+
+
+@pytest.mark.parametrize("name", ["httpx", "httpx2"])
+def test_without_a_transport_the_library_s_own_is_used(name: str, server: Server) -> None:
+    """And without a policy the preset for HTTP, which retries."""
+    theirs, ours = library(name), importlib.import_module(f"redouble.{name}")
+
+    async def main() -> Any:
+        async with theirs.AsyncClient(transport=ours.AsyncTransport()) as raw:
+            return await raw.get(server.url("503,200"))
+
+    with theirs.Client(transport=ours.Transport()) as raw:
+        answers = [raw.get(server.url("503,200")), asyncio.run(main()), trio.run(main)]
+    assert [(answer.status_code, attempts(answer)) for answer in answers] == [(200, 2)] * 3
+
+
+def attempts(response: object) -> int | None:
+    """Read how many there were."""
+    found = redouble.report(response)
+    return found and found.attempts
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_an_empty_pipeline_retries_nothing(name: str, server: Server) -> None:
+    """Yet there is a report."""
+    url = server.url("503")
+    with client(name, Pipeline()) as http:
+        seen = http.get(url)
+    assert (seen.status, len(server.ledger(url)), seen.report().reason) == (503, 1, "stopped")
+
+
+# ------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"policy": 3}, r"policy=3 is no layer: write a redouble.Retry"),
+        ({"policy": Retry}, r"policy=<class .*Retry'> is no layer: write Retry\(\)"),
+        ({"policy": "retry"}, r"policy='retry' is no layer: write a redouble.Retry"),
+        ({"idempotency": True}, r"idempotency=True: write 'auto'"),
+        ({"idempotency": "Idempotency-Key"}, r"idempotency='Idempotency-Key': write 'auto'"),
+    ],
+)
+def test_what_is_no_policy_and_no_key_is_refused(name: str, options: dict[str, Any], words: str) -> None:
+    """At once, in words that say what to write."""
+    with pytest.raises(TypeError, match=words):
+        make(name)(**options)
+
+
+@pytest.mark.parametrize("name", [*HTTPX, "requests"])
+@pytest.mark.parametrize("wrapped", [3, "transport", object(), HTTPAdapter])
+def test_what_is_no_transport_is_refused(name: str, wrapped: Any) -> None:
+    """The words name what would do."""
+    wanted = "HTTPAdapter" if name == "requests" else "HTTPTransport"
+    with pytest.raises(TypeError, match=rf"wrapped=.*: write an? .*{wanted}\(\)"):
+        make(name)(wrapped=wrapped)
+
+
+@pytest.mark.parametrize("name", HTTPX)
+def test_a_transport_of_the_other_colour_is_refused(name: str) -> None:
+    """The words say which to use instead."""
+    theirs, aio = library(name), "-" in name
+    other = theirs.HTTPTransport() if aio else theirs.AsyncHTTPTransport()
+    with pytest.raises(TypeError, match=r"for Client use Transport" if aio else r"for AsyncClient use Async"):
+        make(name)(wrapped=other)
+
+
+@pytest.mark.parametrize("name", HTTPX)
+def test_a_transport_of_the_other_library_is_refused(name: str) -> None:
+    """They look alike, and are not."""
+    other = library("httpx2" if library(name).__name__ == "httpx" else "httpx")
+    kind = "AsyncHTTPTransport" if "-" in name else "HTTPTransport"
+    with pytest.raises(TypeError, match="wrapped="):
+        make(name)(wrapped=getattr(other, kind)())
+
+
+def test_an_adapter_that_retries_by_itself_is_refused() -> None:
+    """Attempts would multiply."""
+    with pytest.raises(ValueError, match="attempts would multiply"):
+        redouble.requests.Adapter(wrapped=HTTPAdapter(max_retries=3))
+
+
+# -------------------------------------------------------------------------------- pickling
+
+
+@pytest.mark.parametrize("name", [name for name in CLIENTS if name != "aiohttp"])
+@pytest.mark.parametrize("script", ["200", "503,200", "503", "404", "200~size=100000", "503~size=100000"])
+def test_an_answer_can_be_pickled(name: str, server: Server, script: str) -> None:
+    """With its body and its story, as the plain client's; requests leaves out what it does not know."""
+    with client(name, Retry(attempts=2, backoff=[0], clock=Virtual())) as http:
+        response = http.get(server.url(script)).response
+    again = pickle.loads(pickle.dumps(response))
+    assert isinstance(again, library(name).Response)
+    assert (again.status_code, again.content) == (response.status_code, response.content)
+    assert redouble.report(again) == (None if name == "requests" else redouble.report(response))
+
+
+@pytest.mark.parametrize("name", [name for name in CLIENTS if not is_async(name)])
+def test_an_error_can_be_pickled(name: str, server: Server) -> None:
+    """If the plain client's can."""
+    with client(name, Retry(attempts=2, backoff=[0])) as http:
+        seen = http.get(server.url("rst~late"))
+    with client(name, bare=True) as http:
+        plain = http.get(server.url("rst~late"))
+    if _pickled(plain.error):
+        assert _pickled(seen.error)
+        assert redouble.report(pickle.loads(pickle.dumps(seen.error))) == seen.report()
+
+
+def _pickled(error: object) -> bool:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return False
+    return True
+
+
+def test_a_middleware_serves_several_sessions(server: Server) -> None:
+    """It is a value like the policy."""
+
+    async def main() -> list[int]:
+        ours = redouble.aiohttp.middleware(POLICY)
+        statuses: list[int] = []
+        for _ in range(2):
+            async with (
+                aiohttp.ClientSession(middlewares=[ours]) as session,
+                session.get(server.url("503,200")) as response,
+            ):
+                statuses.append(response.status)
+        return statuses
+
+    assert [asyncio.run(main()), asyncio.run(main())] == [[200, 200]] * 2

@@ -1,0 +1,150 @@
+"""One logical request: the story it leaves on answers and errors, and bodies that break."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+
+from redouble import Pipeline, Report, Timeout, deadline, errors, http, report
+from redouble._engine.report import STAMP, stamp_of
+from redouble.testing import virtual_time
+from tests.support.fakes import always
+from tests.support.http.offline_clients import Client, Late, retrying
+
+POLICY = retrying(on=Exception, attempts=3, name="mine", labels={"shop": "books"})
+LOST = httpx.ReadError
+
+
+def told(thing: object) -> Report:
+    said = report(thing)
+    assert said is not None
+    return said
+
+
+def texts(said: Report) -> list[str | None]:
+    return [record.error_text for record in said.history]
+
+
+# ---------------------------------------------------------------------------- the story
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "reason", "attempts"),
+    [
+        ([200], 200, None, 1),
+        ([404], 404, None, 1),
+        ([503, 200], 200, None, 2),
+        ([LOST("x"), 503, 404], 404, None, 3),
+        ([503], 503, "attempts", 3),
+        ([LOST("x"), LOST("x"), 500], 500, "attempts", 3),
+    ],
+)
+def test_every_answer_tells_its_story(
+    colour: str, script: list[Any], status: int, reason: str | None, attempts: int
+) -> None:
+    client = Client(POLICY, *script, colour=colour)
+    answer = client.request()
+    said = told(answer)
+    assert (answer.status, said.reason, said.attempts) == (status, reason, attempts)
+    assert (len(client.sent), len(said.history)) == (attempts, attempts)
+    assert (said.name, said.labels) == ("mine", {"shop": "books"})
+    assert [record.number for record in said.history] == [*range(1, attempts + 1)]
+    assert (said.history[-1].error_type is None) is (reason is None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"), [(Pipeline(), 503), (Timeout(9), 500), (retrying(attempts=1), 503)]
+)
+def test_without_retries_there_is_a_story_too(colour: str, policy: Any, status: int) -> None:
+    said = told(Client(policy, status, colour=colour).request())
+    assert (said.attempts, said.name) == (1, "client")
+    assert said.reason in ("stopped", "attempts")
+    assert texts(said) == [f"{status} no"]
+    good = told(Client(policy, 200, colour=colour).request())
+    assert (good.attempts, good.reason, good.name) == (1, None, "client")
+
+
+def test_an_error_that_comes_out_bears_no_mark(colour: str) -> None:
+    """With a policy it has its stamp; without one it tells what there is to tell, and asks nobody."""
+    for policy in (POLICY, Pipeline()):
+        with pytest.raises(LOST) as caught:
+            Client(policy, LOST("x"), colour=colour).request()
+        assert not getattr(stamp_of(caught.value), "asked", False)
+        assert report(caught.value) is not None
+        assert pickle.loads(pickle.dumps(report(caught.value))) == report(caught.value)
+
+
+def test_secrets_in_texts_are_hidden(colour: str) -> None:
+    error = LOST("lost http://user:pw@host.test/p?key=abc")
+    with pytest.raises(LOST) as caught:
+        Client(POLICY, error, colour=colour).request()
+    assert texts(told(caught.value)) == ["lost http://host.test/p?key=REDACTED"] * 3
+
+
+def test_a_rule_that_asks_in_the_middle_is_told_of_the_attempts_so_far(colour: str) -> None:
+    seen: list[Report] = []
+
+    def rule(error: Exception) -> bool:
+        seen.append(told(error))
+        seen.append(pickle.loads(pickle.dumps(stamp_of(error))))
+        return True
+
+    Client(retrying(on=rule, attempts=2, name="mine"), LOST("x"), 503, colour=colour).request()
+    assert [(said.attempts, said.reason, said.name) for said in seen] == [
+        (number, "stopped", "mine") for number in (1, 1, 2, 2)
+    ]
+    assert [texts(said) for said in seen] == [["x"]] * 2 + [["503 no"]] * 2
+
+
+@pytest.mark.parametrize("script", [[200], [503, 200], [503]])
+def test_a_story_survives_pickling(colour: str, script: list[Any]) -> None:
+    """On the way to another process it becomes its report."""
+    answer = Client(POLICY, *script, colour=colour).request()
+    found: Any = pickle.loads(pickle.dumps(answer.__dict__[STAMP]))
+    assert isinstance(found, Report)
+    assert (found.reason, found.attempts, found.name) == (*told(answer)[:2], "mine")
+    assert found == told(answer)
+
+
+# -------------------------------------------------------------------- a rule for results
+
+
+def test_an_answer_that_is_refused_to_the_end_is_returned(colour: str) -> None:
+    client = Client(retrying(on=Exception, attempts=3, until=always(False)), 200, colour=colour)
+    answer = client.request()
+    assert (answer.status, told(answer).reason, len(client.sent)) == (200, "attempts", 3)
+
+
+@pytest.mark.parametrize(("method", "sends"), [("GET", 2), ("POST", 1)])
+def test_an_answer_that_is_refused_is_asked_for_again_if_that_does_no_harm(
+    colour: str, method: str, sends: int
+) -> None:
+    taken: list[Any] = []
+
+    def second(answer: Any) -> bool:
+        taken.append(answer)
+        return len(taken) == 2
+
+    client = Client(retrying(on=http.rule(), attempts=3, until=second), 200, colour=colour)
+    with suppress(errors.RedoubleError):  # if it was not
+        client.request(method)
+    assert len(client.sent) == sends
+
+
+# ---------------------------------------------------------------------------------- time
+
+
+def test_an_error_of_ours_about_time_is_one_of_the_clients_too() -> None:
+    with virtual_time() as clock, deadline(1):
+        clock.advance(2)
+        with pytest.raises(Late) as caught:
+            Client(POLICY, 200).request()
+    error: Any = caught.value
+    assert errors.DeadlineExceeded in type(error).__mro__
+    assert type(error).__name__ == "DeadlineExceeded"
+    assert error.request.method == "GET"
+    assert told(error).attempts == 0

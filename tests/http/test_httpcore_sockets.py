@@ -1,0 +1,328 @@
+"""Every wait of a blocking connection is shortened to what is left of the call, and given back afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias, cast
+
+import httpcore
+import httpcore2
+import httpx
+import httpx2
+import pytest
+
+from redouble._clients.socket_deadline import UNTIL, Shrunk
+from redouble.http._httpcore_sockets import (
+    PIECE,
+    AsyncBackend,
+    Backend,
+    SocketStream,
+    limit_async_sockets,
+    limit_sockets,
+    refuse_retries,
+)
+from redouble.http._httpcore_sockets import limited as taken
+from tests.support.fakes import Virtual, always
+from tests.support.servers import pattern
+
+TRANSPORTS = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+
+
+class Late(Exception):
+    """The library's word for a timeout."""
+
+
+class Words:
+    """The library, as far as it matters."""
+
+    __name__ = "words"
+    ReadTimeout = Late
+
+
+class Wire:
+    """A connection, or what opens one: writes down how long it is told to wait. Each wait takes a second."""
+
+    def __init__(self, clock: Virtual) -> None:
+        self.clock = clock
+        self.waits: list[tuple[str, Any]] = []
+        self.written: list[bytes] = []
+
+    def _told(self, what: str, timeout: Any) -> None:
+        self.waits.append((what, timeout))
+        self.clock.time += 1
+
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None) -> Wire:
+        self._told(f"connect {host}:{port}", timeout)
+        return self
+
+    def connect_unix_socket(self, path: str, timeout: float | None = None) -> Wire:
+        self._told(f"connect {path}", timeout)
+        return self
+
+    def start_tls(self, context: object, timeout: float | None = None) -> Wire:
+        self._told(f"tls {context}", timeout)
+        return self
+
+    def sleep(self, seconds: float) -> None:
+        self._told("sleep", seconds)
+
+    def read(self, most: int, timeout: float | None = None) -> bytes:
+        self._told("read", timeout)
+        return b"x" * most
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._told("write", timeout)
+        self.written.append(buffer)
+
+    def close(self) -> str:
+        return "closed"
+
+    def get_extra_info(self, info: str) -> str:
+        return f"info of {info}"
+
+    aclose = close
+
+
+class AsyncWire:
+    """The same for async code."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+
+    def __getattr__(self, name: str) -> Any:
+        what = getattr(self.wire, name)
+
+        async def waiting(*args: Any, **kwargs: Any) -> Any:
+            found = what(*args, **kwargs)
+            return self if found is self.wire else found
+
+        return what if name == "get_extra_info" else waiting
+
+
+@pytest.fixture
+def clock() -> Virtual:
+    return Virtual()
+
+
+def limited(clock: Virtual, seconds: float) -> Any:
+    return UNTIL.set((clock.now() + seconds, clock.now))
+
+
+def opened(clock: Virtual) -> tuple[Wire, Any]:
+    wire = Wire(clock)
+    return wire, Backend(wire, Words()).connect_tcp("there", 80, timeout=9)
+
+
+def test_without_a_limit_a_connection_is_as_it_was(clock: Virtual) -> None:
+    wire, stream = opened(clock)
+    assert stream.read(3, 5) == b"xxx"
+    stream.write(b"y" * PIECE * 3, 7)
+    stream.read(3)
+    assert wire.waits == [("connect there:80", 9), ("read", 5), ("write", 7), ("read", None)]
+    assert wire.written == [b"y" * PIECE * 3]
+    assert stream.get_extra_info("socket") == "info of socket"
+    assert stream.close() == "closed"
+
+
+@pytest.mark.parametrize(
+    ("own", "told"), [(None, [4, 3, 2]), (3, [3, 3, 2]), (1, [1, 1, 1]), (99, [4, 3, 2])]
+)
+def test_each_wait_is_no_longer_than_what_is_left(
+    clock: Virtual, own: float | None, told: list[float]
+) -> None:
+    wire, stream = opened(clock)
+    before = limited(clock, 4)
+    try:
+        for _ in told:
+            stream.read(1, own)
+    finally:
+        UNTIL.reset(before)
+    assert [wait for _, wait in wire.waits[1:]] == told
+
+
+def test_much_is_written_piece_by_piece(clock: Virtual) -> None:
+    """A server that reads slowly would take in a part of it again and again, each in time."""
+    wire, stream = opened(clock)
+    before = limited(clock, 9)
+    try:
+        stream.write(b"a" * PIECE + b"b" * PIECE + b"c", 8)
+    finally:
+        UNTIL.reset(before)
+    assert wire.waits[1:] == [("write", 8), ("write", 8), ("write", 7)]
+    assert wire.written == [b"a" * PIECE, b"b" * PIECE, b"c"]
+
+
+def test_nothing_is_waited_for_when_time_is_up(clock: Virtual) -> None:
+    wire, stream = opened(clock)
+    before = limited(clock, 1)
+    try:
+        stream.read(1, 5)
+        for wait, what in ((stream.read, 1), (stream.write, b"x"), (stream.start_tls, "context")):
+            with pytest.raises(Late, match="the time of the call was up"):
+                wait(what, timeout=5)
+    finally:
+        UNTIL.reset(before)
+    assert [wait for _, wait in wire.waits[1:]] == [1]
+
+
+def test_what_speaks_tls_is_limited_too(clock: Virtual) -> None:
+    wire, stream = opened(clock)
+    before = limited(clock, 4)
+    try:
+        secure = stream.start_tls("context", timeout=9)
+        secure.read(1, 9)
+    finally:
+        UNTIL.reset(before)
+    assert wire.waits[1:] == [("tls context", 4), ("read", 3)]
+
+
+def test_a_timeout_that_was_shortened_is_the_clients_own_again_after_the_attempt(clock: Virtual) -> None:
+    """What is read after the first byte is read by the client's own terms."""
+    wire, stream = opened(clock)
+    for own in (None, 60.0):
+        stream.read(1, Shrunk(own, 2))
+        stream.write(b"x", Shrunk(Shrunk(own, 5), 2))
+    assert [wait for _, wait in wire.waits[1:]] == [None, None, 60.0, 60.0]
+
+
+def test_other_ways_to_connect(clock: Virtual) -> None:
+    wire = Wire(clock)
+    backend = Backend(wire, Words())
+    assert backend.connect_unix_socket("/socket", timeout=2).read(1, 3) == b"x"
+    backend.sleep(4)
+    assert wire.waits == [("connect /socket", 2), ("read", 3), ("sleep", 4)]
+
+
+def test_the_same_in_async_code(clock: Virtual) -> None:
+    """There cutting is done elsewhere; all that is left to do is to give the client's own timeouts back."""
+    wire = Wire(clock)
+
+    async def main() -> None:
+        backend = AsyncBackend(AsyncWire(wire), Words())
+        for stream in (await backend.connect_tcp("there", 80), await backend.connect_unix_socket("/socket")):
+            secure = await stream.start_tls("context", timeout=1)
+            await secure.read(1, Shrunk(None, 2))
+            await secure.write(b"x", Shrunk(60.0, 2))
+            before = limited(clock, 4)
+            await secure.read(1, Shrunk(60.0, 2))
+            UNTIL.reset(before)
+            assert await secure.aclose() == "closed"
+            assert secure.get_extra_info("socket") == "info of socket"
+        await backend.sleep(3)
+
+    asyncio.run(main())
+    waits = [("tls context", 1), ("read", None), ("write", 60.0), ("read", 2)]
+    connects = [("connect there:80", None), ("connect /socket", None)]
+    assert wire.waits == [*connects, *waits, *waits, ("sleep", 3)]
+
+
+# -------------------------------------------------------------------------------- sockets
+
+
+Misfortune: TypeAlias = Callable[[Any, Any], object]
+
+MISFORTUNES: dict[str, Misfortune] = {
+    "silence": lambda stream, _: stream.read(9, 0.001),
+    "a peer that is gone": lambda stream, peer: (peer.close(), stream.read(9, 60))[1],
+    "a reset": lambda stream, peer: (stream.write(b"unread", 60), peer.close(), stream.read(9, 60)),
+    "a socket that is closed": lambda stream, _: (stream.close(), stream.read(9, 60)),
+    "a peer that does not read": lambda stream, _: stream.write(bytes(9_000_000), 0.01),
+    "to write to nobody": lambda stream, peer: (peer.close(), stream.write(b"x", 60)),
+    "to write nothing": lambda stream, peer: (peer.close(), stream.write(b"", 60)),
+    "to read what is there": lambda stream, peer: (peer.sendall(b"abc"), stream.read(2, 60))[1],
+    "to read without a timeout": lambda stream, peer: (peer.sendall(b"abc"), stream.read(9))[1],
+}
+
+
+@pytest.mark.parametrize("misfortune", MISFORTUNES)
+@pytest.mark.parametrize("library", [httpcore, httpcore2], ids=["httpcore", "httpcore2"])
+def test_a_socket_does_what_the_librarys_own_does(library: Any, misfortune: str) -> None:
+    """Word for word: it takes its place where nothing is limited."""
+    found: list[object] = []
+    for ours in (False, True):
+        mine, peer = socket.socketpair()
+        with mine, peer:
+            own = sys.modules[f"{library.__name__}._backends.sync"].SyncStream(mine)
+            stream = taken(own, library) if ours else own
+            assert type(stream) is (SocketStream if ours else type(own))
+            try:
+                found.append(MISFORTUNES[misfortune](stream, peer))
+            except Exception as error:
+                found.append(f"{error!r} from {error.__cause__!r}")
+    assert found[0] == found[1]
+    assert found[0] or misfortune == "a peer that is gone"
+
+
+def test_much_is_written_whole() -> None:
+    mine, peer = socket.socketpair()
+    with mine, peer, ThreadPoolExecutor() as threads:
+        stream = taken(sys.modules["httpcore2._backends.sync"].SyncStream(mine), httpcore2)
+        arrived = threads.submit(peer.makefile("rb").read)
+        stream.write(pattern(3_000_000), 60)
+        stream.close()
+        assert arrived.result() == pattern(3_000_000)
+
+
+class PoolOfMine(httpcore2.ConnectionPool):
+    """A user's own."""
+
+
+def test_a_pool_of_a_class_of_the_callers_own_is_limited(clock: Virtual) -> None:
+    pool: Any = PoolOfMine(network_backend=cast("Any", Wire(clock)))
+    transport = httpx2.HTTPTransport()
+    transport._pool = pool
+    limit_sockets(transport)
+    stream = pool._network_backend.connect_tcp("there", 80)
+    before = limited(clock, 0)
+    try:
+        with pytest.raises(httpcore2.ReadTimeout, match="the time of the call was up"):
+            stream.read(1, 5)
+    finally:
+        UNTIL.reset(before)
+
+
+def test_a_pool_of_another_library_is_left_alone() -> None:
+    class Pool:
+        _network_backend = "its own"
+
+    transport: Any = httpx2.HTTPTransport()
+    transport._pool = Pool()
+    limit_sockets(transport)
+    assert transport._pool._network_backend == "its own"
+
+
+# ----------------------------------------------------------------------------- transports
+
+
+@TRANSPORTS
+def test_a_transport_is_limited_once(library: Any) -> None:
+    for transport, limit in (
+        (library.HTTPTransport(), limit_sockets),
+        (library.AsyncHTTPTransport(), limit_async_sockets),
+    ):
+        limit(transport)
+        backend = transport._pool._network_backend
+        limit(transport)
+        assert transport._pool._network_backend is backend
+        assert isinstance(backend, Backend | AsyncBackend)
+
+
+@TRANSPORTS
+def test_a_transport_without_a_pool_is_left_alone(library: Any) -> None:
+    transport = library.MockTransport(always(library.Response(200)))
+    before: dict[str, Any] = {**vars(transport)}
+    limit_sockets(transport)
+    limit_async_sockets(transport)
+    refuse_retries(transport)
+    assert vars(transport) == before
+
+
+@TRANSPORTS
+def test_a_transport_that_retries_by_itself_is_refused(library: Any) -> None:
+    refuse_retries(library.HTTPTransport())
+    with pytest.raises(ValueError, match="wrapped retries by itself"):
+        refuse_retries(library.HTTPTransport(retries=2))

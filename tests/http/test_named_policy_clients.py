@@ -1,0 +1,79 @@
+"""Clients whose policy has only a name: they follow the configuration, and keep what is theirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from redouble import Timeout, config, policies
+from redouble._clients.idempotency import Idempotency
+from redouble.config import _reload as _live
+from redouble.errors import ConfigError
+from redouble.http._client import Going
+from redouble.http._request_body import AGAIN
+from tests.support.http.offline_clients import Request
+
+
+@pytest.fixture(autouse=True)
+def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_live, "LIVE", _live.Live())
+
+
+def send(exchange: object) -> object:
+    return exchange
+
+
+async def asend(exchange: object) -> object:
+    return exchange
+
+
+def going(name: str = "payments", *, aio: bool = False) -> Going:
+    return Going("client", policies(name), Idempotency("auto"), asend if aio else send, aio=aio)
+
+
+def load(**options: object) -> None:
+    config.load({"policies": {"payments": options}}, environ=None)
+
+
+@pytest.mark.parametrize("aio", [False, True])
+def test_a_client_follows_a_reload(aio: bool) -> None:
+    load(attempts=2)
+    client = going(aio=aio)
+    before = client.terms
+    assert before.plan.most == 2
+    assert client.terms is before
+    load(attempts=5)
+    assert client.terms.plan.most == 5
+    assert before.plan.most == 2  # what is under way goes on as it began
+
+
+def test_a_client_is_made_before_there_is_a_configuration() -> None:
+    client = going()
+    with pytest.raises(ConfigError, match="no configuration is loaded yet"):
+        _ = client.terms
+    load(attempts=3)
+    assert client.terms.plan.most == 3
+
+
+def test_a_client_stays_closed_and_keeps_its_keys() -> None:
+    load(attempts=2)
+    client, request = going(), Request("POST")
+    given = client.terms.exchange(request, AGAIN, "a").key
+    client.terms.close()
+    load(attempts=3)
+    assert client.terms.is_closed()
+    assert client.terms.exchange(request, AGAIN, "a").key is given
+
+
+def test_what_a_client_cannot_go_by_is_no_valid_configuration() -> None:
+    load(attempts=2)
+    client = going()
+    hedged = {"pipelines": {"payments": {"layers": [{"type": "hedge", "delay": 1}]}}}
+    with pytest.raises(ConfigError, match=r"redouble\.client goes by it, and cannot"):
+        config.load(hedged, environ=None)
+    assert client.terms.plan.most == 2
+
+
+def test_a_name_inside_a_pipeline_is_refused() -> None:
+    load(attempts=2)
+    with pytest.raises(TypeError, match="name the whole pipeline in the configuration"):
+        Going("client", Timeout(1) | policies("payments"), None, send, aio=False)

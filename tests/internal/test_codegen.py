@@ -1,0 +1,190 @@
+"""The wrapper with the exact signature: arguments arrive as they were sent, and wrong ones are Python's."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import traceback
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from redouble import Retry, observe, report
+from redouble._drivers.first_attempt import FIRST_ATTEMPT
+from redouble._internal.codegen import shaped
+from tests.support.fakes import Boom, Ledger, Virtual, always, in_colour
+from tests.support.signatures import CALLS, WRONG, only_keyword, positional
+
+policy = Retry(on=Exception, backoff=[1] * 9, clock=Virtual())
+
+
+def failing_once(fn: Callable[..., Any]) -> tuple[Callable[..., Any], list[Exception]]:
+    """Return the same signature, failing first if asked to."""
+    errors: list[Exception] = []
+
+    def copy(*args: Any, **kwargs: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return fn(*args, **kwargs)
+
+    names = {"fn": copy, "errors": errors}
+    body = "{colour}def {name}{signature}:\n    return fn({arguments})\n"
+    parameters = inspect.signature(fn).parameters.values()
+    spelled: dict[Any, str] = {
+        inspect.Parameter.VAR_POSITIONAL: "*{0}",
+        inspect.Parameter.VAR_KEYWORD: "**{0}",
+        inspect.Parameter.KEYWORD_ONLY: "{0}={0}",
+    }
+    arguments = ", ".join(spelled.get(p.kind, "{0}").format(p.name) for p in parameters)
+    plain = inspect.signature(fn).replace(
+        parameters=[p.replace(annotation=inspect.Parameter.empty) for p in parameters],
+        return_annotation=inspect.Signature.empty,
+    )
+    exec(body.format(colour="", name="copied", signature=plain, arguments=arguments), names)  # noqa: S102
+    return names["copied"], errors  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+
+def coloured(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that is otherwise the same."""
+    code = fn.__code__.replace(co_flags=fn.__code__.co_flags | inspect.CO_COROUTINE)
+    same = FunctionType(code, {}, fn.__name__, fn.__defaults__)
+    same.__kwdefaults__ = fn.__kwdefaults__
+    return same
+
+
+@pytest.mark.parametrize(("fn", "args", "kwargs"), CALLS)
+@pytest.mark.parametrize("listening", [False, True])
+def test_arguments_arrive(
+    listening: bool, fn: Callable[..., Any], args: tuple[int, ...], kwargs: dict[str, Any]
+) -> None:
+    """On the first attempt, on the second, and on the path of those that listen."""
+    copied, errors = failing_once(fn)
+    decorated = policy(copied)
+    expected = fn(*args, **kwargs)
+    if listening:
+        with observe(lambda _: None):
+            assert decorated(*args, **kwargs) == expected
+    assert decorated(*args, **kwargs) == expected
+    errors.append(Boom())
+    assert decorated(*args, **kwargs) == expected
+    assert not errors
+    assert inspect.signature(decorated, follow_wrapped=False) == inspect.signature(copied)
+
+
+@pytest.mark.parametrize(("fn", "args", "kwargs"), CALLS)
+def test_arguments_arrive_async(
+    fn: Callable[..., Any], args: tuple[int, ...], kwargs: dict[str, Any]
+) -> None:
+    async def main() -> object:
+        return await wrapper(*args, **kwargs)
+
+    copied, _ = failing_once(fn)
+    seen: list[object] = []
+
+    async def afn(*args: Any, **kwargs: Any) -> object:
+        seen.append(args)
+        return fn(*args, **kwargs)
+
+    wrapper = policy(afn)
+    assert in_colour("asyncio", lambda: None, main) == copied(*args, **kwargs)
+    assert len(seen) == 1
+
+
+BUSY: list[dict[str, Any]] = [
+    {},
+    {"timeout": 9},
+    {"until": always(True)},
+    {"budget": Ledger()},
+    {"wrap": True},
+    {"before_attempt": print},
+    {"on_success": print},
+]
+
+
+@pytest.mark.parametrize(("fn", "args", "kwargs"), WRONG)
+@pytest.mark.parametrize("options", BUSY, ids="".join)
+@pytest.mark.parametrize("aio", [False, True])
+def test_wrong_arguments(
+    aio: bool,
+    options: dict[str, Any],
+    fn: Callable[..., Any],
+    args: tuple[int, ...],
+    kwargs: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They are the caller's mistake, not an attempt that failed: Python's own words, and nothing judged."""
+    target: Any = coloured(fn) if aio else fn
+    decorated = Retry(on=lambda error: pytest.fail(f"{error!r} was judged"), **options)(target)
+    with pytest.raises(TypeError) as by_hand:
+        target(*args, **kwargs)
+    with pytest.raises(TypeError) as caught:  # at once: there is nothing to await
+        decorated(*args, **kwargs)
+    assert str(caught.value) == str(by_hand.value)
+    assert fn.__name__ in str(caught.value)
+    assert report(caught.value) is None
+    assert not capsys.readouterr().out
+
+
+def test_defaults_keep_their_identity() -> None:
+    default: list[int] = []
+
+    @policy
+    def fetch(parts: list[int] = default, *, more: list[int] = default) -> bool:
+        return parts is default and more is default
+
+    assert fetch()
+
+
+def test_the_traceback_shows_the_wrappers_lines() -> None:
+    @Retry(on=Boom)
+    def fetch(url: str) -> None:
+        raise KeyError(url)
+
+    with pytest.raises(KeyError) as caught:
+        fetch("/")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "redouble_result = redouble_fn(" in shown
+    assert caught.value.__traceback__ is not None
+
+
+def test_a_parameter_that_cannot_be_spelled() -> None:
+    """A comprehension's is called ``.0``; whatever made such a function, it is called as it is."""
+    code = positional.__code__.replace(co_varnames=(".0", "b"))
+    strange = FunctionType(code, {}, "strange", (1, 2))
+    assert policy(strange)(5) == (5, 2)
+    keyword = FunctionType(only_keyword.__code__.replace(co_varnames=("class", "b")), {}, "strange")
+    keyword.__kwdefaults__ = {"b": 2}
+    assert policy(keyword)(**{"class": 5}) == (5, 2)
+
+
+def test_a_parameter_with_a_name_of_ours() -> None:
+    @policy
+    def fetch(redouble_fn: int, *, redouble_ambient: int = 2) -> tuple[int, int]:
+        redouble_run = redouble_fn
+        return redouble_run, redouble_ambient
+
+    assert fetch(1) == (1, 2)
+
+
+def test_one_signature_is_compiled_once() -> None:
+    def other(a: object, b: object) -> None: ...
+
+    first: Any
+    second: Any
+    first = shaped(positional, FIRST_ATTEMPT, is_async=False)
+    second = shaped(other, FIRST_ATTEMPT, is_async=False)
+    assert first.__code__ is second.__code__
+
+
+def test_tracebacks_do_not_pile_up() -> None:
+    """However many signatures there are, the lines of the wrappers are kept once each."""
+    before = len(linecache.cache)
+    for number in range(500):
+        names: dict[str, Any] = {}
+        exec(f"def one(a{number}): ...\nasync def two(a{number}): ...", names)  # noqa: S102
+        for options in BUSY:
+            for fn in (names["one"], names["two"]):
+                assert Retry(**options)(fn) is not fn
+    assert len(linecache.cache) - before <= 4

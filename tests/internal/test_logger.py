@@ -1,0 +1,169 @@
+"""What the library says by itself: to the logger `redouble`, and never at the cost of a call."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from redouble import Retry, observe
+from redouble._telemetry import observers as _watch
+from redouble.types import Event
+from tests.support.fakes import Boom, Virtual, in_colour
+
+HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
+
+
+class Broken(logging.Filter):
+    """A filter with a mistake in it."""
+
+    asked = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        self.asked += 1
+        raise ZeroDivisionError("a bug in the filter")
+
+
+@pytest.fixture
+def broken() -> Iterator[Broken]:
+    """Let every record of ours fail."""
+    logger, spoiler = logging.getLogger("redouble"), Broken()
+    logger.addFilter(spoiler)
+    yield spoiler
+    logger.removeFilter(spoiler)
+
+
+def policy(**options: Any) -> Retry:
+    said: dict[str, Any] = {"on": Boom, "attempts": 2, "backoff": [1], "clock": Virtual()}
+    return Retry(**said | options)
+
+
+def once_failing() -> tuple[Callable[[], int], Callable[[], Any]]:
+    """Return an operation that fails once, in both colours."""
+    fails = [Boom()]
+
+    def work() -> int:
+        if fails:
+            raise fails.pop()
+        return 3
+
+    async def awork() -> int:
+        return work()
+
+    return work, awork
+
+
+def test_a_filter_that_fails_costs_no_call_with_a_failing_observer(
+    colour: str, broken: Broken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_watch, "_complained", set[object]())  # the same place, in every colour
+
+    def fails(event: Event) -> None:
+        raise ValueError("a bug in the observer")
+
+    retrying = policy(**dict.fromkeys(HOOKS, fails))
+    work, awork = once_failing()
+    assert in_colour(colour, lambda: retrying.call(work), lambda: retrying.call(awork)) == 3
+    assert broken.asked == 4
+
+
+def test_a_filter_that_fails_costs_no_nested_call(colour: str, broken: Broken) -> None:
+    inner, outer = policy(), policy()
+    calls: list[None] = []
+
+    def work() -> None:
+        calls.append(None)
+        raise Boom
+
+    async def awork() -> None:
+        work()
+
+    with pytest.raises(Boom):
+        in_colour(colour, lambda: outer.call(inner(work)), lambda: outer.call(inner(awork)))
+    assert (len(calls), broken.asked) == (4, 1)
+
+
+def test_two_lambdas_are_two_places(caplog: pytest.LogCaptureFixture) -> None:
+    """Though they have the same name: each is logged, and each once."""
+    empty: dict[str, int] = {}
+    first: Callable[[Event], object] = lambda event: 1 / 0
+    second: Callable[[Event], object] = lambda event: empty["missing"]
+    for _ in range(3):
+        with observe(first), observe(second):
+            policy(attempts=1).call(lambda: 1)
+    said = [record.exc_info[0] for record in caplog.records if record.exc_info]
+    assert sorted(str(kind) for kind in said) == sorted([str(ZeroDivisionError), str(KeyError)] * 2)
+
+
+def test_what_is_bound_to_an_observer_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """It may be a password."""
+
+    class Sender:
+        def __init__(self, token: str) -> None:
+            self.token = token
+
+        def __repr__(self) -> str:
+            return f"Sender({self.token})"
+
+        def __call__(self, event: Event) -> None:
+            raise ValueError("a bug")
+
+        def send(self, event: Event) -> None:
+            raise ValueError("a bug")
+
+    def failing(token: str, event: Event, *, key: str) -> None:
+        raise ValueError("a bug")
+
+    bound = [partial(partial(failing, "hunter2"), key="hunter3"), Sender("hunter4"), Sender("hunter5").send]
+    for one in bound:
+        policy(on_success=one).call(lambda: 1)
+    assert len(caplog.records) == 3
+    assert "hunter" not in "".join(record.getMessage() + str(record.args) for record in caplog.records)
+    assert [record.getMessage().split(" failed")[0].rpartition(".")[2] for record in caplog.records] == [
+        "failing",
+        "Sender",
+        "send",
+    ]
+
+
+def test_what_is_said_and_how_loud(caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake of an observer's is an error, with its traceback; nesting is a warning."""
+
+    def fails(event: Event) -> None:
+        raise ValueError("a bug")
+
+    def work() -> None:
+        raise Boom
+
+    policy(on_success=fails).call(lambda: 1)
+    with pytest.raises(Boom):
+        policy().call(policy()(work))
+    mistake, nesting = caplog.records
+    assert (mistake.levelno, nesting.levelno) == (logging.ERROR, logging.WARNING)
+    assert mistake.exc_info is not None
+    assert not nesting.exc_info
+
+
+def test_complaints_come_to_an_end(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Observers that are made anew for each call are new places, and nobody reads a thousand of them."""
+    monkeypatch.setattr(_watch, "_complained", set[object]())
+    monkeypatch.setattr(_watch, "MOST_COMPLAINTS", 3)
+    for number in range(9):
+        names: dict[str, Any] = {"__name__": "made"}
+        exec(f"def fails_{number}(event): raise ValueError", names)  # noqa: S102
+        policy(on_success=names[f"fails_{number}"]).call(lambda: 1)
+    assert len(caplog.records) == 3
+
+
+@pytest.mark.parametrize("limit", ["give_up_after", "timeout", "work_timeout"])
+def test_giving_up_before_any_attempt_is_told(limit: str) -> None:
+    """There was no attempt to have a verdict on."""
+    heard: list[Event] = []
+    outcome = policy(**{limit: 0, "before_attempt": heard.append, "on_give_up": heard.append}).run(lambda: 1)
+    assert (outcome.ok, outcome.report.attempts) == (False, 0)
+    assert [(event.what, event.attempt, event.verdict, event.kind) for event in heard] == [
+        ("give_up", 0, None, None)
+    ]

@@ -1,0 +1,93 @@
+"""Deeds at a desk are done one after the other, whole, and by whoever is at it."""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from redouble._internal.reentrancy import Desk
+from tests.support.fakes import Boom
+
+
+class Office:
+    """A desk, and what was done at it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.desk = Desk(lambda: self.done.append("after"))
+
+    def deed(self, name: str) -> str:
+        assert self.desk.busy
+        self.done += [f"{name} begins", f"{name} ends"]
+        return name.upper()
+
+
+def test_a_deed_and_what_it_returns() -> None:
+    office = Office()
+    assert office.desk.do(office.deed, "a") == "A"
+    assert office.done == ["a begins", "a ends", "after"]
+    assert not office.desk.busy
+
+
+def test_one_in_the_middle_of_another_comes_after_it() -> None:
+    office = Office()
+
+    def outer(name: str) -> str:
+        office.done.append(f"{name} begins")
+        assert office.desk.do(office.deed, "inner") is None
+        office.done.append(f"{name} ends")
+        return name
+
+    assert office.desk.do(outer, "outer") == "outer"
+    assert office.done == ["outer begins", "outer ends", "inner begins", "inner ends", "after"]
+
+
+def test_one_that_fails_does_not_keep_the_others_out() -> None:
+    office = Office()
+
+    def fail(_: str) -> None:
+        office.desk.do(office.deed, "left")
+        raise Boom
+
+    with pytest.raises(Boom):
+        office.desk.do(fail, "x")
+    assert not office.desk.busy
+    assert office.desk.do(office.deed, "next") == "NEXT"
+    assert office.done == ["after", "left begins", "left ends", "next begins", "next ends", "after"]
+
+
+def test_interrupted_at_every_line() -> None:
+    """Each is done once and whole, and whoever asked first gets what its own deed returned."""
+    for line in count(1):
+        office, left = Office(), [line]
+
+        def interrupt(
+            frame: FrameType, what: str, _: object, office: Office = office, left: Any = left
+        ) -> Any:
+            if frame.f_code is not Desk.do.__code__:
+                return None
+            left[0] -= what == "line"
+            if what == "line" and not left[0]:
+                sys.settrace(None)
+                office.desk.do(office.deed, "inner")
+            return interrupt
+
+        before = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            returned = office.desk.do(office.deed, "outer")
+        finally:
+            sys.settrace(before)
+        if left[0] > 0:
+            assert line > 5
+            return
+        assert returned == "OUTER"
+        whole = [word for word in office.done if word != "after"]
+        assert whole[0].split()[0] == whole[1].split()[0]
+        assert sorted(whole) == ["inner begins", "inner ends", "outer begins", "outer ends"]
+        assert office.done[-1] == "after"
+        assert not office.desk.busy

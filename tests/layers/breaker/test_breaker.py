@@ -1,0 +1,283 @@
+"""A circuit breaker opens after failures in a row, rejects calls for a while, and is what its owner says."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from redouble import CircuitBreaker, Verdict, errors, transient
+from redouble.types import Event
+from tests.support.breaker_scripts import Story
+from tests.support.fakes import Boom, Panic, always
+
+# ----------------------------------------------------------------------- failures in a row
+
+
+@pytest.mark.parametrize(
+    ("options", "story"),
+    [
+        # so many in a row, and not one less
+        ({"failures": 1}, "good:closed bad:open good:no bad:no"),
+        ({"failures": 3}, "bad:closed bad:closed bad:open"),
+        ({"failures": 3}, "bad bad good bad bad:closed bad:open"),
+        ({}, "bad bad bad bad:closed bad:open"),
+        # what says nothing about the service counts as nothing
+        ({"failures": 2}, "bad cancelled refused cancelled:closed bad:open"),
+        ({"failures": 1}, "cancelled refused cancelled refused:closed"),
+        # calls that run at the same time: the last one to fail opens it, those behind it change nothing
+        ({"failures": 2}, "a> b> c> a=bad b=bad:open c=bad:open +29.9:open +0.2:half_open"),
+        ({"failures": 2}, "a> b> a=bad b=good bad:closed bad:open"),
+        # after the cooldown one call decides
+        ({"failures": 1, "cooldown": 5}, "bad +4.999:open good:no +0.001:half_open good:closed"),
+        ({"failures": 1, "cooldown": 5}, "bad +5 bad:open +4.9 good:no +0.1 good:closed bad:open"),
+        ({"failures": 1, "cooldown": 0}, "bad:half_open bad:half_open good:closed"),
+        ({"failures": 1, "cooldown": 1}, "bad" + " +0.1" * 10 + " good:closed"),  # that is 0.9999999999999999
+        # what was counted before is forgotten
+        ({"failures": 2, "cooldown": 5}, "bad bad +5 good:closed bad:closed bad:open"),
+        # by hand
+        ({}, "isolate:isolated good:no +1000000:isolated bad:no close:closed good:closed"),
+        ({"failures": 1}, "bad:open close:closed good:closed"),
+        ({"failures": 1}, "bad +30 close:closed a> isolate a=good:isolated a>:no"),
+        (
+            {"failures": 1, "cooldown": 5},
+            "bad +5 a> isolate:isolated a=good:isolated +5:isolated close good:closed",
+        ),
+        ({"failures": 1, "cooldown": 5}, "bad isolate +5:isolated good:no isolate:isolated close:closed"),
+        ({"failures": 2}, "bad close bad:closed bad:open"),
+        ({"failures": 2}, "bad isolate close bad:closed bad:open"),
+        ({"failures": 2, "slow": 9}, "bad close bad:closed bad:open"),
+    ],
+)
+def test_stories(options: dict[str, Any], story: str) -> None:
+    Story(**options).tell(story)
+
+
+@pytest.mark.parametrize(
+    ("begun", "then"),
+    [
+        ("a>", "bad:open"),
+        ("a>", "bad +5:half_open"),
+        ("a>", "bad +5 b>:half_open"),
+        ("a>", "bad +5 good:closed"),
+        ("a>", "isolate:isolated"),
+        ("a>", "close:closed"),
+        ("a>", "isolate close:closed"),
+        ("bad +5 a>", "+5 b>:half_open b=good:closed"),
+        ("bad +5 a>", "+5 b> b=bad:open"),
+        ("bad +5 a>", "close:closed"),
+        ("bad +5 a>", "isolate:isolated"),
+    ],
+)
+@pytest.mark.parametrize("end", ["good", "bad", "cancelled", "refused"])
+@pytest.mark.parametrize("slow", [None, 1000])
+def test_what_a_call_of_another_time_has_to_say_changes_nothing(
+    begun: str, then: str, end: str, slow: float | None
+) -> None:
+    story = Story(failures=1, cooldown=5, slow=slow)
+    story.tell(begun)
+    story.tell(then)
+    before = story.breaker.snapshot()
+    story.tell(f"a={end}")
+    assert story.breaker.snapshot() == before
+
+
+# ---------------------------------------------------------------------- what counts
+
+
+@pytest.mark.parametrize(
+    ("on", "error", "counts"),
+    [
+        (Boom, Boom(), "bad"),
+        (OSError, Boom(), "nothing"),
+        ((OSError, Boom), Boom(), "bad"),
+        (always(True), Boom(), "bad"),
+        (always(1.5), Boom(), "bad"),
+        (always(Verdict.retry()), Boom(), "bad"),
+        (always(False), Boom(), "good"),
+        (always(Verdict.stop()), Boom(), "good"),
+        (always(Verdict.accept()), Boom(), "good"),
+        (always(None), Boom(), "nothing"),
+        (transient, ConnectionError(), "bad"),
+        (transient, errors.CircuitOpen("inside"), "nothing"),
+        (Exception, errors.BulkheadFull("inside"), "nothing"),
+        (Exception, errors.AttemptTimeout("inside"), "bad"),
+        (Exception, ExceptionGroup("many", [Boom()]), "bad"),
+        (Exception, BaseExceptionGroup("many", [Panic()]), "nothing"),
+        (Exception, KeyboardInterrupt(), "nothing"),
+        (always(True), KeyboardInterrupt(), "nothing"),
+        (Exception, GeneratorExit(), "nothing"),
+    ],
+)
+def test_what_counts(on: Any, error: BaseException, counts: str) -> None:
+    """Seen after one failure of two: it opens, begins to count anew, or goes on counting."""
+    breaker = CircuitBreaker([ZeroDivisionError, on], failures=2)
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    for raised in (ZeroDivisionError(), error):
+        with pytest.raises(type(raised)) as caught:
+            breaker.call(fail, raised)
+        assert caught.value is raised
+    found = (breaker.state, breaker.snapshot()["failures"])
+    assert found == {"bad": ("open", 0), "good": ("closed", 0), "nothing": ("closed", 1)}[counts]
+
+
+@pytest.mark.parametrize("slow", [None, 100])
+def test_a_rule_that_fails_hides_no_error_and_loses_no_probe(slow: float | None) -> None:
+    spoilt = Boom("spoilt")
+
+    def rule(error: Exception) -> bool:
+        return 1 // 0 == 1 if error is spoilt else True
+
+    story = Story(on=rule, failures=1, slow=slow)
+
+    @story.breaker
+    def call() -> None:
+        raise spoilt
+
+    for prepared in ("good:closed", "bad +30:half_open"):
+        story.tell(prepared)
+        with pytest.raises(ZeroDivisionError) as caught:
+            call()
+        assert caught.value.__context__ is spoilt
+    with pytest.raises(ZeroDivisionError) as caught, story.breaker:
+        raise spoilt
+    assert caught.value.__context__ is spoilt
+    story.tell("good:closed")
+
+
+def test_a_rule_that_answers_nonsense() -> None:
+    breaker = CircuitBreaker(on=always("yes"))
+    with pytest.raises(TypeError, match=r"answered 'yes': write True, False") as caught, breaker:
+        raise Boom
+    assert isinstance(caught.value.__context__, Boom)
+
+
+# --------------------------------------------------------------------------- rejections
+
+
+@pytest.mark.parametrize(
+    ("options", "story", "said", "retry_after"),
+    [
+        ({"name": "pay"}, "bad", "pay is open after ScriptedError, for another 30 s", 30),
+        ({}, "bad +27.5", "the circuit breaker is open after ScriptedError, for another 2.5 s", 2.5),
+        ({"slow": 1}, "a> +1 a=good", "the circuit breaker is open after a slow call, for another 30 s", 30),
+        ({}, "bad +30 a>", "the circuit breaker is half open, and others are trying whether", None),
+        ({"name": "pay"}, "isolate", "pay is isolated, until somebody closes it", None),
+    ],
+)
+def test_a_rejection_says_why_and_when_to_come_back(
+    options: dict[str, Any], story: str, said: str, retry_after: float | None
+) -> None:
+    told = Story(failures=1, **options)
+    told.tell(story)
+    calls: list[None] = []
+    with pytest.raises(errors.CircuitOpen, match=f"^{said}") as caught:
+        told.breaker.call(lambda: calls.append(None))
+    assert caught.value.retry_after == retry_after
+    assert not calls
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.retry_after) == (str(caught.value), retry_after)
+
+
+@pytest.mark.parametrize("start", [0.1, 0.7, 1e5 + 0.3, 1e9 / 7])
+@pytest.mark.parametrize("cooldown", [0.1, 0.3, 7.7])
+def test_who_comes_back_when_told_is_let_in(start: float, cooldown: float) -> None:
+    """However the float that is "now" was rounded."""
+    story = Story(failures=1, cooldown=cooldown, start=start)
+    story.tell("bad")
+    story.clock.time += cooldown / 3
+    with pytest.raises(errors.CircuitOpen) as caught:
+        story.breaker.admit(story.clock.now())
+    wait = caught.value.retry_after
+    assert wait is not None
+    assert 0 < wait < cooldown
+    story.clock.time += wait
+    story.tell("good:closed")
+
+
+# ------------------------------------------------------------------------------ itself
+
+
+def test_what_it_says_of_itself() -> None:
+    story = Story(failures=2, name="pay")
+    closed = {"state": "closed", "retry_after": None, "rejected": 0, "failures": 0, "calls": 0}
+    assert story.breaker.snapshot() == closed
+    story.tell("bad")
+    assert story.breaker.snapshot() == closed | {"failures": 1, "calls": 1}
+    story.tell("bad good:no good:no +10")
+    assert story.breaker.snapshot() == closed | {"state": "open", "retry_after": 20, "rejected": 2}
+    story.tell("+20")
+    assert story.breaker.snapshot() == closed | {"state": "half_open", "rejected": 2}
+    story.tell("good")
+    assert story.breaker.snapshot() == closed
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "CircuitBreaker(failures=5, cooldown=30)"),
+        ({"ratio": 0.5, "cooldown": 1.5}, "CircuitBreaker(ratio=0.5, cooldown=1.5)"),
+        ({"failures": 2, "name": "pay"}, "CircuitBreaker(failures=2, cooldown=30, name='pay')"),
+    ],
+)
+def test_how_it_is_shown(options: dict[str, Any], said: str) -> None:
+    assert repr(CircuitBreaker(**options)) == said
+
+
+def test_it_is_shared_and_never_copied() -> None:
+    breaker = CircuitBreaker()
+    assert copy.copy(breaker) is breaker
+    assert copy.deepcopy({"of": breaker})["of"] is breaker
+    with pytest.raises(TypeError, match=r"^a CircuitBreaker is shared by the calls of one process"):
+        pickle.dumps(breaker)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_child_process_goes_on_by_itself() -> None:
+    """Even if another thread had the lock at that moment, or was telling an observer something."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold(_: object = None) -> None:
+        entered.set()
+        leave.wait()
+
+    held, telling = CircuitBreaker(failures=1), CircuitBreaker(failures=1, on_change=hold)
+    told: list[Event] = []
+
+    def hold_lock() -> None:
+        with held._lock:
+            hold()
+
+    for work in (hold_lock, telling.isolate):
+        entered.clear()
+        leave.clear()
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            assert entered.wait(30)
+            child = os.fork()
+            if not child:  # pragma: no cover  in another process
+                code = 1
+                try:
+                    leave.set()  # of the child's own
+                    telling.settings = replace(telling.settings, on_change=told.append)
+                    for breaker in (held, telling):
+                        breaker.close()
+                        breaker.isolate()
+                    fine = held.state == telling.state == "isolated" and told[-1].what == "circuit_isolated"
+                    code = 0 if fine else 2
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        finally:
+            leave.set()
+            thread.join()

@@ -1,0 +1,208 @@
+"""After the cooldown a few calls are let through to see; what becomes of them, or of their loss, decides."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from redouble import CircuitBreaker, errors
+from tests.support.breaker_scripts import Story
+from tests.support.fakes import Boom, Draws, Virtual
+
+OPENED = "bad:open +10:half_open"
+
+
+# ------------------------------------------------------------------------------- probes
+
+
+@pytest.mark.parametrize(
+    ("options", "story"),
+    [
+        # one at a time
+        ({}, "a>:half_open b>:no c>:no a=good:closed b>:closed"),
+        ({}, "a> a=bad:open b>:no +9.9 b>:no +0.1 b>:half_open b=good:closed"),
+        # one that says nothing makes place for the next
+        ({}, "a> b>:no a=cancelled:half_open b>:half_open b=good:closed"),
+        ({}, "refused:half_open cancelled:half_open refused:half_open good:closed"),
+        # several: all of them must succeed, and no more than that many are let in at all
+        (
+            {"probes": 3},
+            "a> b> c>:half_open d>:no a=good:half_open d>:no b=good:half_open d>:no c=good:closed",
+        ),
+        ({"probes": 3}, "good good:half_open good:closed"),
+        ({"probes": 3}, "good good bad:open"),
+        ({"probes": 2}, "a> b> a=bad:open b=good:open +10 good:half_open good:closed"),
+        ({"probes": 2}, "a> b> a=cancelled c>:half_open d>:no b=good c=good:closed"),
+        # a new round needs all of them again
+        ({"probes": 2}, "good bad:open +10 good:half_open good:closed"),
+    ],
+)
+def test_probes(options: dict[str, Any], story: str) -> None:
+    told = Story(failures=1, cooldown=10, **options)
+    told.tell(OPENED)
+    told.tell(story)
+
+
+@pytest.mark.parametrize(
+    ("cooldown", "options", "story"),
+    [
+        # after as long as the cooldown another one is let in, and the lost one has nothing to say any more
+        (10, {}, "a> +9.9 b>:no +0.1 b>:half_open a=bad:half_open c>:no b=good:closed"),
+        (10, {}, "a> +10 b> a=good:half_open b=bad:open"),
+        (10, {}, "a> +10 b> +10 c> +10 d>:half_open a=good b=bad c=good:half_open d=good:closed"),
+        (10, {}, "a> +1000000 good:closed"),
+        # but at least a second
+        (0, {}, "a> +0.9 b>:no +0.1 b>:half_open b=good:closed"),
+        (0.5, {}, "a> +0.9 b>:no +0.1 b>:half_open b=good:closed"),
+        # each by itself
+        (
+            10,
+            {"probes": 2},
+            "a> +5 b> +4.9 c>:no +0.1 c>:half_open d>:no +5 d>:half_open c=good d=good:closed",
+        ),
+        (10, {"probes": 2}, "good a> +10 b>:half_open a=bad:half_open b=good:closed"),
+        (10, {"probes": 3}, "a> b> c> +10 d> e> f>:half_open g>:no d=good e=good f=good:closed"),
+    ],
+)
+def test_a_lost_probe_wedges_nothing(cooldown: float, options: dict[str, Any], story: str) -> None:
+    """Its task was dropped, or it hangs for ever."""
+    told = Story(failures=1, cooldown=cooldown, **options)
+    told.tell(f"bad +{cooldown}:half_open")
+    told.tell(story)
+
+
+def test_a_generator_that_is_dropped_in_the_middle_frees_its_place() -> None:
+    clock = Virtual()
+    breaker = CircuitBreaker(failures=1, probes=2, clock=clock)
+    with pytest.raises(Boom), breaker:
+        raise Boom
+    clock.time = 30
+
+    def steps() -> Any:
+        with breaker:
+            yield
+
+    first, second = steps(), steps()
+    next(first)
+    next(second)
+    with pytest.raises(errors.CircuitOpen):
+        breaker.call(int)
+    del first  # a GeneratorExit says nothing about the service
+    breaker.call(int)
+    with pytest.raises(errors.CircuitOpen):
+        breaker.call(int)
+    second.close()
+    breaker.call(int)
+    assert breaker.state == "closed"
+
+
+# ------------------------------------------------------------------ progressive reopening
+
+LOW, HIGH = 0.05, 0.95
+
+
+@pytest.mark.parametrize(
+    ("draws", "options", "story"),
+    [
+        # a share of the calls for a while, then the next one, then all
+        ([LOW], {}, "good:half_open good good +9.9 good:half_open +0.1 good:half_open +10 good:closed"),
+        ([0.3], {}, "good:half_open good:no good:no +10 good:half_open good:half_open good:half_open"),
+        # chance decides which
+        ([LOW, HIGH, HIGH, LOW], {}, "good:half_open a>:half_open b>:no c>:no d>:half_open"),
+        # too bad: opens again, as a closed one would
+        ([LOW], {"failures": 2}, "good bad:half_open bad:open"),
+        ([LOW], {"failures": 2}, "good bad good bad:half_open bad:open +10 good:half_open good:half_open"),
+        ([LOW], {"ratio": 0.5, "minimum": 4}, "good good bad good:half_open bad:open"),
+        ([LOW], {"failures": 9, "slow": 5}, "good a> a=good b> +5 b=good:half_open +5 good:no"),
+        # bad at its end, if not so bad that it opened before
+        ([LOW], {"failures": 3}, "good good bad +10 good:no"),
+        ([LOW], {"failures": 3}, "good bad good +10 good:half_open +10 good:closed"),
+        ([LOW], {"ratio": 0.5, "minimum": 20}, "good bad bad good +10 good:no"),
+        ([LOW], {"ratio": 0.5, "minimum": 20}, "good bad good good +10 good +10 good:closed"),
+        # hardly any calls: a stage goes on until one was seen, and then one is let in whatever chance says
+        ([HIGH], {}, "good a>:no +9.9 a>:no +0.1 a>:half_open b>:no a=good c>:no +10 c>:half_open"),
+        ([HIGH], {}, "good +100 good +100 good:no +10 good:closed good:closed"),
+        ([HIGH], {}, "good +10 cancelled:half_open good:half_open"),
+        ([LOW], {}, "good +10 bad:open a>:no"),
+        # such a call may get lost as well
+        ([HIGH], {}, "good +10 a> +9.9 b>:no +0.1 b>:half_open b=good"),
+        ([LOW, LOW, HIGH], {}, "good a> b> +10 c>:no c>:half_open a=bad b=bad:half_open c=good"),
+        # those of one stage have nothing to say in the next
+        ([LOW], {"failures": 1}, "good a> good +10 good:half_open a=bad:half_open"),
+        # by hand
+        ([LOW], {}, "good close:closed"),
+        ([LOW], {}, "good a> isolate:isolated a=good +10 b>:no close:closed"),
+    ],
+)
+def test_reopening_by_stages(draws: list[float], options: dict[str, Any], story: str) -> None:
+    said: dict[str, Any] = {"cooldown": 10, "reopening": (0.1, 0.5), "failures": 3} | options
+    told = Story(*draws, **said)
+    while told.breaker.state != "open":
+        told.tell("bad")
+    told.tell("+10:half_open")
+    told.tell(story)
+
+
+@pytest.mark.parametrize("cooldown", [0, 0.25, 4])
+def test_a_stage_lasts_as_long_as_the_cooldown_but_at_least_a_second(cooldown: float) -> None:
+    story = Story(LOW, failures=1, cooldown=cooldown, reopening=(0.5,))
+    lasts = max(cooldown, 1)
+    story.tell(f"bad +{cooldown} good:half_open good:half_open +{lasts * 0.9} good:half_open")
+    story.tell(f"+{lasts * 0.2} good:closed")
+
+
+def _passes(breaker: CircuitBreaker) -> bool:
+    with suppress(errors.CircuitOpen):
+        breaker.call(int)
+        return True
+    return False
+
+
+def test_the_share_is_kept() -> None:
+    """Of a thousand calls as many as the stage says, give or take none: chance is even here."""
+    story = Story(*(number / 1000 for number in range(1000)), failures=1, cooldown=10, reopening=(0.125, 0.5))
+    story.tell("bad +10 good")
+    for share in (0.125, 0.5):
+        story.chance.drawn = 0
+        passed = sum(_passes(story.breaker) for _ in range(1000))
+        assert passed == share * 1000
+        story.chance.drawn = 0
+        story.tell("+10 good")
+    story.tell("+10 good:closed")
+
+
+def test_chance_that_comes_back_to_the_breaker_is_rejected() -> None:
+    """It is asked in the middle of a decision, and there is nothing it could be told yet."""
+
+    class Curious(Draws):
+        def random(self) -> float:
+            with pytest.raises(errors.CircuitOpen, match="half open"):
+                breaker.call(int)
+            return super().random()
+
+    clock = Virtual()
+    breaker = CircuitBreaker(failures=1, cooldown=0, reopening=(0.5,), random=Curious(LOW), clock=clock)
+    with pytest.raises(Boom), breaker:
+        raise Boom
+    assert [breaker.call(int) for _ in range(3)] == [0, 0, 0]
+    assert breaker.state == "half_open"
+
+
+def test_no_chance_is_drawn_without_need() -> None:
+    chance, clock = Draws(0.5), Virtual()
+    breaker = CircuitBreaker(failures=1, cooldown=1, random=chance, clock=clock)
+    for end in (Boom(), None, Boom()):
+        breaker.ended(breaker.admit(clock.now()), end, clock.now())
+        clock.time += 1
+    assert chance.drawn == 0
+
+
+def test_the_state_is_as_the_next_call_finds_it() -> None:
+    """Also at the end of the last stage."""
+    for last, state in (("good", "closed"), ("bad", "open")):
+        story = Story(LOW, failures=2, cooldown=10, reopening=(0.5,))
+        story.tell(f"bad bad +10 good {last}:half_open +10:{state}")
+        assert story.breaker.snapshot()["state"] == state
+        story.tell("a>:closed" if state == "closed" else "a>:no")

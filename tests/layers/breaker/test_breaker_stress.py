@@ -1,0 +1,264 @@
+"""One circuit breaker, everybody at once: threads, event loops, and what interrupts a thread in the middle.
+
+Threads switch every microsecond here. A storm opens it once, and what is told is one chain of states.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import redouble
+from redouble import CircuitBreaker, errors
+from redouble.testing import recorded
+from redouble.types import Event
+from tests.project.test_stress import everywhere, switching
+from tests.support.breaker_scripts import Story, at_every_line, story
+from tests.support.fakes import Boom, Virtual
+
+pytestmark = pytest.mark.usefixtures(switching.__name__)
+
+THREADS = 8
+CALLS = 150
+STATES = {"circuit_opened", "circuit_half_open", "circuit_closed", "circuit_isolated"}
+
+
+def states(events: list[Event]) -> list[str]:
+    return [event.what for event in events if event.what in STATES]
+
+
+def fail() -> None:
+    raise Boom
+
+
+async def afail() -> None:
+    await redouble.SYSTEM.asleep(0)
+    raise Boom
+
+
+def tried(breaker: CircuitBreaker, work: Callable[[], object]) -> None:
+    with suppress(Boom, errors.CircuitOpen):
+        breaker.call(work)
+
+
+def blocking(breaker: CircuitBreaker) -> Callable[[str], None]:
+    return calling(breaker, fail)
+
+
+def calling(breaker: CircuitBreaker, *works: Callable[[], object]) -> Callable[[str], None]:
+    def work(owner: str) -> None:
+        for number in range(CALLS):
+            tried(breaker, works[number % len(works)])
+
+    return work
+
+
+def looping(breaker: CircuitBreaker) -> Callable[[str], None]:
+    async def atried() -> None:
+        with suppress(Boom, errors.CircuitOpen):
+            await breaker.call(afail)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(CALLS):
+                tasks.create_task(atried())
+
+    return lambda _: asyncio.run(main())
+
+
+@pytest.mark.parametrize("options", [{}, {"ratio": 0.5}, {"slow": 1e6}, {"ratio": 0.1, "slow": 1e6}])
+@pytest.mark.parametrize("works", [(blocking,), (looping,), (blocking, looping)])
+def test_a_storm_opens_it_once(options: dict[str, Any], works: tuple[Any, ...]) -> None:
+    told: list[Event] = []
+    breaker = CircuitBreaker(**options, clock=Virtual(), on_change=told.append)
+    everywhere(*(work(breaker) for work in works), threads=THREADS)
+    assert states(told) == ["circuit_opened"]
+    assert [event.what for event in told].count("circuit_rejected") == 1
+    assert breaker.state == "open"
+
+
+def test_no_rejection_is_miscounted() -> None:
+    breaker = CircuitBreaker()
+    breaker.isolate()
+    everywhere(calling(breaker, int), threads=THREADS)
+    assert breaker.snapshot()["rejected"] == THREADS * CALLS
+
+
+def test_no_call_of_a_ratio_is_miscounted() -> None:
+    breaker = CircuitBreaker(ratio=1, clock=Virtual())
+    tried(breaker, int)
+    everywhere(
+        calling(breaker, int),
+        blocking(breaker),
+        threads=THREADS,
+    )
+    snapshot = breaker.snapshot()
+    assert (snapshot["calls"], snapshot["failures"]) == (THREADS * CALLS + 1, THREADS * CALLS // 2)
+
+
+def test_no_more_probes_than_there_may_be() -> None:
+    """In every round as many as it says are inside together, however many come."""
+    probes, clock = 3, Virtual()
+    breaker = CircuitBreaker(failures=1, probes=probes, cooldown=10, clock=clock)
+    tried(breaker, fail)
+    rounds = threading.Barrier(THREADS)
+    inside: list[int] = []
+    lock = threading.Lock()
+
+    def work(owner: str) -> None:
+        for _ in range(20):
+            if rounds.wait() == 0:
+                clock.time += 10
+                inside.clear()
+            rounds.wait()
+            try:
+                ticket = breaker.admit(clock.now())
+            except errors.CircuitOpen:
+                ticket = None
+            else:
+                with lock:
+                    inside.append(1)
+            rounds.wait()
+            assert len(inside) == probes
+            if ticket is not None:
+                breaker.ended(ticket, Boom(), clock.now())
+
+    everywhere(work, threads=THREADS)
+    assert breaker.state == "open"
+
+
+def test_what_is_told_is_one_chain_of_states() -> None:
+    """Some call, some isolate, some close: no state follows itself, and none is left out."""
+    told: list[Event] = []
+    breaker = CircuitBreaker(failures=1, cooldown=0, on_change=told.append)
+
+    def by_hand(owner: str) -> None:
+        for _ in range(CALLS):
+            breaker.isolate()
+            breaker.close()
+
+    with recorded() as everybody:
+        everywhere(by_hand, calling(breaker, int, fail), threads=THREADS)
+    assert told == [event for event in everybody if event.what != "rejected"]
+    seen = states(told)
+    allowed = {
+        "circuit_closed": {"circuit_opened", "circuit_isolated"},
+        "circuit_opened": {"circuit_half_open", "circuit_closed", "circuit_isolated"},
+        "circuit_half_open": {"circuit_opened", "circuit_closed", "circuit_isolated"},
+        "circuit_isolated": {"circuit_closed"},
+    }
+    assert all(after in allowed[before] for before, after in pairwise(["circuit_closed", *seen]))
+    breaker.close()
+    assert breaker.call(int) == 0
+
+
+# ------------------------------------------------------------------- in the middle of it
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "call"),
+    [
+        ({"failures": 1}, "good", "bad"),
+        ({"failures": 2}, "bad", "good"),
+        ({"failures": 1}, "bad", "good"),
+        ({"failures": 1}, "bad +30", "good"),
+        ({"failures": 1}, "bad +30", "bad"),
+        ({"failures": 1, "slow": 5}, "a> b> +5", "good"),
+        ({"failures": 1, "slow": 5}, "a> +5", "a=good"),
+        ({"ratio": 0.5, "minimum": 2}, "bad", "bad"),
+        ({"failures": 1, "reopening": (0.5,)}, "bad +30 good good +30", "good"),
+        ({"failures": 1}, "isolate", "close"),
+        ({"failures": 1}, "bad", "close"),
+    ],
+)
+def test_an_isolation_by_a_signal_holds(options: dict[str, Any], before: str, call: str) -> None:
+    """Wherever it comes: it is isolated from then on, unless it is closed by hand after that."""
+    for seen in at_every_line(
+        story(before, **options), lambda made: made.tell(call), lambda made: made.breaker.isolate()
+    ):
+        told = seen.told.split()
+        assert all(one != other for one, other in pairwise(told))
+        if call == "close" and seen.breaker.state == "closed":
+            assert "isolated" not in told[told.index("closed") :] or told[-1] == "closed"
+            seen.tell("good:closed isolate")
+        seen.tell("good:no +1000000 good:no close:closed good:closed bad")
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "call", "names"),
+    [
+        ({"failures": 1}, "bad +30 a> +30", "good", "a"),
+        ({"failures": 1, "probes": 2}, "bad +30 a> b> +30", "good", "ab"),
+        ({"failures": 1, "probes": 2}, "bad +30 a> b>", "a=good", "b"),
+        ({"failures": 3, "slow": 5}, "a> b> c> +5", "good", "abc"),
+        ({"failures": 3, "slow": 5}, "a> b> c> +5", "a=good", "bc"),
+        ({"failures": 9, "slow": 5}, "a> b> c> +5", "good", "abc"),
+        ({"ratio": 0.5, "minimum": 4, "slow": 5}, "a> b> c> +5", "good", "abc"),
+        ({"failures": 1, "reopening": (0.5,)}, "bad +30 good a> b> +30", "good", "ab"),
+    ],
+)
+@pytest.mark.parametrize("end", ["good", "bad", "cancelled"])
+def test_what_the_collector_ends_in_the_middle_of_a_call(
+    options: dict[str, Any], before: str, call: str, names: str, end: str
+) -> None:
+    """Nothing breaks, nothing is told twice, and it closes again when others succeed."""
+
+    def collect(made: Story) -> None:
+        for name in names:
+            made.tell(f"{name}={end}")
+
+    for seen in at_every_line(story(before, **options), lambda made: made.tell(call), collect):
+        told = [word for word in seen.told.split() if word != "rejected"]
+        assert all(one != other for one, other in pairwise(told))
+        for _ in range(6):
+            seen.tell("+30 good")
+        seen.tell("good:closed")
+        assert not seen.breaker._circuit.period.calls
+
+
+@pytest.mark.parametrize(
+    ("options", "before"),
+    [
+        ({"failures": 9, "slow": 5}, "a> b>"),
+        ({"failures": 9, "slow": 5}, "a> b> +5"),
+        ({"failures": 1}, "a> b> bad +30"),
+        ({"failures": 1, "reopening": (0.5,)}, "a> b> bad +30 good good +30"),
+    ],
+)
+@pytest.mark.parametrize("end", ["good", "bad", "cancelled"])
+def test_nobody_is_rejected_for_what_the_collector_does(
+    options: dict[str, Any], before: str, end: str
+) -> None:
+    """A place that was given is not lost either."""
+    for seen in at_every_line(
+        story(before, **options),
+        lambda made: made.tell("good:closed"),
+        lambda made: made.tell(f"a={end} b={end}"),
+    ):
+        assert not seen.breaker._circuit.period.calls
+        assert seen.breaker.snapshot()["rejected"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "call", "passes"),
+    [
+        ({"failures": 2}, "bad", "good", True),
+        ({"failures": 2, "slow": 5}, "bad", "good", True),
+        ({"failures": 1}, "bad", "good", False),
+        ({"failures": 1}, "isolate", "good", False),
+        ({"failures": 1}, "bad +30 a>", "good", False),
+    ],
+)
+def test_a_call_that_a_signal_makes(options: dict[str, Any], before: str, call: str, passes: bool) -> None:
+    """In the middle of another one: it passes or is rejected as at any other time."""
+    found = "good:closed" if passes else "good:no"
+    for seen in at_every_line(
+        story(before, **options), lambda made: made.tell(call), lambda made: made.tell(found)
+    ):
+        seen.tell("close good:closed")

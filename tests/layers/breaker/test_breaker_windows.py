@@ -1,0 +1,220 @@
+"""A circuit breaker with a ratio looks at the calls of a sliding window; slow calls are failed calls."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import inf, nan
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redouble import errors
+from redouble._internal.sliding_counter import SLICES
+from tests.support.breaker_scripts import Story
+from tests.support.fakes import Boom
+
+# ------------------------------------------------------------------------------- a ratio
+
+
+@pytest.mark.parametrize(
+    ("options", "story"),
+    [
+        # not before the minimum is reached; a good call may be the one that reaches it
+        ({"ratio": 0.5, "minimum": 4}, "bad bad bad:closed bad:open"),
+        ({"ratio": 0.5, "minimum": 4}, "bad bad bad good:open"),
+        ({"ratio": 0.5, "minimum": 4}, "bad good good bad:open"),
+        ({"ratio": 0.5, "minimum": 4}, "bad good good good bad:closed bad:open"),
+        ({"ratio": 1, "minimum": 2}, "good bad bad bad bad bad bad bad:closed"),
+        ({"ratio": 1, "minimum": 2}, "bad:closed bad:open"),
+        ({"ratio": 0.5, "minimum": 1}, "bad:open"),
+        # failures in a row are not looked at
+        ({"ratio": 0.9, "minimum": 20, "failures": 1}, "bad bad bad:closed"),
+        # neither good nor bad
+        ({"ratio": 0.5, "minimum": 2}, "bad cancelled refused cancelled:closed good:open"),
+        # what is older than the window is forgotten
+        ({"ratio": 0.5, "minimum": 2, "window": 10}, "bad +10 bad:closed +9.8 bad:open"),
+        ({"ratio": 0.5, "minimum": 2, "window": 10}, "bad +100000 bad:closed"),
+        ({"ratio": 0.5, "minimum": 3, "window": 10}, "good good good +5 bad bad:closed +5 good:open"),
+        # a circuit that closes begins to count anew
+        ({"ratio": 0.5, "minimum": 2, "cooldown": 5}, "bad bad:open +5 good:closed bad:closed good:open"),
+        ({"ratio": 0.5, "minimum": 2}, "bad close bad:closed bad:open"),
+        # what a call of another time says is not counted
+        ({"ratio": 0.5, "minimum": 2}, "a> b> bad bad +30 good:closed a=bad b=bad:closed good good:closed"),
+    ],
+)
+def test_stories(options: dict[str, Any], story: str) -> None:
+    Story(**options).tell(story)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "calls", "failures"),
+    [
+        (0.07, 100, 7),
+        (0.29, 100, 29),
+        (0.1, 30, 3),
+        (0.3, 10, 3),
+        (1e-3, 1000, 1),
+        (0.7, 10, 7),
+        (1 / 3, 30, 10),
+    ],
+)
+def test_the_ratio_is_exact(ratio: float, calls: int, failures: int) -> None:
+    """7 of 100 is 0.07, though 0.07 * 100 is a little more than 7."""
+    for bad in (failures - 1, failures):
+        story = Story(ratio=ratio, minimum=calls, window=1000)
+        story.tell("good " * (calls - bad) + "bad " * (bad - 1))
+        story.tell("bad:open" if bad == failures else "bad:closed" if bad else "good:closed")
+
+
+@given(
+    ratio=st.integers(1, 100),
+    minimum=st.integers(1, 12),
+    calls=st.lists(st.tuples(st.integers(0, SLICES // 4), st.booleans()), min_size=1, max_size=60),
+)
+def test_it_opens_just_when_the_window_is_bad_enough(
+    ratio: int, minimum: int, calls: list[tuple[int, bool]]
+) -> None:
+    """Counted again from a plain list, where a slice of the window is a second."""
+    story = Story(ratio=ratio / 100, minimum=minimum, window=SLICES)
+    seen: list[tuple[float, bool]] = []
+    for passed, bad in calls:
+        story.clock.time += passed
+        seen.append((story.clock.now(), bad))
+        recent = [failed for when, failed in seen if when > story.clock.now() - SLICES]
+        open_now = len(recent) >= minimum and Fraction(sum(recent), len(recent)) >= Fraction(ratio, 100)
+        story.tell("bad" if bad else "good")
+        assert story.breaker.state == ("open" if open_now else "closed")
+        if open_now:
+            return
+        snapshot = story.breaker.snapshot()
+        assert (snapshot["calls"], snapshot["failures"]) == (len(recent), sum(recent))
+
+
+def test_what_it_says_of_itself() -> None:
+    story = Story(ratio=0.5, window=10, minimum=10)
+    story.tell("good bad good +5 bad")
+    assert story.breaker.snapshot() == {
+        "state": "closed",
+        "retry_after": None,
+        "rejected": 0,
+        "failures": 2,
+        "calls": 4,
+    }
+    story.tell("+5.5")
+    assert [story.breaker.snapshot()[word] for word in ("failures", "calls")] == [1, 1]
+
+
+# ---------------------------------------------------------------------------- slow calls
+
+
+@pytest.mark.parametrize(
+    ("options", "story"),
+    [
+        # the end of a slow call is a failure, whatever it was
+        ({"failures": 1}, "a> +1.9 a=good:closed b> +2 b=good:open"),
+        ({"failures": 2}, "a> +2 a=good:closed b> +3 b=bad:open"),
+        ({"failures": 2}, "a> +2 a=good:closed good bad:closed bad:open"),
+        ({"failures": 1}, "a> +2 a=cancelled:open"),
+        ({"failures": 1}, "a> +1.9 a=cancelled:closed"),
+        # one that has not ended counts too, noticed when another one comes or goes, and counts once
+        ({"failures": 1}, "a> +2:closed b>:no a=good:open"),
+        ({"failures": 1}, "a> +1 b> +1 b=good:open a=good:open +30 good:closed"),
+        ({"failures": 3}, "a> +2 b>:closed a=bad:closed bad:closed bad:open"),
+        ({"failures": 3}, "a> b> c> +2 d>:no a=good b=good c=good d>:no"),
+        ({"failures": 2}, "a> +2 b> a=good b=good:closed bad:closed bad:open"),
+        ({"failures": 3}, "a> b> +2 c> c=good:closed bad bad:closed bad:open"),
+        # as a part of a ratio
+        ({"ratio": 0.5, "minimum": 4}, "a> good good good:closed +2 good b> b> b> b>:closed +2 good:no"),
+        ({"ratio": 0.5, "minimum": 2}, "a> good +2:closed good:no"),
+        # those of another time do not count
+        ({"failures": 1, "cooldown": 1}, "a> bad:open +1 good:closed +1 b>:closed a=bad:closed"),
+        ({"failures": 1, "cooldown": 1}, "a> close +2 good:closed a=bad:closed"),
+        # a slow probe is a bad one, and so is one that has not ended
+        ({"failures": 1, "cooldown": 5}, "bad +5 a> +2 a=good:open"),
+        ({"failures": 1, "cooldown": 5}, "bad +5 a> +2 b>:no +4.9:open b>:no +0.1 good:closed a=bad:closed"),
+        ({"failures": 1, "cooldown": 0}, "bad a> +2 b>:half_open b=good:closed a=bad:closed"),
+    ],
+)
+def test_slow_ones_count(options: dict[str, Any], story: str) -> None:
+    Story(slow=2, **options).tell(story)
+
+
+def test_a_call_that_never_ends_is_not_kept_for_ever() -> None:
+    story = Story(slow=1, failures=10**9)
+    for number in range(1000):
+        story.tell(f"{number}> +1")
+    assert len(story.breaker._circuit.period.calls) <= 1
+    assert story.breaker.snapshot()["failures"] == 999
+
+
+def test_how_long_a_call_takes_is_told_by_its_clock() -> None:
+    story = Story(slow=3, failures=1)
+
+    @story.breaker
+    def work(takes: float) -> None:
+        story.clock.time += takes
+
+    work(2.5)
+    work(3)
+    with pytest.raises(
+        errors.CircuitOpen, match=r"^the circuit breaker is open after a slow call, for another 30 s$"
+    ):
+        work(0)
+
+
+# ------------------------------------------------------------------------------- clocks
+
+
+@pytest.mark.parametrize(
+    ("options", "story"),
+    [
+        # of an open circuit: never longer than the cooldown, by whatever clock
+        ({"failures": 1}, "bad -500:open good:no +29 good:no +1:half_open good:closed"),
+        ({"failures": 1}, "bad -1 good:no +30 good:closed"),
+        ({"failures": 1, "cooldown": 0}, "bad -500 good:closed"),
+        # of a window: begins anew
+        ({"ratio": 0.5, "minimum": 2}, "bad -500 bad:closed bad:open"),
+        ({"ratio": 0.5, "minimum": 2}, "bad -0.1 bad:open"),
+        # of a probe that is lost
+        ({"failures": 1}, "bad +30 a> -500 +30 b>:half_open b=good:closed"),
+        ({"failures": 1, "probes": 2}, "bad +30 good a> -500 +30 b>:half_open b=good:closed"),
+        # of a call that may be slow
+        ({"failures": 1, "slow": 2}, "a> -500 good:closed a=good:closed +2 good:closed"),
+        # of a stage of reopening
+        ({"failures": 1, "reopening": (0.5,)}, "bad +30 good -500 good +30 good:closed"),
+        (
+            {"failures": 1, "reopening": (0.5,)},
+            "bad +30 good a> -500 +30 b> +30 a=good b=good +30 good:closed",
+        ),
+    ],
+)
+@pytest.mark.parametrize("start", [0.0, 1e6])
+def test_a_clock_that_goes_back_wedges_nothing(options: dict[str, Any], story: str, start: float) -> None:
+    Story(start=start, **options).tell(story)
+
+
+@pytest.mark.parametrize(
+    "options", [{"failures": 2}, {"ratio": 0.5, "minimum": 2}, {"failures": 2, "slow": 9}]
+)
+@pytest.mark.parametrize("nonsense", [nan, inf, -inf])
+@pytest.mark.parametrize("step", range(6))
+def test_a_clock_that_says_nonsense_once(options: dict[str, Any], nonsense: float, step: int) -> None:
+    """Only the call's own error comes out, and the breaker is closed again some time later."""
+    story = Story(cooldown=5, **options)
+
+    @story.breaker
+    def fail() -> None:
+        raise Boom
+
+    for number in range(6):
+        story.clock.time = nonsense if number == step else number * 5
+        with pytest.raises((Boom, errors.CircuitOpen)):
+            fail()
+    story.clock.time = 100
+    for _ in range(3):
+        story.clock.time += 100
+        story.tell("good")
+    story.tell("good:closed")
+    assert story.breaker.snapshot()["rejected"] == 0

@@ -1,0 +1,158 @@
+"""The state machine of a circuit breaker by itself: tickets, what is noted, and what is left to tell."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+
+from redouble import CircuitBreaker
+from redouble._layers.breaker.circuit import Call, Change, Circuit, Period
+from tests.support.fakes import Draws
+
+DEFAULTS: dict[str, Any] = {
+    "failures": 2,
+    "ratio": None,
+    "window": 100,
+    "minimum": 2,
+    "slow": None,
+    "cooldown": 10,
+    "probes": 1,
+    "reopening": None,
+}
+
+
+def circuit(*draws: float, now: float = 0, **options: Any) -> Circuit:
+    return Circuit(CircuitBreaker(**DEFAULTS | options).settings, Draws(*(draws or (0.0,))).random, now)
+
+
+def ticket(circuit: Circuit, now: float) -> Period | Call:
+    found = circuit.admit(now)
+    assert found is not None
+    return found
+
+
+def opened(**options: Any) -> Circuit:
+    """Make one that has opened at 0."""
+    made = circuit(**options)
+    for _ in range(2):
+        made.ended(ticket(made, 0), True, 0)
+    made.changes.clear()
+    return made
+
+
+def test_while_it_is_closed_everybody_has_the_same_ticket() -> None:
+    """Nothing is made for a call whose time does not matter."""
+    found = circuit()
+    assert found.admit(1) is found.admit(2) is found.period
+    assert not found.period.calls
+
+
+@pytest.mark.parametrize("options", [{"slow": 5}, {"slow": 5, "ratio": 0.5}])
+def test_where_slow_calls_count_each_has_its_own(options: dict[str, Any]) -> None:
+    found = circuit(**options)
+    first, second = ticket(found, 1), ticket(found, 2)
+    assert list(found.period.calls) == [first, second]
+    found.ended(first, None, 3)
+    assert list(found.period.calls) == [second]
+    found.ended(second, False, 3)
+    assert not found.period.calls
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "after_one", "after_good"),
+    [({}, 0, 1, 0), ({"ratio": 0.5, "minimum": 9}, 1, 1, 1)],
+)
+def test_whether_a_good_call_is_worth_noting(
+    options: dict[str, Any], before: int, after_one: int, after_good: int
+) -> None:
+    """Only after a failure, unless there is a ratio of all calls."""
+    found = circuit(**options)
+    period = ticket(found, 0)
+    seen = [period.noting]
+    for bad in (True, False):
+        found.ended(period, bad, 0)
+        seen.append(period.noting)
+    assert seen == [before, after_one, after_good]
+
+
+def test_a_call_of_its_own_is_always_worth_noting() -> None:
+    assert ticket(circuit(slow=1), 0).noting
+    assert ticket(opened(), 10).noting
+
+
+def test_what_is_left_to_tell() -> None:
+    found = circuit(now=3)
+    for _ in range(2):
+        found.ended(ticket(found, 4), True, 5)
+    assert [found.admit(now) for now in (6, 7)] == [None, None]
+    probe = ticket(found, 15)
+    assert found.admit(16) is None
+    found.ended(probe, False, 17)
+    assert list(found.changes) == [
+        Change("open", "open", 2, 0, 10),
+        Change("rejected", "open", 1, 1, 9),
+        Change("half_open", "half_open", 10, 2),
+        Change("closed", "closed", 2, 3),
+    ]
+    assert found.rejected == 0
+
+
+def test_time_alone_changes_nothing_but_what_is_found() -> None:
+    found = opened()
+    assert [found.state(now) for now in (0, 9, 10, 1000)] == ["open", "open", "half_open", "half_open"]
+    assert found.period.state == "open"
+    assert not found.changes
+    assert [found.retry_after(now) for now in (0, 9, 10, 1000)] == [10, 1, 0, 0]
+    assert found.admit(1000) is not None
+    assert found.period.state == found.state(1000) == "half_open"
+    assert found.retry_after(1000) is None
+
+
+@pytest.mark.parametrize("state", ["closed", "half_open", "isolated"])
+def test_when_to_come_back_is_known_of_an_open_one_only(state: Any) -> None:
+    found = circuit()
+    found.become(state, 5)
+    assert found.retry_after(6) is None
+
+
+@pytest.mark.parametrize("bad", [True, False, None])
+def test_a_ticket_counts_once(bad: bool | None) -> None:
+    """One that was counted as slow, or taken for lost, has nothing more to say at its end."""
+    found = circuit(slow=5, failures=9)
+    slow = ticket(found, 0)
+    other = ticket(found, 5)
+    assert found.counted(5) == (1, 1)
+    found.ended(slow, bad, 6)
+    assert found.counted(6) == (1, 1)
+    found.ended(other, False, 6)
+    assert found.counted(6) == (0, 0)
+
+    half = opened()
+    lost = ticket(half, 10)
+    probe = ticket(half, 20)
+    half.ended(lost, bad, 21)
+    assert half.period.state == "half_open"
+    assert list(half.period.calls) == [probe]
+
+
+def test_a_circuit_that_is_used_forgets_what_was() -> None:
+    """However many periods there were, only the running one is kept."""
+    found = circuit(failures=1, cooldown=0, slow=1)
+    for now in range(0, 3000, 3):
+        found.ended(ticket(found, now), True, now)  # opens
+        found.ended(ticket(found, now), False, now)  # closes
+        assert not found.period.calls
+        found.changes.clear()
+    assert found.period.since == 2997
+    assert found.period.until == inf
+
+
+def test_counts_of_a_ratio() -> None:
+    found = circuit(ratio=0.9, minimum=50)
+    for now, bad in [(0, True), (1, False), (2, True), (2, None), (50, False)]:
+        found.ended(ticket(found, now), bad, now)
+    assert found.counted(50) == (4, 2)
+    assert found.counted(120) == (1, 0)
+    assert found.counted(10_000) == (0, 0)

@@ -1,0 +1,147 @@
+"""What a breaker tells of itself is told in order, one thing at a time, and by whoever comes first."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from redouble._layers.breaker.circuit import Change
+from redouble._layers.breaker.notifications import News, announce
+from redouble.types import Event
+from tests.support.fakes import Panic
+
+PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for stuck
+THREADS = 8
+EACH = 200
+
+
+def change(number: int) -> Change:
+    return Change("open", "open", 0.0, number)
+
+
+class Reader:
+    """Reads the news; may be told what to do at one of them."""
+
+    def __init__(self) -> None:
+        self.read: list[int] = []
+        self.at: dict[int, Callable[[], object]] = {}
+        self.news = News(self)
+
+    def __call__(self, told: Change) -> None:
+        self.read.append(told.rejected)
+        self.at.get(told.rejected, lambda: None)()
+
+    def publish(self, *numbers: int) -> None:
+        for number in numbers:
+            self.news.add(change(number))
+        self.news.publish()
+
+
+def test_in_order() -> None:
+    reader = Reader()
+    reader.publish(1, 2)
+    reader.publish()
+    reader.publish(3)
+    assert reader.read == [1, 2, 3]
+
+
+def test_what_comes_up_while_one_is_told_waits_for_its_turn() -> None:
+    reader = Reader()
+
+    def meanwhile() -> None:
+        reader.publish(3, 4)
+        reader.read.append(-1)
+
+    reader.at[1] = meanwhile
+    reader.at[4] = lambda: reader.publish(5)
+    reader.publish(1, 2)
+    assert reader.read == [1, -1, 2, 3, 4, 5]
+
+
+def test_a_crash_loses_none_of_the_others() -> None:
+    """The next one who has something to tell, or asks, tells what is left."""
+    reader = Reader()
+
+    def crash() -> None:
+        raise Panic
+
+    reader.at[1] = crash
+    with pytest.raises(Panic):
+        reader.publish(1, 2)
+    assert reader.read == [1]
+    reader.publish(3)
+    assert reader.read == [1, 2, 3]
+
+
+def test_nobody_waits_for_an_observer_of_another_thread() -> None:
+    """Its thread tells what others add meanwhile."""
+    reader = Reader()
+    reading, go_on = threading.Event(), threading.Event()
+
+    def waiting() -> None:
+        reading.set()
+        go_on.wait(PATIENCE)
+
+    reader.at[1] = waiting
+    thread = threading.Thread(target=reader.publish, args=(1,))
+    thread.start()
+    try:
+        assert reading.wait(PATIENCE)
+        reader.publish(2)
+        assert reader.read == [1]
+    finally:
+        go_on.set()
+        thread.join()
+    assert reader.read == [1, 2]
+
+
+def test_many_threads_tell_everything_once_and_in_the_order_it_was_added() -> None:
+    reader, lock, start = Reader(), threading.Lock(), threading.Barrier(THREADS)
+    added: list[int] = []
+
+    def add(owner: int) -> None:
+        start.wait(PATIENCE)
+        for index in range(EACH):
+            number = owner * EACH + index
+            with lock:
+                added.append(number)
+                reader.news.add(change(number))
+            reader.news.publish()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=add, args=(owner,)) for owner in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert reader.read == added
+    assert len(added) == THREADS * EACH
+
+
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        (Change("open", "open", 1.5, 0, 30.0), "circuit_opened"),
+        (Change("half_open", "half_open", 1.5, 2), "circuit_half_open"),
+        (Change("closed", "closed", 1.5, 2), "circuit_closed"),
+        (Change("isolated", "isolated", 1.5, 2), "circuit_isolated"),
+        (Change("rejected", "open", 1.5, 1, 3.0), "circuit_rejected"),
+    ],
+)
+def test_the_event_of_a_change(told: Change, what: str) -> None:
+    events: list[Event] = []
+    announce(told, "payments", "says", events.append)
+    [event] = events
+    assert (event.what, event.name, event.attempt, event.labels) == (what, "payments", 0, {})
+    assert (event.elapsed, event.rejected, event.hint) == (1.5, told.rejected, told.retry_after)
+    assert {event.error, event.value, event.verdict, event.kind, event.delay, event.reason} == {None}
+    assert pickle.loads(pickle.dumps(event)) == event
+    assert f"what='{what}'" in repr(event)

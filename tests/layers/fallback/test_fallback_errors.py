@@ -1,0 +1,102 @@
+"""Mistakes with `Fallback`, said when it is made or when it decorates; and how it looks."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from redouble import Fallback, Retry
+from tests.layers.fallback.test_fallback import AsyncCache, atext, called, deferred, text
+from tests.support.fakes import SYNC, Boom
+
+THREADS = pytest.mark.parametrize("colour", SYNC)
+
+
+def two(error: Exception, other: object) -> None:
+    """Take one too many."""
+
+
+@pytest.mark.parametrize(
+    "fn", [atext, AsyncCache(), functools.partial(atext)], ids=["function", "object", "partial"]
+)
+def test_what_has_to_be_awaited_cannot_replace_a_plain_call(fn: Callable[[Exception], Any]) -> None:
+    def fetch() -> str:
+        return "fetched"
+
+    for use in (Fallback(fn), Retry() | Fallback(fn)):
+        with pytest.raises(
+            TypeError, match=r"^Fallback\(\w+\) has to be awaited, and .*fetch blocks: write a"
+        ):
+            use(fetch)
+        with pytest.raises(TypeError, match="has to be awaited"):
+            use.call(fetch)
+
+
+@THREADS
+def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
+    """It is said, and nothing is left that was never awaited."""
+    wrong = Boom("x")
+    with pytest.raises(TypeError, match=r"^Fallback\(deferred\) has to be awaited, and .* blocks") as caught:
+        called(colour, Fallback(deferred), wrong)
+    assert caught.value.__context__ is wrong
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "kind", "said"),
+    [
+        ((), {}, TypeError, r"^write Fallback\(fn\), with a function of the exception, or Fallback\(value="),
+        ((None,), {}, TypeError, r"^write Fallback\(fn\)"),
+        ((text,), {"value": 3}, TypeError, r"^write Fallback\(fn\)"),
+        ((text,), {"value": None}, TypeError, r"^write Fallback\(fn\)"),
+        ((3,), {}, TypeError, r"^Fallback\(3\): write a function of the exception, or value=3$"),
+        (("x",), {}, TypeError, r"^Fallback\('x'\): write a function"),
+        ((OSError,), {}, TypeError, r"^Fallback\(OSError\): write on=OSError, and what to return instead$"),
+        (
+            (lambda: 3,),
+            {},
+            TypeError,
+            r"^Fallback\(.*<lambda>\) takes .*: write a function of the exception$",
+        ),
+        ((two,), {}, TypeError, r"^Fallback\(two\) takes "),
+        ((text, OSError), {}, TypeError, "positional"),
+        ((), {"value": 3, "on": ()}, ValueError, r"^Fallback on=\(\) is empty"),
+        ((), {"value": 3, "on": []}, ValueError, r"^Fallback on=\[\] is empty"),
+        ((), {"value": 3, "on": 3}, TypeError, r"on=3: write an exception type"),
+        ((), {"value": 3, "on": "OSError"}, TypeError, r"^on='OSError': write an exception type"),
+        ((), {"value": 3, "on": int}, TypeError, "is not an exception type"),
+        ((), {"value": 3, "on": asyncio.CancelledError}, ValueError, "cancellation, Ctrl-C and exits"),
+        ((), {"value": 3, "on": atext}, TypeError, "coroutine function"),
+    ],
+)
+def test_bad_input(args: Any, options: Any, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        Fallback(*args, **options)
+
+
+def test_how_it_looks() -> None:
+    """A value may be long, or secret."""
+    assert repr(Fallback(value="secret")) == "Fallback(value=...)"
+    assert repr(Fallback(text, on=OSError)) == "Fallback(text)"
+    assert repr(Fallback(value=None) | Retry(attempts=2)) == "Fallback(value=...) | Retry(attempts=2)"
+
+
+def test_what_has_to_be_awaited_cannot_replace_a_plain_generator() -> None:
+    def items() -> Generator[int]:
+        yield 1
+
+    async def aitems(_: Exception) -> Any:
+        yield 2
+
+    for fn in (atext, aitems):
+        with pytest.raises(TypeError, match=r"has to be awaited, and .*items blocks"):
+            Fallback(fn)(items)
+
+
+def test_how_its_signature_looks() -> None:
+    """No value at all is spelled as three dots."""
+    assert repr(inspect.signature(Fallback).parameters["value"].default) == "..."

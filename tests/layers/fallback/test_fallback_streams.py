@@ -1,0 +1,297 @@
+"""`Fallback` around generators: replaced as a whole, and only before the first item."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from inspect import isasyncgenfunction, isgeneratorfunction
+from typing import Any
+
+import pytest
+
+from redouble import SYSTEM, Fallback, Layer, Retry, errors
+from redouble._runtime.backend import backend
+from tests.runtime.test_cancellation import cancelled
+from tests.support.fakes import ASYNC, SYNC, Boom, Panic, Virtual, always, in_colour
+from tests.support.streams import Catches, Door, Reader, Returns, Spoils, Tape
+
+LOOPS = pytest.mark.parametrize("colour", ASYNC)
+THREADS = pytest.mark.parametrize("colour", SYNC)
+A_WHILE = 1e6
+BOOM, PANIC = Boom("x"), Panic()
+
+
+def play(colour: str, layer: Layer, tape: Tape, reader: Reader = Reader()) -> list[object]:  # noqa: B008  frozen
+    """Read a stream; return what came, and how it ended if that was badly or with a value."""
+    taken: list[object] = []
+
+    def blocking() -> None:
+        returned = reader.read(layer(tape.items), taken)
+        taken.extend([] if returned is None else [returned])
+
+    async def waiting() -> None:
+        await reader.aread(layer(tape.aitems), taken)
+
+    try:
+        in_colour(colour, blocking, waiting)
+    except BaseException as error:
+        taken.append(error)
+    gc.collect()
+    opened = [f"open:{number}" for number in range(1, tape.opened + 1)]
+    assert sorted(tape.trail) == sorted([*opened, *(word.replace("open", "close") for word in opened)])
+    return taken
+
+
+def tape(*script: Any) -> Tape:
+    return Tape([script], Virtual(), [])
+
+
+def letters(_: Exception) -> Iterator[str]:
+    yield "a"
+    yield "b"
+
+
+async def aletters(_: Exception) -> AsyncIterator[str]:
+    yield "a"
+    await SYSTEM.asleep(0)
+    yield "b"
+
+
+class Letters:
+    """Can be iterated over, and is no generator."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("ab")
+
+
+class OnlyAsync:
+    def __aiter__(self) -> AsyncIterator[str]:
+        return aletters(BOOM)
+
+
+async def soon(_: Exception) -> list[str]:
+    await SYSTEM.asleep(0)
+    return ["a", "b"]
+
+
+async def asoon(error: Exception) -> AsyncIterator[str]:
+    await SYSTEM.asleep(0)
+    return aletters(error)
+
+
+# -------------------------------------------------------------------- what comes instead
+
+
+@pytest.mark.parametrize(
+    "fallback",
+    [Fallback(value=["a", "b"]), Fallback(value="ab"), Fallback(letters), Fallback(always(Letters()))],
+    ids=repr,
+)
+def test_replaced_as_a_whole(colour: str, fallback: Fallback) -> None:
+    assert play(colour, fallback, tape(BOOM)) == ["a", "b"]
+    assert play(colour, Fallback(value=[]), tape(BOOM)) == []
+
+
+@LOOPS
+@pytest.mark.parametrize(
+    "fn", [aletters, soon, asoon, always(OnlyAsync())], ids=["generator", "soon", "asoon", "plain"]
+)
+def test_replaced_by_what_has_to_be_awaited(colour: str, fn: Callable[[Exception], Any]) -> None:
+    assert play(colour, Fallback(fn), tape(BOOM)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("script", "taken"),
+    [
+        ([1, 2], [1, 2]),
+        ([], []),
+        ([1, BOOM], [1, BOOM]),  # too late
+        ([1, 2, BOOM], [1, 2, BOOM]),
+        ([PANIC], [PANIC]),
+        ([1, PANIC], [1, PANIC]),
+        ([KeyError], ["a", "b"]),
+        ([None, False, BOOM], [None, False, BOOM]),  # items like any other
+    ],
+)
+def test_only_before_the_first_item(colour: str, script: list[Any], taken: list[object]) -> None:
+    steps = [step() if step is KeyError else step for step in script]
+    assert play(colour, Fallback(value="ab"), tape(*steps)) == taken
+
+
+def test_an_error_that_is_not_replaced(colour: str) -> None:
+    assert play(colour, Fallback(value="ab", on=OSError), tape(BOOM)) == [BOOM]
+    assert not hasattr(BOOM, "__notes__")
+
+
+def test_nothing_runs_before_it_is_iterated_over(colour: str) -> None:
+    """And what is dropped or closed before never runs."""
+    asked: list[Exception] = []
+    for way in (Reader("drop", 0), Reader("close", 0)):
+        source = tape(BOOM)
+        assert play(colour, Fallback(asked.append), source, way) == []
+        assert (source.opened, asked) == (0, [])
+
+
+# ------------------------------------------------------------------ the consumer's side
+
+
+@pytest.mark.parametrize(
+    ("script", "reader", "taken", "got"),
+    [
+        ([1, 2, 3], Reader("send", 1, "x"), [1, 2, 3], ["x", None, None]),
+        ([1, 2, 3], Reader("send", 2, "x"), [1, 2, 3], [None, "x", None]),
+        ([Catches(1), 2], Reader("throw", 1, BOOM), [1, 2], ["caught", None]),
+        ([1, Catches(2), 3], Reader("throw", 2, BOOM), [1, 2, 3], [None, "caught", None]),
+        ([1, 2], Reader("throw", 1, BOOM), [1, BOOM], []),
+        ([1, 2], Reader("throw", 1, PANIC), [1, PANIC], []),
+        ([1, 2], Reader("close", 1), [1], []),
+        ([1, 2, 3], Reader("close", 2), [1, 2], [None]),
+        ([1, 2], Reader("break", 1), [1], []),
+        ([1, 2], Reader("drop", 1), [1], []),
+        ([1, 2], Reader("raise", 1, BOOM), [1, BOOM], []),
+        ([Spoils(), 1, 2], Reader("close", 1), [1, Boom], []),  # it cannot be closed: that is told
+    ],
+)
+def test_all_goes_through(
+    colour: str, script: list[Any], reader: Reader, taken: list[object], got: list[object]
+) -> None:
+    source = tape(*script)
+    seen = play(colour, Fallback(value="ab"), source, reader)
+    assert [type(item) if Boom in taken and isinstance(item, Boom) else item for item in seen] == taken
+    assert source.got == got
+
+
+@pytest.mark.parametrize(
+    ("reader", "taken", "got"),
+    [
+        (Reader("send", 1, "x"), [1, 2], ["x", None]),
+        (Reader("throw", 1, BOOM), [1, 2], ["caught", None]),
+        (Reader("close", 1), [1], []),
+        (Reader("drop", 1), [1], []),
+    ],
+)
+def test_all_goes_through_to_what_replaced_it(
+    colour: str, reader: Reader, taken: list[object], got: list[object]
+) -> None:
+    other = tape(Catches(1), 2)
+    instead = other.aitems if colour in ASYNC else other.items
+    assert play(colour, Fallback(lambda _: instead()), tape(BOOM), reader) == taken
+    assert other.got == got
+    assert other.trail == ["open:1", "close:1"]
+
+
+@THREADS
+def test_what_a_generator_returns(colour: str) -> None:
+    other = tape(1, Returns("other"))
+    for fallback, source, taken in (
+        (Fallback(value="ab"), tape(1, Returns("own")), [1, "own"]),
+        (Fallback(value="ab"), tape(Returns("own")), ["own"]),
+        (Fallback(lambda _: other.items()), tape(BOOM), [1, "other"]),
+    ):
+        assert play(colour, fallback, source) == taken
+
+
+# ---------------------------------------------------------------------- when that fails too
+
+
+def test_a_fallback_that_fails(colour: str) -> None:
+    taken = play(colour, Fallback(lambda _: 1 // 0), tape(BOOM))
+    assert isinstance(taken[0], ZeroDivisionError)
+    assert taken[0].__context__ is BOOM
+
+
+def test_what_replaced_it_fails_later(colour: str) -> None:
+    """It is not replaced again, and is closed."""
+    for script in ([BOOM], [1, BOOM]):
+        other = tape(*script)
+        instead = other.aitems if colour in ASYNC else other.items
+        assert play(colour, Fallback(always(instead())), tape(Boom("first"))) == script
+        assert other.trail == ["open:1", "close:1"]
+
+
+@pytest.mark.parametrize("nothing", [None, 3, object()], ids=["None", "3", "object"])
+def test_what_cannot_be_iterated_over(colour: str, nothing: object) -> None:
+    said = rf"^Fallback\(value=...\) gave '{type(nothing).__name__}', which cannot be iterated over"
+    taken = play(colour, Fallback(value=nothing), tape(BOOM))
+    with pytest.raises(TypeError, match=said) as caught:
+        raise taken[0] if isinstance(taken[0], Exception) else AssertionError(taken)
+    assert caught.value.__cause__ is BOOM
+
+
+def deferred(error: Exception) -> object:
+    """Look like a plain function."""
+    return soon(error)
+
+
+@THREADS
+def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
+    """It is said, and nothing is left that was never awaited."""
+    for fn in (deferred, always(OnlyAsync())):
+        taken = play(colour, Fallback(fn), tape(BOOM))
+        assert isinstance(taken[0], TypeError)
+        assert taken[0].__context__ is BOOM
+
+
+# --------------------------------------------------------------------------- its neighbours
+
+
+def test_around_a_gate_and_around_a_retry(colour: str) -> None:
+    gate, source = Door(), tape(BOOM)
+    retry = Retry(on=Boom, attempts=3, backoff=[0, 0], clock=Virtual())
+    assert play(colour, Fallback(value="ab") | gate | retry, source) == ["a", "b"]
+    assert (source.opened, gate.inside, gate.left) == (3, 0, [BOOM])
+
+
+def test_inside_a_gate_and_a_retry(colour: str) -> None:
+    gate, source = Door(), tape(BOOM)
+    retry = Retry(on=Boom, attempts=3, backoff=[0, 0], clock=Virtual())
+    assert play(colour, gate | retry | Fallback(value="ab"), source) == ["a", "b"]
+    assert (source.opened, gate.inside, gate.left) == (1, 0, [None])
+
+
+def test_a_stream_that_is_refused(colour: str) -> None:
+    class Shut(Door):
+        def admit(self, now: float, /) -> None:
+            raise errors.Rejected("shut")
+
+    source = tape(1)
+    assert play(colour, Fallback(value="ab") | Shut(), source) == ["a", "b"]
+    assert source.opened == 0
+
+
+@LOOPS
+@pytest.mark.parametrize("where", ["stream", "fallback"])
+def test_a_cancellation_is_nobodys_to_replace(colour: str, where: str) -> None:
+    async def waits(*_: object) -> AsyncGenerator[int]:
+        await backend().sleep(A_WHILE)
+        yield 1
+
+    async def broken() -> AsyncGenerator[int]:
+        raise BOOM
+        yield 1
+
+    layer = Fallback(value="ab") if where == "stream" else Fallback(waits)
+    work = waits if where == "stream" else broken
+
+    async def first() -> object:
+        return await anext(layer(work)())
+
+    assert cancelled(colour, first) == "cancelled"
+
+
+def test_what_is_decorated_keeps_its_kind() -> None:
+    def items(most: int) -> Generator[int]:
+        yield most
+
+    async def aitems(most: int) -> AsyncGenerator[int]:
+        yield most
+
+    async def first() -> int:
+        return await anext(aitems_too(3))
+
+    items_too, aitems_too = Fallback(value=[])(items), Fallback(value=[])(aitems)
+    assert isgeneratorfunction(items_too)
+    assert isasyncgenfunction(aitems_too)
+    assert (items_too.__name__, aitems_too.__name__) == ("items", "aitems")
+    assert (next(items_too(3)), asyncio.run(first())) == (3, 3)

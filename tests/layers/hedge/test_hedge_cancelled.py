@@ -1,0 +1,170 @@
+"""A caller who is cancelled: at any moment of a race, twice, by a timeout; nobody is left running."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import SYSTEM, Hedge
+from redouble._runtime.backend import backend, under_trio
+from tests.layers.hedge.test_hedge_endings import Response
+from tests.support.fakes import Boom, always
+from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, Work, limit, timed
+from tests.testing.test_virtual import unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+# When the caller is cancelled, how many attempts there are by then, and when all have ended: on Trio, and on
+# asyncio, where the first one is in the caller's task, and the others are asked to end after it.
+MOMENTS = pytest.mark.parametrize(
+    ("moment", "began", "on_trio", "on_asyncio"),
+    [
+        (0.5, 1, 2.5, 2.5),  # before the first one is late
+        (1.5, 2, 3.5, 5.5),
+        (2.5, 3, 4.5, 5.5),  # all of them are running; on asyncio the third one still wins
+        (4, 3, 5.5, 5.5),  # the third one has won, and the others are put down
+    ],
+)
+
+
+def three() -> Work:
+    """Make three attempts, of which the last one ends first, at 3.5 s; who is cancelled needs 2 s."""
+    return Work([(9, "a"), (9, "b"), (1.5, "c")], tidies=2)
+
+
+@LOOPS
+@MOMENTS
+def test_a_limit_around_a_race(
+    colour: str, moment: float, began: int, on_trio: float, on_asyncio: float
+) -> None:
+    """What was begun has ended, in its own time, before the caller goes on."""
+    work = three()
+
+    async def main() -> float:
+        async with limit(moment):
+            await Hedge(1, None, hedges=2).call(work)
+            pytest.fail("it went on")
+        return SYSTEM.now()
+
+    assert timed(colour, main) == pytest.approx(on_trio if colour == "trio" else on_asyncio, abs=0.01)
+    assert (len(work.began), work.running) == (began, 0)
+
+
+@ON_ASYNCIO
+@pytest.mark.parametrize("moments", [[0.5], [0.5, 1], [1.5, 2, 4], [2.5, 2.6], [4, 4.1, 5]])
+def test_a_caller_who_is_cancelled_again_and_again(colour: str, moments: list[float]) -> None:
+    """Also while it is put down: it waits for all that have begun."""
+    work = three()
+
+    async def main() -> None:
+        task = asyncio.ensure_future(Hedge(1, None, hedges=2).call(work))
+        for moment in moments:
+            asyncio.get_running_loop().call_later(moment, task.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert work.running == 0
+
+    timed(colour, main)
+    assert len(work.began) == min(3, 1 + int(moments[0]))
+
+
+@ON_ASYNCIO
+def test_a_caller_who_is_cancelled_after_the_race_goes_on_with_the_next(colour: str) -> None:
+    """Our own cancellation of the first attempt is taken back, and that of the caller is not."""
+
+    async def main() -> list[Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        found = [await Hedge(1, None).call(Work([(9, "a"), (1, "b")])), task.cancelling()]
+        async with limit(5):
+            found.append(await Hedge(1, None).call(Work([(9, "a"), (1, "b")])))
+            await asyncio.sleep(9)
+        return [*found, task.cancelling(), await Hedge(1, None).call(Work([(9, "a"), (1, "c")]))]
+
+    assert timed(colour, main) == ["b", 0, "b", 0, "c"]
+
+
+@LOOPS
+@pytest.mark.parametrize("moment", [0.5, 1.5])
+def test_the_caller_sees_a_cancellation_and_no_group(colour: str, moment: float) -> None:
+    found: list[type[BaseException]] = []
+
+    async def main() -> None:
+        async with limit(moment):
+            try:
+                await Hedge(1, None).call(three())
+            except BaseException as error:
+                found.append(type(error))
+                raise
+
+    timed(colour, main)
+    assert found == [trio.Cancelled if colour == "trio" else asyncio.CancelledError]
+
+
+@LOOPS
+@pytest.mark.parametrize("moment", [0.5, 2.5])
+def test_a_first_attempt_that_swallows_the_callers_cancellation(colour: str, moment: float) -> None:
+    """It was asked once, and so its result is the caller's, as if nobody stood by."""
+    result = Response()
+    work = Work([(9, result), (9, "b")], stubborn=[1])
+
+    async def main() -> Any:
+        if under_trio():
+            with trio.move_on_after(moment):
+                return await Hedge(1, None).call(work)
+        task = asyncio.ensure_future(Hedge(1, None).call(work))
+        asyncio.get_running_loop().call_later(moment, task.cancel)
+        return await task
+
+    assert timed(colour, main) is result
+    assert (result.closed, work.running) == (0, 0)
+
+
+# ------------------------------------------------------------------ results nobody gets
+
+
+@LOOPS
+@pytest.mark.parametrize("how", ["refused", "won", "closing"])
+def test_results_that_nobody_gets_are_closed(colour: str, how: str) -> None:
+    """The one that was refused; the one that had won; and while another one is closed, which takes 1 s."""
+    results = [Response(), Response()]
+    works = {
+        "refused": Work([(2, results[0]), (9, "b")]),
+        "won": Work([(9, "a"), (1, results[1])], tidies=2),
+        "closing": Work([(9, results[0]), (1, results[1])], stubborn=[1]),
+    }
+    moments = {"refused": 3.0, "won": 3.0, "closing": 2.5}
+    until = always(False) if how == "refused" else None
+
+    got: list[object] = []
+
+    async def main() -> None:
+        async with limit(moments[how]):
+            got.append(await Hedge(1, None, until=until).call(works[how]))
+            await backend().sleep(0)  # Trio lets it be closed in peace, and so it is the caller's
+
+    timed(colour, main)
+    expected = {"refused": [1, 0], "won": [0, 1], "closing": [1, colour != "trio"]}
+    assert [result.closed for result in results] == expected[how]
+    assert bool(got) is (how == "closing" and colour == "trio")
+
+
+@LOOPS
+def test_the_next_call_is_as_good_as_any(colour: str) -> None:
+    hedge = Hedge(1, None)
+
+    async def main() -> list[Any]:
+        async with limit(1.5):
+            await hedge.call(three())
+        with pytest.raises(Boom):
+            await hedge.call(Work([(2, Boom), (2, Boom)]))
+        async with limit(2.5):
+            await hedge.call(Work([(9, "a"), (1, "b")], tidies=1))
+        await backend().sleep(20)
+        return [await hedge.call(Work([(0.5, "a")])), await hedge.call(Work([(9, "a"), (1, "b")]))]
+
+    assert timed(colour, main) == ["a", "b"]

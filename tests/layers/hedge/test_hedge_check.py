@@ -1,0 +1,237 @@
+"""What a `Hedge` refuses, and what it says of itself: `check`, `explain`, numbers, text, `policy_of`."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from redouble import (
+    CircuitBreaker,
+    Fallback,
+    Hedge,
+    Layer,
+    Pipeline,
+    Retry,
+    RetryBudget,
+    Timeout,
+    policy_of,
+)
+from redouble._layers.analysis import WorstCase
+from tests.layers.test_analysis_check import checked
+from tests.layers.test_analysis_worst_case import plain, worst_of
+from tests.support.hedge_attempts import LOOPS, Work, seen, timed
+
+OUTSIDE = (
+    r"Hedge outside Retry: a call that is slow because it retries is made a second time, .*; put it inside"
+)
+NEVER = (
+    r"Hedge\(delay=1\) inside a limit of .* s: that one is always reached first, so nothing is ever hedged"
+)
+
+
+async def fetch(url: str = "") -> str:
+    """Fetch."""
+    return url
+
+
+def blocking() -> None: ...
+
+
+def items() -> Iterator[int]:
+    yield 1
+
+
+async def aitems() -> AsyncIterator[int]:
+    yield 1
+
+
+async def accepts(_: object) -> bool:
+    return True
+
+
+# ------------------------------------------------------------------------------- refused
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"delay": -1}, ValueError, "Hedge delay=-1: write a finite number of seconds"),
+        ({"delay": inf}, ValueError, "Hedge delay=inf"),
+        ({"delay": nan}, ValueError, "Hedge delay=nan"),
+        ({"delay": True}, TypeError, "Hedge delay=True"),
+        ({"delay": "1s"}, TypeError, "Hedge delay='1s': write seconds as a number"),
+        ({"delay": fetch}, TypeError, r"write @Hedge\(\), with brackets"),
+        ({"max_extra_load": 0}, ValueError, "Hedge max_extra_load=0: write a share of the calls above 0"),
+        ({"max_extra_load": -0.1}, ValueError, "Hedge max_extra_load=-0.1"),
+        ({"max_extra_load": nan}, ValueError, "Hedge max_extra_load=nan"),
+        ({"max_extra_load": 1.1}, ValueError, "Hedge max_extra_load=1.1: .* up to 1, such as 0.02 for 2 %"),
+        ({"max_extra_load": 4, "hedges": 3}, ValueError, "Hedge max_extra_load=4: .* up to 3"),
+        ({"max_extra_load": True}, TypeError, "Hedge max_extra_load=True"),
+        ({"max_extra_load": "2%"}, TypeError, "Hedge max_extra_load='2%'"),
+        ({"max_extra_load": None}, ValueError, "without a limit of the load, say delay=, in seconds"),
+        ({"hedges": 0}, ValueError, "Hedge hedges=0: write how many extra calls, 1 or more"),
+        ({"hedges": 1.0}, TypeError, "Hedge hedges=1.0"),
+        ({"hedges": True}, TypeError, "Hedge hedges=True"),
+        ({"on": ()}, ValueError, r"Hedge on=\(\) is empty"),
+        ({"on": 3}, TypeError, "Hedge on=3: write an exception type or a rule"),
+        ({"on": KeyboardInterrupt}, ValueError, "on=KeyboardInterrupt is never retried"),
+        ({"until": "done"}, TypeError, "until='done': write a function of the result"),
+        ({"until": accepts}, TypeError, "until=accepts is a coroutine function: rules are plain functions"),
+        ({"different": 3}, TypeError, "Hedge different=3: write an async function"),
+        ({"different": items}, TypeError, "Hedge different=.*items.*: write an async function"),
+        ({"different": aitems}, TypeError, "Hedge different=.*aitems.*: write an async function"),
+        ({"budget": RetryBudget}, TypeError, r"budget=RetryBudget is a class: write RetryBudget\(...\)"),
+        ({"budget": 3}, TypeError, r"budget=3 cannot be a budget: it has no method spend\(\)"),
+        ({"name": 3}, TypeError, "Hedge name=3: write a text, or None"),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        Hedge(**options)
+
+
+def test_what_else_to_call_is_no_coroutine() -> None:
+    coroutine: Any = fetch()
+    with pytest.raises(TypeError, match=r"Hedge different=.*: write an async function"):
+        Hedge(1, different=coroutine)
+    coroutine.close()
+
+
+@LOOPS
+def test_what_else_to_call_does_not_block(colour: str) -> None:
+    """It cannot be seen before it is called; then it is said, and not taken for a failure."""
+
+    def measured(_: object) -> int:
+        return 3
+
+    async def main() -> str:
+        different: Any = measured
+        return str(await seen(Hedge(1, None, different=different), Work([(9, "a")]), "argument"))
+
+    says = r"Hedge different=.*measured gave a int: make it async\) after 1"
+    assert re.search(says, timed(colour, main))
+
+
+@pytest.mark.parametrize(
+    ("fn", "says"),
+    [
+        (blocking, "cannot do so with blocking, which blocks: write an async function"),
+        (partial(print, 1), "cannot do so with print, which blocks: write an async function"),
+        (items, "cannot do so with items, a generator: write an async function"),
+        (aitems, "with aitems, an async generator, .* twice: hedge the call that opens it"),
+    ],
+)
+@pytest.mark.parametrize("layer", [Hedge(), Timeout(1) | Hedge(1, None)])
+@pytest.mark.parametrize("way", ["decorated", "called"])
+def test_functions_that_are_refused(fn: Callable[..., Any], says: str, layer: Layer, way: str) -> None:
+    with pytest.raises(TypeError, match=f"Hedge runs attempts side by side, and .*{says}"):
+        layer(fn) if way == "decorated" else layer.call(fn)
+
+
+# -------------------------------------------------------------------------------- checks
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        (Hedge() | Timeout(1), []),
+        (Retry() | Hedge() | Timeout(1), []),
+        (Timeout(2) | Hedge(1), []),
+        (Hedge() | Retry(), [OUTSIDE]),
+        (Hedge() | Fallback(value=1) | Retry(), [OUTSIDE]),
+        (Timeout(1) | Hedge(1), [NEVER]),
+        (Timeout(5) | CircuitBreaker() | Timeout(0.5) | Hedge(1), [NEVER]),
+        (Retry(attempt_timeout=0.5) | Hedge(1), [NEVER]),
+        (Timeout(0.001) | Hedge(), []),  # what is learned may be shorter still
+    ],
+)
+def test_what_is_known_to_hurt(layers: Layer, said: list[str]) -> None:
+    checked(layers, said)
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"),
+    [
+        (Hedge(), "once more if it takes longer than most, for 2 % of the calls at most"),
+        (Hedge(0.25), "once more if it takes over 0.25 s, for 2 % of the calls at most"),
+        (Hedge(2, None, hedges=3), "up to 3 times more if it takes over 2 s"),
+        (
+            Hedge(max_extra_load=0.12345),
+            "once more if it takes longer than most, for 12.3 % of the calls at most",
+        ),
+    ],
+)
+def test_what_is_explained(layer: Layer, told: str) -> None:
+    assert Pipeline(layer).explain().splitlines()[0].split(maxsplit=1) == ["Hedge", told]
+
+
+@pytest.mark.parametrize(
+    ("layers", "worst"),
+    [
+        (Hedge(), WorstCase(calls=2)),
+        (Hedge(1, None, hedges=3), WorstCase(calls=4)),
+        (Hedge() | Timeout(2), WorstCase(calls=2, seconds=2)),
+        (Hedge(1, None, hedges=3) | Timeout(2), WorstCase(calls=4, seconds=5)),
+        (Timeout(2) | Hedge(1, None, hedges=3), WorstCase(calls=4, seconds=2)),
+        (plain(backoff=[0, 0]) | Hedge(1, None) | Timeout(2), WorstCase(calls=6, seconds=9)),
+    ],
+)
+def test_what_it_comes_to_at_worst(layers: Layer, worst: WorstCase) -> None:
+    assert worst_of(Pipeline(layers)) == worst
+
+
+# --------------------------------------------------------------------------- what it is
+
+
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        (Hedge(), "Hedge(delay=None, max_extra_load=0.02)"),
+        (Hedge(1, None), "Hedge(delay=1.0, max_extra_load=None)"),
+        (Hedge(1, None, hedges=3), "Hedge(delay=1.0, max_extra_load=None, hedges=3)"),
+        (Hedge(0.5, 0.1, name="search"), "Hedge(delay=0.5, max_extra_load=0.1, name='search')"),
+    ],
+)
+def test_its_text(layer: Hedge, text: str) -> None:
+    assert repr(layer) == text
+    assert repr(eval(text)) == text  # noqa: S307
+
+
+def test_it_is_one_and_stays_one() -> None:
+    hedge = Hedge()
+    assert copy.copy(hedge) is copy.deepcopy(hedge) is hedge
+    with pytest.raises(TypeError, match="a Hedge is shared by the calls of one process"):
+        pickle.dumps(hedge)
+    checked(hedge | Fallback(value=1) | hedge, ["the same Hedge is there twice: .*"])
+
+
+@pytest.mark.parametrize("options", [{}, {"delay": 1}])
+def test_what_is_decorated_keeps_its_face(options: dict[str, Any]) -> None:
+    hedge = Hedge(**options)
+    decorated = hedge(fetch)
+    assert policy_of(decorated) is hedge
+    assert policy_of(fetch) is None
+    assert (decorated.__name__, decorated.__doc__) == ("fetch", "Fetch.")
+    assert timed("asyncio", lambda: decorated("there")) == "there"
+    del hedge
+    assert isinstance(policy_of(decorated), Hedge)
+
+
+def test_the_counts() -> None:
+    hedge = Hedge(1, 0.34)
+    assert hedge.snapshot() == {"delay": 1.0, "calls": 0, "hedged": 0, "won": 0, "suppressed": 0}
+
+    async def main() -> None:
+        for steps in ([(0.5, "a")], [(9, "a"), (1, "b")], [(2, "a"), (9, "b")], [(9, "a")]):
+            await hedge.call(Work(steps))
+
+    timed("asyncio", main)
+    assert hedge.snapshot() == {"delay": 1.0, "calls": 4, "hedged": 2, "won": 1, "suppressed": 1}
+    assert Hedge().snapshot() == {"delay": None, "calls": 0, "hedged": 0, "won": 0, "suppressed": 0}

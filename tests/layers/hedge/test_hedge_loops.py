@@ -1,0 +1,201 @@
+"""Races on odd loops, at odd moments and in several threads: the same as on any other."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import Grant, Hedge, Kind
+from redouble.testing import virtual_time
+from tests.layers.hedge.test_hedge_endings import Response
+from tests.runtime.test_timer import check, live, timer
+from tests.runtime.test_timer_loops import Closed
+from tests.support.fakes import Boom, Ledger
+from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, Work, seen, timed
+from tests.testing.test_virtual import unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+OFTEN = 20  # Trio tosses a coin who goes first
+THREADS, CALLS = 4, 40
+
+
+class Looking(Ledger):
+    """A budget that sees how many attempts are running when there may be one more."""
+
+    def __init__(self, work: Work, seen: list[int]) -> None:
+        super().__init__()
+        self._work, self._seen = work, seen
+
+    def spend(self, kind: Kind, now: float, /) -> Grant | None:
+        self._seen.append(self._work.running)
+        return super().spend(kind, now)
+
+
+# ------------------------------------------------------------------------ the same moment
+
+
+@LOOPS
+@pytest.mark.parametrize(
+    ("steps", "ends", "on_trio_also"),
+    [
+        # all have failed when the next one is due
+        ([(1.5, Boom), (1, Boom), (0.5, "c")], "ScriptedError(attempt 1) after 2", "c after 2.5"),
+        # one has won when the next one is due
+        ([(9, "a"), (1, "b"), (0.5, "c")], "b after 2", "b after 2"),
+        # the first one ends when it is late
+        ([(1, "a"), (9, "b"), (9, "c")], "a after 1", "a after 1"),
+        ([(1, Boom), (0.5, "b"), (9, "c")], "ScriptedError(attempt 1) after 1", "b after 1.5"),
+    ],
+)
+def test_who_is_about_to_end_has_ended(
+    colour: str, steps: list[tuple[float, Any]], ends: str, on_trio_also: str
+) -> None:
+    """On asyncio nobody begins at the very moment when all is over; Trio may have begun it just before."""
+    works, running = list[Work](), list[int]()
+
+    async def main() -> set[str]:
+        found = set[str]()
+        for _ in range(OFTEN):
+            works.append(Work(steps))
+            hedge = Hedge(1, None, hedges=2, budget=Looking(works[-1], running))
+            found.add(str(await seen(hedge, works[-1])))
+        return found
+
+    found = timed(colour, main)
+    assert found <= ({ends, on_trio_also} if colour == "trio" else {ends})
+    begun = {len(work.began) for work in works}
+    if colour != "trio":
+        assert begun == {1 if ends.endswith("after 1") else 2}
+    assert not any(work.running for work in works)
+    assert 0 not in running  # nobody begins when all have ended
+
+
+@ON_ASYNCIO
+def test_a_first_attempt_that_ends_in_the_same_turn_is_not_cut(colour: str) -> None:
+    """It has lost all the same, so its result is closed."""
+    late, ended = Response(), list[str]()
+
+    async def main() -> object:
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[object]] = [loop.create_future(), loop.create_future()]
+        waiting = iter(answers)
+
+        async def fetch() -> object:
+            answer = await next(waiting)
+            ended.append("not cut")
+            return answer
+
+        def give() -> None:
+            answers[1].set_result("b")
+            answers[0].set_result(late)
+
+        loop.call_later(3, give)
+        return await Hedge(1, None).call(fetch)
+
+    assert timed(colour, main) == "b"
+    assert (ended, late.closed) == (["not cut"] * 2, 1)
+
+
+@ON_ASYNCIO
+@pytest.mark.parametrize(
+    "steps", [[(0.5, "a")], [(9, "a"), (1, "b")], [(9, "a"), (9, "b"), (0.5, "c")], [(3, Boom)] * 3]
+)
+def test_nothing_is_left_in_the_timer_of_the_loop(colour: str, steps: list[tuple[float, Any]]) -> None:
+    async def main() -> None:
+        for _ in range(3):
+            await seen(Hedge(1, None, hedges=2), Work(steps))
+            assert live(timer()) == []
+            check(timer())
+
+    timed(colour, main)
+
+
+# ------------------------------------------------------------------------------ odd loops
+
+
+def test_a_loop_that_takes_nothing_of_ours() -> None:
+    work = Work([(9, "a"), (9, "b"), (1, "c")])
+
+    async def main() -> str:
+        return str(await seen(Hedge(1, None, hedges=2), work))
+
+    with virtual_time(), asyncio.Runner(loop_factory=Closed) as runner:
+        assert runner.run(main()) == "c after 3"
+    assert (work.began, work.running) == ([0, 1, 2], 0)
+
+
+def test_a_coroutine_driven_by_hand() -> None:
+    """There is no loop that could run anything beside it."""
+
+    async def answer() -> str:
+        return "done"
+
+    with pytest.raises(StopIteration) as ended:
+        Hedge(0, None).call(answer).send(None)
+    assert ended.value.value == "done"
+
+
+def test_a_cancelled_function_with_tasks_of_its_own_on_trio() -> None:
+    """Whatever is in whatever: the caller sees one cancellation."""
+    found: list[BaseException] = []
+
+    async def fetch() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, 9)
+            nursery.start_soon(trio.sleep, 9)
+
+    async def main() -> None:
+        with trio.move_on_after(2.5) as scope:
+            try:
+                await Hedge(1, None).call(fetch)
+            except BaseException as error:
+                found.append(error)
+                raise
+        assert scope.cancelled_caught
+
+    timed("trio", main)
+    assert [type(error) for error in found] == [trio.Cancelled]
+
+
+# -------------------------------------------------------------------------------- threads
+
+
+@pytest.fixture
+def hectic() -> Iterator[None]:
+    """Let threads switch all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hectic")
+def test_loops_in_several_threads_share_one_hedge() -> None:
+    """Extra calls are counted once, whoever makes them."""
+    hedge, attempts = Hedge(0, 0.1), count()
+
+    async def fetch() -> str:
+        next(attempts)
+        for _ in range(20):  # turns of the loop, which are enough to be late
+            await asyncio.sleep(0)
+        return "done"
+
+    async def calls() -> list[str]:
+        return [await hedge.call(fetch) for _ in range(CALLS)]
+
+    def run(_: int) -> list[str]:
+        return asyncio.run(calls())
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert list(pool.map(run, range(THREADS))) == [["done"] * CALLS] * THREADS
+    extra = next(attempts) - CALLS * THREADS
+    assert 1 < extra <= 0.1 * CALLS * THREADS + 1
+    assert hedge.snapshot()["hedged"] == extra

@@ -1,0 +1,209 @@
+"""What holds in every race, whatever the attempts do and wherever a `Hedge` is put."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redouble import Hedge, Layer, Retry, Timeout, errors
+from redouble._runtime.backend import backend, under_trio
+from tests.support.fakes import ASYNC, Boom, Panic
+from tests.support.hedge_attempts import LOOPS, Seen, Work, seen, timed
+from tests.testing.test_virtual import unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+Steps = list[tuple[float, Any]]
+TINY = 1 / 64  # so that no two of them ever end, or begin and end, at the same moment
+
+ENDINGS = st.sampled_from(["good", "good", "bad", Boom, OSError])
+ATTEMPTS = st.lists(st.tuples(st.integers(0, 6), ENDINGS), min_size=4, max_size=4).map(
+    lambda some: [(takes + TINY * number, ending) for number, (takes, ending) in enumerate(some, 1)]
+)
+
+
+def expected(steps: Steps, hedges: int) -> tuple[str, float, int]:
+    """Say what comes out of a race with a delay of 1 s, when, and of how many attempts: by another way."""
+    ends = {1: steps[0][0]}
+    first = ""
+    for begun in range(1, len(steps) + 1):
+        for moment, number in sorted((moment, number) for number, moment in ends.items()):
+            if begun <= hedges and moment > begun:
+                break  # the next one begins before that
+            ending = steps[number - 1][1]
+            told = ending if isinstance(ending, str) else f"{ending.__name__}(attempt {number})"
+            if begun == 1 or ending in ("good", OSError):
+                return told, moment, begun  # it was in time, or it has won
+            del ends[number]
+            first = told if number == 1 else first
+            if not ends:
+                return first, moment, begun
+        ends[begun + 1] = begun + steps[begun][0]
+    raise AssertionError
+
+
+def is_good(result: object) -> bool:
+    return result == "good"
+
+
+@settings(max_examples=50)
+@given(steps=ATTEMPTS, hedges=st.integers(1, 3), colour=st.sampled_from(ASYNC))
+def test_the_first_acceptable_outcome_comes_out(steps: Steps, hedges: int, colour: str) -> None:
+    work = Work(steps)
+    hedge = Hedge(1, None, hedges=hedges, on=Boom, until=is_good)
+
+    async def main() -> Seen:
+        return await seen(hedge, work)
+
+    outcome, moment, begun = expected(steps, hedges)
+    call = timed(colour, main)
+    assert str(call).startswith(f"{outcome} after ")
+    assert call.took == pytest.approx(moment, abs=0.01)
+    assert (len(work.began), work.running) == (begun, 0)
+    assert work.began == [0.0, 1.0, 2.0, 3.0][:begun]
+
+
+async def side_by_side(calls: Sequence[Callable[[], Awaitable[Any]]]) -> None:
+    if under_trio():
+        async with trio.open_nursery() as nursery:
+            for call in calls:
+                nursery.start_soon(call)
+    else:
+        await asyncio.gather(*(call() for call in calls))
+
+
+@settings(max_examples=25)
+@given(
+    share=st.sampled_from([0.01, 0.1, 0.5, 2.0]),
+    calls=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=10, max_size=40),
+    learns=st.booleans(),
+    colour=st.sampled_from(ASYNC),
+)
+def test_extra_load_is_what_was_asked_for_and_one_call(
+    share: float, calls: list[tuple[int, int]], learns: bool, colour: str
+) -> None:
+    """Whenever they come, also side by side; counted at every extra call."""
+    hedge = Hedge(None if learns else 1, share, hedges=3)
+    calling = attempts = 0
+    over, every = list[float](), list[Work]()
+
+    async def one(starts: int, takes: int) -> None:
+        nonlocal calling
+        await backend().sleep(starts)
+        work = Work([(takes, "good")] * 4)
+        every.append(work)
+        calling += 1
+
+        async def counted() -> Any:
+            nonlocal attempts
+            attempts += 1
+            over.append(attempts - calling - share * calling)
+            return await work()
+
+        assert await hedge.call(counted) == "good"
+
+    async def main() -> None:
+        await side_by_side([partial(one, *call) for call in calls])
+
+    timed(colour, main)
+    assert sum(work.running for work in every) == 0
+    assert max(over) <= 1 + 1e-9
+    told = hedge.snapshot()
+    assert (told["calls"], told["hedged"]) == (len(calls), attempts - len(calls))
+
+
+# ------------------------------------------------------------------------------ pipelines
+
+
+def layers(hedges: int) -> Layer:
+    return Retry(on=Exception, attempts=3, backoff=[0, 0]) | Hedge(1, None, hedges=hedges) | Timeout(5)
+
+
+@LOOPS
+@pytest.mark.parametrize("hedges", [1, 2])
+@pytest.mark.parametrize("ending", ["never", "fails"])
+def test_calls_are_attempts_times_one_more_than_hedges_at_most(colour: str, hedges: int, ending: str) -> None:
+    """A service that hangs, and one that fails late; with a timeout inside, and retries outside."""
+    work = Work([(9, "a") if ending == "never" else (4, Boom)] * 20)
+
+    async def main() -> Seen:
+        return await seen(layers(hedges), work)
+
+    call = timed(colour, main)
+    assert type(call.error) is (errors.AttemptTimeout if ending == "never" else Boom)
+    assert (len(work.began), work.running) == (3 * (1 + hedges), 0)
+
+
+@LOOPS
+def test_the_limit_inside_is_each_attempts_own(colour: str) -> None:
+    """The first one is cut after its 5 s; the one that began a second later has a second more."""
+    work = Work([(9, "a"), (4.5, "b")])
+
+    async def main() -> Seen:
+        return await seen(Hedge(1, None) | Timeout(5), work)
+
+    assert str(timed(colour, main)) == "b after 5.5"
+
+
+@LOOPS
+def test_the_limit_outside_ends_all_of_them(colour: str) -> None:
+    work = Work([(9, "a"), (9, "b")])
+
+    async def main() -> Seen:
+        return await seen(Timeout(3) | Hedge(1, None), work)
+
+    call = timed(colour, main)
+    assert (type(call.error), call.took) == (errors.AttemptTimeout, 3)
+    assert (work.running, sorted(work.cut)) == (0, [1, 2])
+
+
+@LOOPS
+def test_the_next_call_after_a_failure_is_healthy(colour: str) -> None:
+    pipeline = layers(1)
+
+    async def main() -> list[str]:
+        broken = await seen(pipeline, Work([(9, "a")] * 6))
+        return [type(broken.error).__name__, str(await seen(pipeline, Work([(9, "a"), (1, "b")])))]
+
+    assert timed(colour, main) == ["AttemptTimeout", "b after 2"]
+
+
+# --------------------------------------------------------------------------- interrupted
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, Panic])
+@pytest.mark.parametrize("steps", [[(0.5, 1)], [(2, 1), (9, 0)], [(9, 0), (1, 1)]])
+def test_an_interrupt_comes_out_of_trio_as_itself(
+    error: type[BaseException], steps: list[tuple[float, int]]
+) -> None:
+    work = Work([(takes, error if raises else "late") for takes, raises in steps])
+    found: list[BaseException] = []
+
+    async def main() -> None:
+        try:
+            await Hedge(1, None).call(work)
+        except BaseException as interrupt:
+            found.append(interrupt)
+
+    timed("trio", main)
+    assert [type(one) for one in found] == [error]
+    assert work.running == 0
+
+
+def test_two_interrupts_at_once_come_out_of_trio_as_a_group() -> None:
+    """Neither of them may get lost."""
+    work = Work([(9, Panic), (1, Panic)], stubborn=[1])
+
+    async def main() -> None:
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await Hedge(1, None).call(work)
+        assert [type(one) for one in caught.value.exceptions] == [Panic, Panic]
+
+    timed("trio", main)

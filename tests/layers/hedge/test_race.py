@@ -1,0 +1,204 @@
+"""Who wins a race, and what comes out of it: decided without any clock, task or event loop."""
+
+from __future__ import annotations
+
+import weakref
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redouble import Verdict
+from redouble._failures.verdict import Ended, Failures, On, Until
+from redouble._layers.hedge.race import Contest
+from tests.drivers.workers.test_threads_leaks import uncollected
+from tests.support.fakes import Boom, always
+
+
+def contest(begun: int = 2, on: On = Boom, until: Until | None = None) -> Contest:
+    """Make a contest with so many attempts running."""
+    made = Contest(Failures(on, "Hedge"), until)
+    assert [made.begin() for _ in range(begun - 1)] == list(range(2, begun + 1))
+    assert (made.begun, made.running, made.over) == (begun, begun, False)
+    return made
+
+
+class Late(Exception):
+    def __init__(self, retry_after: object) -> None:
+        self.retry_after = retry_after
+
+
+# -------------------------------------------------------------------------------- winners
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_first_result_wins(number: int) -> None:
+    race = contest(3)
+    race.returned(number, f"of {number}")
+    assert (race.winner, race.over, race.running) == (number, True, 2)
+    for other in {1, 2, 3} - {number}:
+        race.returned(other, f"of {other}")
+    assert (race.winner, race.running, race.outcome()) == (number, 0, f"of {number}")
+
+
+@pytest.mark.parametrize("answer", [None, False, Verdict.stop(), Verdict.accept()])
+def test_an_error_that_is_not_named_wins(answer: Any) -> None:
+    race, error = contest(on=always(answer)), Boom()
+    race.raised(2, error, 0.0)
+    race.returned(1, "too late")
+    assert (race.winner, race.over) == (2, True)
+    with pytest.raises(Boom) as caught:
+        race.outcome()
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("order", list(permutations([1, 2, 3])))
+def test_if_all_fail_it_is_the_first_ones_error(order: tuple[int, ...]) -> None:
+    race, errors = contest(3), [Boom("1"), Boom("2"), Boom("3")]
+    for number in order:
+        assert not race.over
+        race.raised(number, errors[number - 1], 0.0)
+    assert (race.winner, race.over) == (None, True)
+    with pytest.raises(Boom) as caught:
+        race.outcome()
+    assert caught.value is errors[0]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_who_comes_after_the_end_changes_nothing(number: int) -> None:
+    race = contest()
+    race.returned(3 - number, "won")
+    race.raised(number, Late(60), 0.0)
+    assert (race.not_before, race.running, race.outcome()) == (0.0, 0, "won")
+
+
+def test_one_that_was_cut_has_lost() -> None:
+    race, error = contest(), Boom()
+    race.cut()
+    assert not race.over
+    race.raised(1, error, 0.0)
+    assert (race.over, race.winner) == (True, None)
+    with pytest.raises(Boom):
+        race.outcome()
+
+
+# ------------------------------------------------------------------------- refused results
+
+
+class Judge:
+    """A rule that is shown more than the result."""
+
+    def judge(self, ended: Ended) -> bool:
+        return ended.attempt == 2 and ended.value == "good"
+
+
+def is_good(value: object) -> bool:
+    return value == "good"
+
+
+@pytest.mark.parametrize("until", [is_good, Judge()])
+def test_a_refused_result_leaves_it_to_the_others(until: Any) -> None:
+    race = contest(until=until)
+    race.returned(1, "bad")
+    assert not race.over
+    race.returned(2, "good")
+    assert (race.winner, race.outcome()) == (2, "good")
+
+
+@pytest.mark.parametrize("answer", [False, None, Verdict.retry(), Verdict.stop()])
+def test_if_all_are_refused_it_is_the_first_ones_result(answer: object) -> None:
+    race = contest(until=always(answer))
+    race.returned(2, "b")
+    race.returned(1, "a")
+    assert (race.winner, race.over, race.outcome()) == (None, True, "a")
+
+
+@pytest.mark.parametrize("ending", ["result", "error"])
+def test_a_rule_that_fails_decides(ending: str) -> None:
+    def puzzled(_: object) -> bool:
+        raise LookupError
+
+    race = contest(on=puzzled, until=puzzled)
+    if ending == "result":
+        race.returned(2, "b")
+    else:
+        race.raised(2, Boom(), 0.0)
+    assert race.winner == 2
+    with pytest.raises(LookupError):
+        race.outcome()
+
+
+# --------------------------------------------------------------------------------- hints
+
+
+@pytest.mark.parametrize(
+    ("after", "not_before"),
+    [(3, 13), (0.5, 10.5), (0, 10), (None, 0), (True, 0), ("3", 0), (float("nan"), 0)],
+)
+def test_who_was_told_to_wait_puts_the_next_one_off(after: object, not_before: float) -> None:
+    race = contest(on=Exception)
+    race.raised(2, Late(after), 10.0)
+    assert race.not_before == not_before
+
+
+def test_the_longest_hint_counts() -> None:
+    race = contest(4, on=Exception)
+    for number, after in ((2, 3), (3, 9), (4, 1)):
+        race.raised(number, Late(after), 10.0)
+    assert race.not_before == 19
+
+
+# ------------------------------------------------------------------- results nobody gets
+
+
+ENDINGS = st.lists(st.tuples(st.sampled_from(["good", "bad", "fail", "cut"]), st.integers(0, 3)), max_size=5)
+
+
+@settings(max_examples=50)
+@given(first=st.sampled_from(["good", "bad", "fail"]), others=ENDINGS, data=st.data())
+def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[str, int]], data: Any) -> None:
+    """Whatever the order; the same object may be there several times, and is never both."""
+    pool = [object() for _ in range(4)]
+    endings = {1: (first, 0)} | dict(enumerate(others, 2))
+    values = {number: pool[which] for number, (_, which) in endings.items()}
+    goods = {number for number, (ending, _) in endings.items() if ending == "good"}
+
+    class ByAttempt:
+        def judge(self, ended: Ended) -> bool:
+            return ended.attempt in goods
+
+    race = contest(len(endings), until=ByAttempt())
+    returned: list[object] = []
+    for number in data.draw(st.permutations(sorted(endings))):
+        ending = endings[number][0]
+        if ending == "fail":
+            race.raised(number, Boom(), 0.0)
+        elif ending == "cut":
+            race.cut()
+        else:
+            race.returned(number, values[number])
+            returned.append(values[number])
+    everything, unwanted = race.unwanted(wanted=False), race.unwanted(wanted=True)
+    assert {id(value) for value in everything} == {id(value) for value in returned}
+    assert len(everything) == len(set(map(id, everything)))
+    try:
+        out = [race.outcome()]
+    except Boom:
+        out = []
+        assert (race.winner, first) == (None, "fail")
+    assert {*map(id, unwanted)} == {*map(id, returned)} - {*map(id, out)}
+    assert (race.winner is None) == (not goods)
+
+
+@pytest.mark.usefixtures(uncollected.__name__)
+def test_it_keeps_no_error_that_has_come_out() -> None:
+    race, watched = contest(), list[weakref.ref[Boom]]()
+    race.raised(2, Boom("2"), 0.0)
+    race.raised(1, Boom("1"), 0.0)
+    try:
+        race.outcome()
+    except Boom as error:
+        watched.append(weakref.ref(error))
+    assert [ref() for ref in watched] == [None]

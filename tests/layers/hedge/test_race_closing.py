@@ -1,0 +1,134 @@
+"""Closing a result that nobody is going to use, whatever it is; in every async colour."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable
+from io import StringIO
+from typing import Any
+
+import pytest
+
+from redouble._layers.hedge.race import close_all, closes
+from redouble._runtime.backend import backend
+from tests.support.fakes import Boom, Panic
+from tests.support.hedge_attempts import LOOPS, timed
+
+
+class Both:
+    """What httpx's responses are like: a blocking way and an async way, of which only one will do."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.closed: list[str] = []
+        self._error = error
+
+    async def aclose(self) -> None:
+        await backend().sleep(1)
+        self.closed.append("aclose")
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        self.closed.append("close")
+
+
+class Session:
+    """What aiohttp's are like: ``close`` has to be awaited; or it need not be."""
+
+    def __init__(self, *, waits: bool) -> None:
+        self.closed = 0
+        self._waits = waits
+
+    def close(self) -> Awaitable[None] | None:
+        if self._waits:
+            return self._closing()
+        self.closed += 1
+        return None
+
+    async def _closing(self) -> None:
+        await backend().sleep(1)
+        self.closed += 1
+
+
+class Worded:
+    """A record that has a field of this name."""
+
+    aclose = None
+    close = "of business"
+
+
+def closed(colour: str, *results: Any) -> None:
+    async def main() -> None:
+        await close_all(list(results))
+
+    timed(colour, main)
+
+
+@LOOPS
+def test_aclose_goes_before_close(colour: str) -> None:
+    result = Both()
+    closed(colour, result)
+    assert result.closed == ["aclose"]
+
+
+@LOOPS
+@pytest.mark.parametrize("waits", [False, True])
+def test_close_is_awaited_if_it_has_to_be(colour: str, waits: bool) -> None:
+    result = Session(waits=waits)
+    closed(colour, result)
+    assert result.closed == 1
+
+
+@LOOPS
+def test_a_stream_that_was_begun(colour: str) -> None:
+    ended: list[str] = []
+
+    async def items() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            ended.append("closed")
+
+    async def main() -> None:
+        stream = items()
+        await anext(stream)
+        await close_all([stream])
+
+    timed(colour, main)
+    assert ended == ["closed"]
+
+
+def test_a_file() -> None:
+    file = StringIO()
+    closed("asyncio", file)
+    assert file.closed
+
+
+@pytest.mark.parametrize("result", [None, 3, "text", {"close": 1}, [], Worded(), object()])
+def test_what_cannot_be_closed_is_left_alone(result: object) -> None:
+    assert not closes(result)
+    closed("asyncio", result)
+
+
+@pytest.mark.parametrize("result", [Both(), Session(waits=False), StringIO()])
+def test_what_can_be_closed(result: object) -> None:
+    assert closes(result)
+
+
+@LOOPS
+def test_a_failure_is_logged_and_forgotten(colour: str, caplog: pytest.LogCaptureFixture) -> None:
+    error, other = Boom("no more"), Both()
+    closed(colour, Both(error), 3, other)
+    assert other.closed == ["aclose"]
+    [record] = caplog.records
+    assert (record.name, record.levelno) == ("redouble", logging.ERROR)
+    assert record.getMessage() == "the result of an attempt that lost could not be closed"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+
+
+@LOOPS
+def test_what_is_no_failure_comes_out(colour: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(Panic):
+        closed(colour, Both(Panic()))
+    assert caplog.records == []

@@ -1,0 +1,238 @@
+"""Calls in flight through `Keyed`: as long as one runs, its layer is that of its key; then all is let go."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from redouble import SYSTEM, Bulkhead, CircuitBreaker, Keyed, Layer, Retry, errors
+from redouble.testing import VirtualClock
+from tests.layers.keyed.test_keyed import PLACES, first
+from tests.layers.keyed.test_keyed_retention import Uses
+from tests.layers.keyed.test_keyed_table_wrappers import uncollected
+from tests.support.fakes import ASYNC, Boom, in_colour
+from tests.testing.test_virtual import at, unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+COLOURS = pytest.mark.parametrize("colour", ASYNC)
+TIMES = 3
+
+
+def crowd_out(uses: Uses) -> None:
+    """Use other keys, so that all are forgotten that may be."""
+    for key in "xyz":
+        uses.layers.of(key)
+
+
+def still_full(uses: Uses, layer: Layer) -> None:
+    """See that the layer of the key is the same, however it is asked for, and full."""
+    crowd_out(uses)
+    with pytest.raises(errors.BulkheadFull):
+        uses.fetch("a")
+    crowd_out(uses)
+    with pytest.raises(errors.BulkheadFull):
+        next(uses.items("a"))
+    crowd_out(uses)
+    assert uses.layers.of("a") is layer
+
+
+async def still_full_async(uses: Uses, layer: Layer) -> None:
+    crowd_out(uses)
+    with pytest.raises(errors.BulkheadFull):
+        await uses.afetch("a")
+    crowd_out(uses)
+    with pytest.raises(errors.BulkheadFull):
+        await anext(uses.aitems("a"))
+    still_full(uses, layer)
+
+
+def then_gone(uses: Uses, layer: weakref.ref[Layer]) -> None:
+    """See that nobody holds it any more."""
+    crowd_out(uses)
+    assert layer() is None
+    assert uses.fetch("a") == "a"
+
+
+@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.parametrize("fails", [False, True])
+def test_calls(fails: bool) -> None:
+    uses, seen = Uses(most=1), list[weakref.ref[Layer]]()
+
+    @uses.layers
+    def work(key: str) -> None:
+        layer = uses.layers.of(key)
+        seen.append(weakref.ref(layer))
+        for _ in range(TIMES):
+            still_full(uses, layer)
+        del layer
+        if fails:
+            raise Boom
+
+    try:
+        work("a")
+    except Boom:
+        assert fails
+    then_gone(uses, seen[0])
+
+
+@pytest.mark.usefixtures(uncollected.__name__)
+@COLOURS
+def test_coroutines(colour: str) -> None:
+    uses, seen = Uses(most=1), list[weakref.ref[Layer]]()
+
+    @uses.layers
+    async def work(key: str) -> None:
+        for _ in range(TIMES):
+            layer = uses.layers.of(key)
+            seen.append(weakref.ref(layer))
+            await still_full_async(uses, layer)
+            await SYSTEM.asleep(0)
+            del layer
+
+    async def main() -> None:
+        await work("a")
+        await SYSTEM.asleep(0)
+
+    in_colour(colour, lambda: None, main)
+    then_gone(uses, seen[0])
+
+
+@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.parametrize("ending", ["exhausted", "closed", "dropped"])
+def test_generators(ending: str) -> None:
+    uses = Uses(most=1)
+    stream: Any = uses.items("a")
+    assert next(stream) == "a"
+    layer: Any = uses.layers.of("a")
+    for _ in range(TIMES):
+        still_full(uses, layer)
+    layer = weakref.ref(layer)
+    match ending:
+        case "exhausted":
+            assert [*stream] == ["a"]
+        case "closed":
+            stream.close()
+        case _:
+            stream = None
+    then_gone(uses, layer)
+
+
+@pytest.mark.usefixtures(uncollected.__name__)
+@COLOURS
+@pytest.mark.parametrize("ending", ["exhausted", "closed", "dropped"])
+def test_async_generators(colour: str, ending: str) -> None:
+    uses = Uses(most=1)
+
+    async def main() -> None:
+        stream: Any = uses.aitems("a")
+        assert await anext(stream) == "a"
+        layer: Any = uses.layers.of("a")
+        for _ in range(TIMES):
+            await still_full_async(uses, layer)
+        layer = weakref.ref(layer)
+        match ending:
+            case "exhausted":
+                assert [item async for item in stream] == ["a"]
+            case "closed":
+                await stream.aclose()
+            case _:
+                pass
+        stream = None
+        await SYSTEM.asleep(0)
+        then_gone(uses, layer)
+
+    in_colour(colour, lambda: None, main)
+
+
+@PLACES
+def test_a_call_may_take_longer_than_what_is_idle(place: str) -> None:
+    uses = Uses(idle=10)
+    full: list[str] = []
+
+    @uses.layers
+    def work(key: str) -> None:
+        SYSTEM.sleep(100)
+        other()
+        with pytest.raises(errors.BulkheadFull):
+            uses.fetch(key)
+        full.append(key)
+
+    @uses.layers
+    async def awork(key: str) -> None:
+        await SYSTEM.asleep(100)
+        other()
+        with pytest.raises(errors.BulkheadFull):
+            await uses.afetch(key)
+        full.append(key)
+
+    def other() -> None:
+        uses.layers.of("b")
+
+    def blocking(_: VirtualClock) -> None:
+        work("a")
+
+    at(place, blocking, lambda _: awork("a"))
+    assert (full, uses.made) == (["a"], "ab")
+
+
+# ------------------------------------------------------------------------------ let go
+
+
+@pytest.mark.usefixtures(uncollected.__name__)
+@pytest.mark.parametrize("colour", ["sync", *ASYNC])
+@pytest.mark.parametrize("make", [lambda: Bulkhead(1), CircuitBreaker, lambda: Retry() | Bulkhead(1)])
+def test_functions_that_are_gone_are_freed(colour: str, make: Callable[[], Layer]) -> None:
+    layers = Keyed(first, make)
+
+    class Thing:
+        def __call__(self, key: str) -> Thing:
+            return self
+
+    def plain() -> list[weakref.ref[Any]]:
+        thing = Thing()
+
+        @layers
+        def work(key: str) -> Thing:
+            return thing
+
+        @layers
+        def items(key: str) -> Iterator[Thing]:
+            yield thing
+
+        for key in "abc":
+            assert (work(key), [*items(key)]) == (thing, [thing])
+        assert layers.call(thing, "a") is thing
+        return [weakref.ref(thing), weakref.ref(work), weakref.ref(items)]
+
+    async def waited() -> list[weakref.ref[Any]]:
+        thing = Thing()
+
+        @layers
+        async def work(key: str) -> Thing:
+            return thing
+
+        @layers
+        async def items(key: str) -> AsyncIterator[Thing]:
+            yield thing
+
+        for key in "abc":
+            assert (await work(key), [item async for item in items(key)]) == (thing, [thing])
+        return [weakref.ref(thing), weakref.ref(work), weakref.ref(items)]
+
+    watched: list[weakref.ref[Any]] = in_colour(colour, plain, waited)
+    assert [ref() for ref in watched] == [None] * 3
+    assert layers.snapshot()["keys"] == 3
+
+
+def test_all_of_it_is_freed() -> None:
+    layers = Keyed(first, lambda: Bulkhead(1))
+    watched: list[weakref.ref[Any]] = [weakref.ref(layers), weakref.ref(layers.of("a"))]
+    layers(first)("a")
+    del layers
+    gc.collect()
+    assert [ref() for ref in watched] == [None, None]

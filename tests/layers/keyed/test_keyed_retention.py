@@ -1,0 +1,249 @@
+"""How long `Keyed` keeps a layer: while there is room, while it is not idle, and as long as it is in use."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from redouble import SYSTEM, Bulkhead, Keyed
+from redouble.testing import VirtualClock, virtual_time
+from tests.layers.keyed.test_keyed import PLACES, first
+from tests.support.fakes import ASYNC, Boom
+from tests.testing.test_virtual import at, unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+HOWS = pytest.mark.parametrize("how", ["decorated", "called", "stream", "of"])
+
+
+def nothing() -> None: ...
+
+
+class Uses:
+    """Makes a bulkhead for each key, remembers for which it did so, and uses them in every way."""
+
+    def __init__(self, most: int = 1000, idle: float | timedelta | None = None) -> None:
+        self.made = ""
+        self.layers = Keyed(first, self._make, most, idle)
+        self.fetch, self.afetch = self.layers(self._fetch), self.layers(self._afetch)
+        self.items, self.aitems = self.layers(self._items), self.layers(self._aitems)
+
+    def _make(self, key: str) -> Bulkhead:
+        self.made += key
+        return Bulkhead(1, 0)
+
+    def _fetch(self, key: str, inside: Callable[[], object] = nothing) -> str:
+        inside()
+        return key
+
+    async def _afetch(self, key: str, seconds: float = 0) -> str:
+        await SYSTEM.asleep(seconds)
+        return key
+
+    def _items(self, key: str) -> Iterator[str]:
+        yield key
+        yield key
+
+    async def _aitems(self, key: str) -> AsyncIterator[str]:
+        yield key
+        yield key
+
+    def use(self, how: str, key: str) -> None:
+        match how:
+            case "decorated":
+                assert self.fetch(key) == key
+            case "called":
+                assert self.layers.call(self._fetch, key) == key
+            case "stream":
+                assert [*self.items(key)] == [key, key]
+            case _:
+                self.layers.of(key)
+
+    async def ause(self, how: str, key: str) -> None:
+        match how:
+            case "decorated":
+                assert await self.afetch(key) == key
+            case "called":
+                assert await self.layers.call(self._afetch, key) == key
+            case "stream":
+                assert [item async for item in self.aitems(key)] == [key, key]
+            case _:
+                self.layers.of(key)
+
+
+# ------------------------------------------------------------------------------ room, time
+
+
+@PLACES
+@HOWS
+@pytest.mark.parametrize(
+    ("most", "used", "made"),
+    [
+        (1, "aabba", "aba"),
+        (2, "abab", "ab"),
+        (2, "abcab", "abcab"),
+        (2, "abacab", "abcb"),
+        (3, "abcadbc", "abcdbc"),
+        (3, "abcbadbac", "abcdc"),
+    ],
+)
+def test_the_least_recently_used_is_made_anew(place: str, how: str, most: int, used: str, made: str) -> None:
+    uses = Uses(most)
+
+    def blocking(_: VirtualClock) -> None:
+        for key in used:
+            uses.use(how, key)
+
+    async def waiting(_: VirtualClock) -> None:
+        for key in used:
+            await uses.ause(how, key)
+
+    at(place, blocking, waiting)
+    assert uses.made == made
+    keys = min(most, len({*used}))
+    assert uses.layers.snapshot() == {"keys": keys, "forgotten": len(made) - keys}
+
+
+@PLACES
+@HOWS
+def test_what_is_idle_is_made_anew(place: str, how: str) -> None:
+    """At 0 a, at 10 a and b, at 19 a, at 21 b (idle for 11 s), at 31.5 a and b (for 12.5 s and 10.5 s)."""
+    uses = Uses(idle=10)
+    steps = [(0, "a"), (10, "a"), (0, "b"), (9, "a"), (2, "b"), (10.5, "a"), (0, "b"), (0, "a")]
+
+    def blocking(clock: VirtualClock) -> None:
+        for later, key in steps:
+            clock.advance(later)
+            uses.use(how, key)
+
+    async def waiting(clock: VirtualClock) -> None:
+        for later, key in steps:
+            clock.advance(later)
+            await uses.ause(how, key)
+
+    at(place, blocking, waiting)
+    assert uses.made == "abbab"
+    assert uses.layers.snapshot() == {"keys": 2, "forgotten": 3}
+
+
+@pytest.mark.parametrize(
+    ("idle", "made"), [(None, "a"), (600, "aa"), (timedelta(minutes=9), "aaa"), (0, "aaaa")]
+)
+@HOWS
+def test_as_idle_as_it_may_be(how: str, idle: float | timedelta | None, made: str) -> None:
+    with virtual_time() as clock:
+        uses = Uses(idle=idle)
+        for later in (0, 0, 1, 600, 601):
+            clock.advance(later)
+            uses.use(how, "a")
+    assert uses.made == made
+
+
+@PLACES
+@pytest.mark.parametrize("how", ["decorated", "stream"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_is_a_use_until_its_end(place: str, how: str, fails: bool) -> None:
+    """It takes 100 s, 9 of the 10 that it may be idle for pass, and it is there still; then 11 pass."""
+    uses = Uses(idle=10)
+
+    def work() -> str:
+        if fails:
+            raise Boom
+        return "done"
+
+    @uses.layers
+    def fetch(key: str) -> str:
+        SYSTEM.sleep(100)
+        return work()
+
+    @uses.layers
+    async def afetch(key: str) -> str:
+        await SYSTEM.asleep(100)
+        return work()
+
+    @uses.layers
+    def items(key: str) -> Iterator[str]:
+        SYSTEM.sleep(100)
+        yield work()
+
+    @uses.layers
+    async def aitems(key: str) -> AsyncIterator[str]:
+        await SYSTEM.asleep(100)
+        yield work()
+
+    def blocking(clock: VirtualClock) -> None:
+        for pause in (9, 11, 0):
+            try:
+                assert [*items("a")] if how == "stream" else [fetch("a")]
+            except Boom:
+                assert fails
+            clock.advance(pause)
+
+    async def waiting(clock: VirtualClock) -> None:
+        for pause in (9, 11, 0):
+            try:
+                assert [item async for item in aitems("a")] if how == "stream" else [await afetch("a")]
+            except Boom:
+                assert fails
+            clock.advance(pause)
+
+    at(place, blocking, waiting)
+    assert uses.made == "aa"
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("ending", ["exhausted", "closed", "failed", "thrown back", "cancelled"])
+def test_an_async_stream_is_a_use_until_its_end(colour: str, ending: str) -> None:
+    uses = Uses(idle=10)
+
+    @uses.layers
+    async def items(key: str) -> AsyncGenerator[str, None]:
+        yield key
+        if ending == "failed":
+            raise Boom
+        if ending == "cancelled":
+            await give_up()
+
+    async def give_up() -> None:
+        raise KeyboardInterrupt  # a cancellation, as far as streams are concerned
+
+    async def waiting(clock: VirtualClock) -> None:
+        stream = items("a")
+        assert await anext(stream) == "a"
+        clock.advance(100)
+        with suppress(Boom, KeyboardInterrupt, StopAsyncIteration):
+            match ending:
+                case "closed":
+                    await stream.aclose()
+                case "thrown back":
+                    await stream.athrow(Boom())
+                case _:
+                    await anext(stream)
+        del stream
+        gc.collect()  # an error that is thrown refers to what it goes through
+        for pause in (9, 11):
+            clock.advance(pause)
+            uses.layers.of("a")
+
+    at(f"{colour} around", lambda _: None, waiting)
+    assert uses.made == "aa"
+
+
+def test_a_call_is_a_use_from_its_beginning() -> None:
+    """At 9 s a call begins, and at 15 s it is under way: it has not been idle for more than 10 s."""
+    with virtual_time() as clock:
+        uses = Uses(idle=10)
+        uses.fetch("a")
+        clock.advance(9)
+
+        def inside() -> None:
+            clock.advance(6)
+            uses.layers.of("b")
+            assert uses.layers.snapshot() == {"keys": 2, "forgotten": 0}
+
+        uses.fetch("a", inside)
+    assert uses.made == "ab"

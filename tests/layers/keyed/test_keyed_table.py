@@ -1,0 +1,243 @@
+"""The table of a `Keyed`: the least recently used is forgotten first, and nothing that somebody holds."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redouble import Layer
+from redouble._layers.keyed_table import Entry, Table
+from tests.support.fakes import Boom
+
+
+class Of(Layer):
+    """The layer of a key."""
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+
+
+def through(layer: Layer) -> Callable[..., Any]:
+    """Wrap nothing: return a function that tells its layer."""
+    return lambda: layer
+
+
+def table(most: int = 3, idle: float = inf, make: Callable[[Hashable], Layer] = Of) -> Table:
+    return Table(make, most, idle)
+
+
+def keys(of: Table) -> list[Hashable]:
+    return list(of.entries)
+
+
+# ---------------------------------------------------------------------- what is remembered
+
+
+def test_the_same_is_found_again() -> None:
+    rows = table()
+    first = rows.entry("a", 0)
+    assert rows.entry("a", 5) is first
+    assert rows.entry("b", 5) is not first
+    assert isinstance(first.layer, Of)
+    assert (first.layer.key, keys(rows), rows.forgotten) == ("a", ["a", "b"], 0)
+
+
+@pytest.mark.parametrize(
+    ("most", "used", "left"),
+    [
+        (1, "ab", "b"),
+        (2, "abc", "bc"),
+        (2, "abac", "ac"),
+        (3, "abcad", "cad"),
+        (3, "abcabcd", "bcd"),
+        (3, "aaaa", "a"),
+    ],
+)
+@pytest.mark.parametrize("way", ["entry", "find"])
+def test_the_least_recently_used_is_forgotten(most: int, used: str, left: str, way: str) -> None:
+    rows = table(most)
+    ways = rows.wrapped(through)
+    for moment, key in enumerate(used):
+        if way == "entry":
+            rows.entry(key, moment)
+        else:
+            rows.find(key, moment, ways)
+    assert keys(rows) == list(left)
+    assert rows.forgotten == len(set(used)) - len(left)
+
+
+def test_what_is_forgotten_is_made_anew() -> None:
+    rows = table(1)
+    first = weakref.ref(rows.entry("a", 0))
+    rows.entry("b", 0)
+    assert first() is None
+    layer = rows.entry("a", 0).layer
+    assert isinstance(layer, Of)
+    assert rows.forgotten == 2
+
+
+@pytest.mark.parametrize(("later", "kept"), [(10, True), (10.1, False), (1e9, False), (0, True), (-5, True)])
+def test_what_is_idle_for_too_long_is_forgotten(later: float, kept: bool) -> None:
+    rows = table(idle=10)
+    first = rows.entry("a", 100).layer
+    assert (rows.entry("a", 100 + later).layer is first) is kept
+    assert rows.forgotten == (not kept)
+
+
+def test_every_use_counts_against_idleness() -> None:
+    rows = table(idle=10)
+    first = rows.entry("a", 0).layer
+    for moment in range(0, 100, 9):
+        assert rows.entry("a", moment).layer is first
+
+
+def test_idle_ones_are_forgotten_when_another_one_comes() -> None:
+    rows = table(99, idle=10)
+    for moment, key in enumerate("abcd"):
+        rows.entry(key, moment)
+    rows.entry("e", 12)
+    assert keys(rows) == ["c", "d", "e"]
+    rows.entry("f", 1000)
+    assert keys(rows) == ["f"]
+
+
+def test_no_idleness_at_all() -> None:
+    """Kept at the very moment only."""
+    rows = table(idle=0)
+    first = rows.entry("a", 5).layer
+    assert rows.entry("a", 5).layer is first
+    assert rows.entry("a", 5.001).layer is not first
+
+
+# -------------------------------------------------------------------------- what is held
+
+
+def test_what_is_held_is_found_again() -> None:
+    rows = table(1)
+    held = rows.entry("a", 0)
+    rows.entry("b", 0)
+    assert keys(rows) == ["b"]
+    assert rows.entry("a", 0) is held
+    assert keys(rows) == ["a"]
+
+
+def test_what_is_held_is_found_again_though_it_was_idle() -> None:
+    rows = table(idle=10)
+    held = rows.entry("a", 0)
+    assert rows.entry("a", 1000) is held
+    assert (keys(rows), held.used, rows.forgotten) == (["a"], 1000, 1)
+
+
+def test_somebody_else_was_faster() -> None:
+    """Two make the layer of a key at the same time: there is only one, and it is the first."""
+    theirs: list[Entry] = []
+
+    def make(key: Hashable) -> Layer:
+        if not theirs:
+            theirs.append(Entry(Of(None), 0))
+            theirs[0] = rows.entry(key, 0)
+        return Of(key)
+
+    rows = table(make=make)
+    assert rows.entry("a", 0) is theirs[0]
+    assert keys(rows) == ["a"]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_what_cannot_be_made_leaves_nothing(held: bool) -> None:
+    def make(key: Hashable) -> Layer:
+        if key == "bad":
+            raise Boom
+        return Of(key)
+
+    rows = table(1, make=make)
+    entry = rows.entry("a", 0) if held else None
+    with pytest.raises(Boom):
+        rows.find("bad", 0, rows.wrapped(through))
+    assert (keys(rows), rows.forgotten) == (["a"] if entry else [], 0)
+
+
+# ------------------------------------------------------------------ what others do meanwhile
+
+
+class Busy:
+    """A key that another thread uses, having looked at its clock a while ago, whenever it is looked up."""
+
+    entry: Entry | None = None
+
+    def __hash__(self) -> int:
+        if self.entry is not None:
+            self.entry.used = -1
+        return 1
+
+
+def test_what_has_just_been_found_is_not_forgotten_as_idle() -> None:
+    rows, key = table(idle=0), Busy()
+    key.entry = rows.entry(key, 0)
+    assert rows.entry(key, 5) is key.entry
+    assert keys(rows) == [key]
+
+
+class Items:
+    """What is there, of which another thread moves the first to the end when somebody begins to look."""
+
+    def __init__(self, moving: Moving, items: Iterable[tuple[Hashable, Entry]]) -> None:
+        self.moving, self.items = moving, items
+
+    def __iter__(self) -> Iterator[tuple[Hashable, Entry]]:
+        found = iter(self.items)
+        if self.moving.moves:
+            self.moving.moves -= 1
+            self.moving.move_to_end(next(iter(self.moving)))
+        return found
+
+
+class Moving(OrderedDict[Hashable, Entry]):
+    """Entries that are moved so many times yet."""
+
+    moves = 2
+
+    def items(self) -> Any:
+        return Items(self, super().items())
+
+
+def test_others_may_move_what_is_looked_at() -> None:
+    rows = table()
+    rows.entries = moving = Moving()
+    for key in "abc":
+        rows.entry(key, 0)
+    moving.moves = 2
+    assert rows.first()[0] == keys(rows)[0]
+    assert moving.moves == 0
+
+
+# ------------------------------------------------------------------------------- always
+
+
+@given(
+    st.integers(1, 4),
+    st.sampled_from([0.0, 2.0, 5.0, inf]),
+    st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.0, 1.0, 3.0]), st.booleans())),
+)
+def test_never_more_than_that_and_the_latest_always(
+    most: int, idle: float, uses: list[tuple[int, float, bool]]
+) -> None:
+    rows, now = table(most, idle), 0.0
+    ways = rows.wrapped(through)
+    for key, passed, found in uses:
+        now += passed
+        new = key not in rows.entries
+        entry = rows.find(key, now, ways)[0] if found else rows.entry(key, now)
+        assert keys(rows)[-1] == key
+        assert rows.entries[key] is entry
+        assert len(rows.entries) <= most
+        assert entry.used == now
+        assert not new or all(now - other.used <= idle for other in rows.entries.values())
+        assert ways.keys() <= {*rows.entries.values()}

@@ -1,0 +1,151 @@
+"""`AdaptiveRate` in every colour: off until the first throttling, and what it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from redouble import AdaptiveRate
+from redouble.testing import VirtualClock, virtual_time
+from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing, turned
+from tests.layers.limits.rate.test_adaptive_rate import Throttled, throttled
+from tests.support.breaker_scripts import SHAPES, Service
+from tests.support.fakes import Boom, Virtual
+
+WAITING = [shape for shape in SHAPES if shape != "mixed"]  # `with` never waits in async code
+
+
+@pytest.mark.parametrize("shape", WAITING)
+def test_off_until_the_first_throttling(colour: str, shape: str) -> None:
+    """Then calls wait for their turn; errors of other kinds change nothing about that."""
+    make, amake = SHAPES[shape]
+
+    def blocking(clock: VirtualClock) -> None:
+        gate, service = adaptive(), Service()
+        for service.down in [None] * 20 + [Boom()] * 5:
+            attempt(lambda: make(gate, service))
+        assert (clock.now(), gate.snapshot()["rate"]) == (0, None)
+        service.down = Throttled()
+        attempt(lambda: make(gate, service))
+        assert (clock.now(), gate.snapshot()["rate"]) == (0, 4)
+        for service.down in [None, Boom(), None]:
+            attempt(lambda: make(gate, service))
+        assert clock.now() == pytest.approx(0.75)
+        assert service.calls == 29
+
+    async def waiting(clock: VirtualClock) -> None:
+        gate, service = adaptive(), Service()
+        for service.down in [None] * 20 + [Boom()] * 5:
+            await aattempt(lambda: amake(gate, service))
+        assert (clock.now(), gate.snapshot()["rate"]) == (0, None)
+        service.down = Throttled()
+        await aattempt(lambda: amake(gate, service))
+        assert (clock.now(), gate.snapshot()["rate"]) == (0, 4)
+        for service.down in [None, Boom(), None]:
+            await aattempt(lambda: amake(gate, service))
+        assert clock.now() == pytest.approx(0.75)
+        assert service.calls == 29
+
+    turned(colour, blocking, waiting)
+
+
+def adaptive() -> Any:
+    return AdaptiveRate(Throttled, least=4)
+
+
+def attempt(call: Callable[[], object]) -> None:
+    with suppress(Boom, Throttled):
+        assert call() == 6
+
+
+async def aattempt(call: Callable[[], Any]) -> None:
+    with suppress(Boom, Throttled):
+        assert await call() == 6
+
+
+def test_it_measures_what_goes_well(colour: str) -> None:
+    """Also where the clock is hardly looked at; and what was measured is what throttling cuts."""
+
+    def blocking(clock: VirtualClock) -> AdaptiveRate:
+        gate = AdaptiveRate(Throttled)
+        for _ in range(10):
+            for _ in range(500):
+                gate.call(int)
+            clock.advance(0.5)
+        return gate
+
+    async def waiting(clock: VirtualClock) -> AdaptiveRate:
+        gate = AdaptiveRate(Throttled)
+        work = gate(nothing)
+        for _ in range(10):
+            for _ in range(500):
+                await work()
+            clock.advance(0.5)
+        return gate
+
+    def seen(gate: AdaptiveRate) -> None:
+        measured = gate.snapshot()["measured"] or 0
+        assert measured == pytest.approx(1000, rel=0.1)
+        throttled(gate)
+        assert gate.snapshot()["rate"] == pytest.approx(0.7 * measured, rel=0.1)
+
+    async def aseen(clock: VirtualClock) -> None:
+        seen(await waiting(clock))
+
+    turned(colour, lambda clock: seen(blocking(clock)), aseen)
+
+
+def test_a_busy_one_hardly_looks_at_the_clock_and_is_locked_once_in_half_a_second() -> None:
+    looks, reads = list[float](), list[float]()
+
+    class Watched(AdaptiveRate):
+        def _look(self) -> None:
+            looks.append(clock.time)
+            super()._look()
+
+    def read() -> float:
+        reads.append(clock.time)
+        return clock.time
+
+    with virtual_time() as turning:
+        clock = Virtual()
+        turning.now = read  # type: ignore[method-assign]
+        work = Watched(Throttled)(partial(int, 7))
+        for clock.time in (0, 0.5, 1, 1.5, 2, 2.5):
+            for _ in range(800):
+                work()
+    assert [look for look in looks if look] == [0.5, 1, 1.5, 2, 2.5]
+    assert 14 <= reads.count(2.0) <= 18
+
+
+def test_what_goes_well_makes_it_faster_again(colour: str) -> None:
+    def blocking(clock: VirtualClock) -> list[float]:
+        gate, rates = busy(clock), list[float]()
+        for _ in range(3):
+            clock.advance(2)
+            gate.call(int)
+            rates.append(gate.snapshot()["rate"] or 0)
+        return rates
+
+    async def waiting(clock: VirtualClock) -> list[float]:
+        gate, rates = busy(clock), list[float]()
+        for _ in range(3):
+            clock.advance(2)
+            await gate.call(nothing)
+            rates.append(gate.snapshot()["rate"] or 0)
+        return rates
+
+    def busy(clock: VirtualClock) -> AdaptiveRate:
+        gate = AdaptiveRate(Throttled)
+        gate._tide.measured.rate = 100.0
+        throttled(gate)
+        gate._tide.measured.rate = 1e6
+        assert (gate.snapshot()["rate"] or 0) < 100
+        return gate
+
+    sooner, later, last = turned(colour, blocking, waiting)
+    assert 70 < sooner < later < last

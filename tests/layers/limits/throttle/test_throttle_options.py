@@ -1,0 +1,77 @@
+"""`Throttle`: its options, and what it says of itself, in its errors and in a pipeline."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from datetime import timedelta
+from math import nan
+from typing import Any
+
+import pytest
+
+from redouble import Fallback, Retry, Throttle, Timeout, errors
+from tests.layers.limits.throttle.test_throttle import fails, told
+from tests.support.fakes import Boom, Draws, always
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"k": 0.9}, ValueError, "Throttle k=0.9: write 1 or more, such as 2"),
+        ({"k": nan}, ValueError, "Throttle k=nan"),
+        ({"k": "2"}, TypeError, "Throttle k='2'"),
+        ({"k": True}, TypeError, "Throttle k=True"),
+        ({"k": fails}, TypeError, r"write @Throttle\(\), with brackets"),
+        ({"window": 0}, ValueError, "Throttle window=0: write more seconds, such as 120"),
+        ({"window": timedelta(0)}, ValueError, "Throttle window="),
+        ({"window": "2m"}, TypeError, "Throttle window='2m'"),
+        ({"most": 1.1}, ValueError, "Throttle most=1.1: write a share from 0 to 1"),
+        ({"most": -0.1}, ValueError, "Throttle most=-0.1"),
+        ({"minimum": -1}, ValueError, "Throttle minimum=-1: write how many calls, 0 or more"),
+        ({"minimum": 1.5}, TypeError, "Throttle minimum=1.5"),
+        ({"on": []}, ValueError, r"Throttle on=\[\] is empty"),
+        ({"on": 120}, TypeError, "Throttle on=120"),
+        ({"name": 3}, TypeError, "Throttle name=3"),
+        ({"random": 0.5}, TypeError, "random=0.5"),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        Throttle(**options)
+
+
+def test_what_it_says_of_itself() -> None:
+    assert repr(Throttle()) == "Throttle(2, window=120)"
+    named = Throttle(1.1, timedelta(seconds=30), name="db")
+    assert repr(named) == "Throttle(1.1, window=30, name='db')"
+    assert copy.copy(named) is copy.deepcopy(named) is named
+    with pytest.raises(TypeError, match="a Throttle is shared by the calls of one process"):
+        pickle.dumps(named)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (None, "the throttle is on: 75% of the calls are refused here, since the service accepts too few"),
+        ("db", "the throttle db is on: 75% of the calls are refused here, since the service accepts too few"),
+    ],
+)
+def test_what_a_refusal_says(name: str | None, says: str) -> None:
+    throttle = told(Throttle(name=name, random=Draws(0.0)), 0, 3)
+    with pytest.raises(errors.Rejected) as caught:
+        throttle.admit(0.0)
+    assert (str(caught.value), caught.value.retry_after) == (says, None)
+    assert type(caught.value) is errors.Rejected
+
+
+def test_what_a_pipeline_says_of_it() -> None:
+    pipeline = Timeout(9) | Retry() | Throttle(1.5, 60) | Timeout(1)
+    assert "at most 1.5 calls for each one accepted in 60 s" in pipeline.explain()
+    assert "Throttle" not in "".join(pipeline.check())
+    wrong = [text for text in (Throttle() | Retry()).check() if "Throttle" in text]
+    assert len(wrong) == 1
+    assert wrong[0].startswith("Throttle outside Retry: it counts one call where there were several attempts")
+    hidden = (Throttle(on=Boom) | Fallback(value=1)).check()
+    assert ["Fallback inside Throttle" in text for text in hidden] == [True]
+    assert (Throttle(on=always(True)) | Fallback(value=1, on=Boom)).check() == []

@@ -1,0 +1,105 @@
+"""One throttle, everybody at once: threads and event loops, and every call is counted once.
+
+Threads switch every microsecond here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from redouble import SYSTEM, Throttle, errors
+from tests.layers.limits.throttle.test_throttle import NEVER
+from tests.project.test_stress import everywhere, switching
+from tests.support.fakes import Boom, Draws
+
+pytestmark = pytest.mark.usefixtures(switching.__name__)
+
+THREADS = 8
+CALLS = 400
+
+
+def fail() -> None:
+    raise Boom
+
+
+async def asucceed() -> None:
+    await SYSTEM.asleep(0)
+
+
+async def afail() -> None:
+    await SYSTEM.asleep(0)
+    raise Boom
+
+
+def calling(throttle: Throttle, *works: Callable[[], object]) -> Callable[[str], None]:
+    def work(owner: str) -> None:
+        for number in range(CALLS):
+            with suppress(Boom, errors.Rejected):
+                throttle.call(works[number % len(works)])
+
+    return work
+
+
+def entering(throttle: Throttle) -> Callable[[str], None]:
+    def work(owner: str) -> None:
+        for _ in range(CALLS):
+            with throttle:
+                pass
+
+    return work
+
+
+def looping(throttle: Throttle, *works: Callable[[], Awaitable[object]]) -> Callable[[str], None]:
+    async def acall(work: Callable[[], Awaitable[object]]) -> None:
+        with suppress(Boom, errors.Rejected):
+            await throttle.call(work)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(CALLS):
+                tasks.create_task(acall(works[number % len(works)]))
+
+    return lambda _: asyncio.run(main())
+
+
+def test_no_good_call_is_miscounted() -> None:
+    """Though they are counted without a lock."""
+    throttle = Throttle(window=1e6)
+    works = (calling(throttle, int), looping(throttle, asucceed), entering(throttle), calling(throttle, int))
+    everywhere(*works, threads=THREADS)
+    assert throttle.snapshot() == {"share": 0, "requests": THREADS * CALLS, "accepts": THREADS * CALLS}
+
+
+def test_no_call_is_miscounted_when_some_fail() -> None:
+    throttle = Throttle(window=1e6, random=Draws(NEVER))
+    everywhere(calling(throttle, int, fail), looping(throttle, asucceed, afail), threads=THREADS)
+    counts = throttle.snapshot()
+    assert (counts["requests"], counts["accepts"]) == (THREADS * CALLS, THREADS * CALLS // 2)
+
+
+def test_nor_when_somebody_looks_all_the_time() -> None:
+    """Which takes in what was counted so far."""
+    throttle = Throttle(window=1e6, random=Draws(NEVER))
+    looks: list[float] = []
+
+    def look(owner: str) -> None:
+        for _ in range(CALLS):
+            seen = throttle.snapshot()
+            looks.append(seen["requests"] - seen["accepts"])
+
+    everywhere(calling(throttle, int), look, threads=THREADS)
+    assert throttle.snapshot()["accepts"] == THREADS * CALLS // 2
+    assert set(looks) == {0}
+
+
+def test_what_is_refused_is_counted_too() -> None:
+    throttle, called = Throttle(window=1e6, random=Draws(0.0)), list[None]()
+    with suppress(Boom):
+        throttle.call(fail)
+    everywhere(calling(throttle, lambda: called.append(None)), threads=THREADS)
+    assert not called
+    assert throttle.snapshot()["requests"] == THREADS * CALLS + 1

@@ -1,0 +1,155 @@
+"""`Throttle` in every colour and shape: what it counts, what says nothing, and who is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+import pytest
+
+from redouble import SYSTEM, Retry, Throttle, Verdict, errors, report
+from redouble._runtime.backend import backend
+from tests.layers.limits.concurrency.test_adaptive_concurrency import made
+from tests.layers.limits.throttle.test_throttle import NEVER, told
+from tests.runtime.test_cancellation import cancelled
+from tests.support.breaker_scripts import SHAPES, Service
+from tests.support.fakes import ASYNC, Boom, Draws, Panic, always, in_colour
+
+EACH = pytest.mark.parametrize("shape", SHAPES)
+
+# what a call ended by, options, and whether that is a request, and one that was accepted
+ENDS: list[tuple[BaseException | None, dict[str, Any], tuple[int, int]]] = [
+    (None, {}, (1, 1)),
+    (Boom(), {}, (1, 0)),
+    (Boom(), {"on": Boom}, (1, 0)),
+    (Boom(), {"on": (OSError, Boom)}, (1, 0)),
+    (Boom(), {"on": always(True)}, (1, 0)),
+    (Boom(), {"on": always(3.0)}, (1, 0)),
+    (Boom(), {"on": [always(None), Boom]}, (1, 0)),
+    # it was accepted, and had a bad end
+    (Boom(), {"on": always(False)}, (1, 1)),
+    (Boom(), {"on": always(Verdict.stop())}, (1, 1)),
+    # nobody has an opinion
+    (Boom(), {"on": OSError}, (0, 0)),
+    (Boom(), {"on": always(None)}, (0, 0)),
+    # nothing is learned from these
+    (Panic(), {}, (0, 0)),
+    (KeyboardInterrupt(), {}, (0, 0)),
+    (errors.Rejected("further in"), {}, (0, 0)),
+    (errors.CircuitOpen("further in"), {"on": errors.Rejected}, (0, 0)),
+]
+
+
+@pytest.mark.parametrize(("ended", "options", "counted"), ENDS)
+@pytest.mark.parametrize("before", [0, 1])
+def test_what_is_counted(
+    colour: str, ended: BaseException | None, options: dict[str, Any], counted: tuple[int, int], before: int
+) -> None:
+    """Whether all went well so far, and calls are only counted, or not, and each has to ask."""
+    throttle, service = Throttle(random=Draws(NEVER), **options), Service()
+    for _ in range(before):
+        throttle._tally.add(SYSTEM.now(), accepted=False)
+    service.down = ended
+    assert made(colour, "call", throttle, service) is (ended or made(colour, "call", Throttle(), Service()))
+    seen = throttle.snapshot()
+    assert (seen["requests"] - before, seen["accepts"]) == counted
+
+
+@EACH
+def test_a_service_that_goes_down_and_comes_back(colour: str, shape: str) -> None:
+    throttle, service, boom = Throttle(1, random=Draws(0.7, 0.8, 0.0, NEVER)), Service(), Boom()
+    for down, came, requests, accepts in [
+        (None, 6, 1, 1),
+        (None, 6, 2, 2),
+        (boom, boom, 3, 2),  # a quarter
+        (boom, boom, 4, 2),  # 0.7: passes; two fifths
+        (boom, boom, 5, 2),  # 0.8: passes; a half
+        (boom, errors.Rejected, 6, 2),  # 0: is refused
+        (None, 6, 7, 3),
+        (None, 6, 8, 4),
+    ]:
+        service.down = down
+        seen = made(colour, shape, throttle, service)
+        assert (type(seen) if isinstance(seen, errors.Rejected) else seen) == came
+        now = throttle.snapshot()
+        assert (now["requests"], now["accepts"]) == (requests, accepts)
+        assert now["share"] == pytest.approx((requests - accepts) / (requests + 1))
+    assert service.calls == 7
+
+
+@EACH
+def test_who_is_refused_is_not_called(colour: str, shape: str) -> None:
+    throttle, service = told(Throttle(random=Draws(0.0)), 0, 9, SYSTEM.now()), Service()
+    assert isinstance(made(colour, shape, throttle, service), errors.Rejected)
+    assert service.calls == 0
+    assert throttle.snapshot()["requests"] == 10
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "mixed"])
+def test_a_cancelled_call_says_nothing(colour: str, shape: str) -> None:
+    class Hanging(Service):
+        async def acall(self, item: int = 0, *, scale: int = 1) -> int:
+            await backend().sleep(1e6)
+            return item
+
+    throttle: Any = Throttle()
+    assert cancelled(colour, lambda: SHAPES[shape][1](throttle, Hanging())) == "cancelled"
+    assert throttle.snapshot() == {"share": 0, "requests": 0, "accepts": 0}
+
+
+def test_a_stream_that_is_left_early_was_accepted(colour: str) -> None:
+    throttle = Throttle()
+
+    @throttle
+    def items() -> Generator[int]:
+        yield 1
+        yield 2
+
+    @throttle
+    async def aitems() -> AsyncGenerator[int]:
+        yield 1
+        yield 2
+
+    def blocking() -> None:
+        stream = items()
+        assert next(stream) == 1
+        stream.close()
+
+    async def waiting() -> None:
+        stream = aitems()
+        assert await anext(stream) == 1
+        await stream.aclose()
+
+    in_colour(colour, blocking, waiting)
+    assert throttle.snapshot() == {"share": 0, "requests": 1, "accepts": 1}
+
+
+def test_a_retry_outside_tries_again(colour: str) -> None:
+    """What is refused is worth a retry, by the rule of old; the service is spared meanwhile."""
+    throttle = told(Throttle(random=Draws(0.0, 0.0, NEVER)), 0, 9, SYSTEM.now())
+    policy, service = Retry(attempts=4, backoff=[0] * 3) | throttle, Service()
+    assert made(colour, "call", policy, service) == 6
+    assert service.calls == 1
+    assert throttle.snapshot()["requests"] == 12
+
+
+def test_a_retry_outside_gives_up(colour: str) -> None:
+    throttle = told(Throttle(random=Draws(0.0)), 0, 9, SYSTEM.now())
+    policy, service = Retry(attempts=3, backoff=[0] * 3) | throttle, Service()
+    refused = made(colour, "call", policy, service)
+    said = report(refused)
+    assert said is not None
+    assert (said.reason, said.attempts, service.calls) == ("attempts", 3, 0)
+
+
+def test_a_signal_in_the_middle_of_counting_counts_for_nothing() -> None:
+    """It comes while the thread that it interrupts has the lock."""
+    throttle = Throttle()
+    with throttle._lock:
+        with throttle:
+            pass
+        assert throttle._tally.requests.total == 0
+    with throttle:
+        pass
+    assert throttle.snapshot()["requests"] == 1

@@ -1,0 +1,276 @@
+"""`Pipeline.check`: each thing that is known to hurt, with its reason; nothing is said of near misses."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from redouble import (
+    Backoff,
+    Bulkhead,
+    CircuitBreaker,
+    Fallback,
+    Gate,
+    Kind,
+    Layer,
+    Pipeline,
+    Retry,
+    RetryBudget,
+    Timeout,
+    TokenBucket,
+    Worker,
+    presets,
+    transient,
+)
+from tests.layers.test_analysis_explain import UNHINTED, Own, Patient
+from tests.support.fakes import Judge, Ledger, always
+
+FULL = Backoff.exponential(0.2).maximum(2).full_jitter()
+ONCE = Retry(attempts=1)
+BULKHEAD, BREAKER, BUDGET, BUCKET, LEDGER = (
+    Bulkhead(2),
+    CircuitBreaker(),
+    RetryBudget(),
+    TokenBucket(),
+    Ledger(),
+)
+RULE, JUDGE = always(True), Judge()
+
+ATTEMPT = (
+    r"attempt_timeout=.* is not below the .* of the whole call: an attempt that is cut leaves no time .*"
+)
+INSIDE_LIMIT = r"Timeout\(.*\) inside a limit of .* s: that one is always reached first, so .*"
+BULKHEAD_INSIDE = (
+    r"Bulkhead inside Retry: a call gives its place away while it waits to retry, .*; put it outside"
+)
+BREAKER_OUTSIDE = (
+    r"CircuitBreaker outside Retry: it sees one failure where there were several attempts, .*; put it inside"
+)
+FALLBACK_INSIDE = r"Fallback inside Retry, for the same errors: it replaces each of them .*; put it outside"
+FALLBACK_HIDES = (
+    r"Fallback inside CircuitBreaker, for the same errors: it replaces each of them .*; put it outside"
+)
+BREAKER_CUT = r"CircuitBreaker inside the limit of an attempt: a call that is cut looks cancelled to it, .*"
+NO_JITTER = r"Retry without jitter: clients that failed together come back together; write backoff=Backoff.*"
+TOO_LONG = r"Retry\(attempts=\d+\) may need .* s and has .* s: the last attempts are not made when .*"
+NO_BUDGET = (
+    r"Retry with .* and no budget: when the service is down, all of them add to its load; pass budget=.*"
+)
+RETRY_INSIDE = r"Retry inside Retry: their attempts multiply; retry in one place"
+
+
+def quick(**options: Any) -> Retry:
+    """Make a policy that nobody can ask to wait for longer."""
+    return Retry(hints=UNHINTED, **options)
+
+
+def twice(kind: str) -> str:
+    return rf"the same {kind} is there twice: every call counts twice, and may wait for itself"
+
+
+def checked(layers: Layer, expected: list[str]) -> None:
+    said = Pipeline(layers).check()
+    assert len(said) == len(expected), said
+    for one, pattern in zip(said, expected, strict=True):
+        assert re.fullmatch(pattern, one), one
+
+
+HURT: list[tuple[Layer, list[str]]] = [
+    # the attempt's timeout is not below the total
+    (Retry(attempt_timeout=5, timeout=5), [ATTEMPT, TOO_LONG]),
+    (Retry(attempt_timeout=9, timeout=5), [ATTEMPT, TOO_LONG]),
+    (Timeout(5) | Retry(attempt_timeout=5), [ATTEMPT, TOO_LONG]),
+    (Timeout(5) | BREAKER | Own() | Retry(attempt_timeout=6), [BREAKER_OUTSIDE, ATTEMPT, TOO_LONG]),
+    (Timeout(timedelta(seconds=5)) | Timeout(5), [INSIDE_LIMIT]),
+    (Timeout(5) | Retry(hints=UNHINTED) | Timeout(9), [TOO_LONG, INSIDE_LIMIT]),
+    (Retry(timeout=5) | Timeout(5), [TOO_LONG, INSIDE_LIMIT]),
+    # a place that is given away
+    (Retry() | BULKHEAD, [BULKHEAD_INSIDE]),
+    (Retry() | Timeout(2) | Own() | BULKHEAD | Timeout(1), [BULKHEAD_INSIDE]),
+    (Patient() | BULKHEAD, [BULKHEAD_INSIDE]),
+    # a breaker that sees too little
+    (BREAKER | Retry(), [BREAKER_OUTSIDE]),
+    (BREAKER | BULKHEAD | Timeout(30) | Retry() | Own(), [BREAKER_OUTSIDE]),
+    # a breaker that never hears of what hangs
+    (Retry() | Timeout(2) | BREAKER, [BREAKER_CUT]),
+    (Retry(attempt_timeout=2) | BREAKER, [BREAKER_CUT]),
+    (Timeout(2) | Own() | BREAKER, [BREAKER_CUT]),
+    (Timeout(2) | BREAKER | Bulkhead(1), [BREAKER_CUT]),
+    # the same thing twice
+    (BULKHEAD | BREAKER | BULKHEAD, [twice("Bulkhead")]),
+    (BREAKER | BREAKER, [twice("CircuitBreaker")]),
+    (BREAKER | Own() | BREAKER | BREAKER, [twice("CircuitBreaker")] * 2),
+    (BULKHEAD | Retry() | BREAKER | BREAKER, [twice("CircuitBreaker")]),
+    (Retry(budget=BUDGET) | quick(budget=BUDGET), [RETRY_INSIDE, twice("RetryBudget")]),
+    (Retry(budget=BUCKET) | quick(attempts=2, budget=BUCKET), [RETRY_INSIDE, twice("TokenBucket")]),
+    (
+        Retry(budget=LEDGER) | Retry(attempts=2, give_up_after=5, budget=LEDGER),
+        [RETRY_INSIDE, twice("Ledger")],
+    ),
+    (Retry(budget=Ledger()) | Retry(attempts=2, give_up_after=5, budget=Ledger()), [RETRY_INSIDE]),  # equal
+    # a fallback that leaves nothing to retry
+    (Retry() | Fallback(value=1), [FALLBACK_INSIDE]),
+    (Retry(on=OSError) | Own() | Fallback(print, on=OSError), [FALLBACK_INSIDE]),
+    (Retry(on=ConnectionError) | Fallback(value=1, on=OSError), [FALLBACK_INSIDE]),
+    (Retry(on=[ConnectionError, KeyError]) | Fallback(value=1, on=(OSError, LookupError)), [FALLBACK_INSIDE]),
+    (Retry(on=transient) | Fallback(value=1, on=transient), [FALLBACK_INSIDE]),
+    (Retry(on=[transient]) | Fallback(value=1, on=transient), [FALLBACK_INSIDE]),
+    (Retry(on=transient) | Fallback(value=1, on=[transient]), [FALLBACK_INSIDE]),
+    (Retry(on=[RULE, OSError]) | Fallback(value=1, on=[RULE, OSError]), [FALLBACK_INSIDE]),
+    (Retry(on=RULE) | Fallback(value=1, on=[Exception]), [FALLBACK_INSIDE]),
+    (Retry(on=JUDGE) | Fallback(value=1, on=JUDGE), [FALLBACK_INSIDE]),
+    # a fallback that hides failures from the breaker
+    (BREAKER | Fallback(value=1), [FALLBACK_HIDES]),
+    (CircuitBreaker(OSError) | Timeout(2) | Fallback(value=1, on=OSError), [FALLBACK_HIDES]),
+    (Retry() | BREAKER | Fallback(value=1), [FALLBACK_INSIDE, FALLBACK_HIDES]),
+    # no jitter
+    (Retry(backoff=Backoff.exponential(0.2)), [NO_JITTER]),
+    (Retry(backoff=[1, 2, 3]), [NO_JITTER]),
+    (Retry(backoff=Backoff.constant(0)), [NO_JITTER]),
+    (Retry(backoff=Backoff.constant(1).jitter(0)), [NO_JITTER]),
+    (Retry(backoff={Kind.throttled: Backoff.constant(3), None: FULL}), [NO_JITTER]),
+    (Retry(backoff={Kind.throttled: FULL, None: Backoff.of([1, 2, 3])}), [NO_JITTER]),
+    # not enough time
+    (Retry(attempts=4, backoff=Backoff.random(9, 11)), [TOO_LONG]),
+    (Retry(attempts=4, attempt_timeout=8), [TOO_LONG]),
+    (Retry() | Timeout(8), [TOO_LONG]),
+    (Timeout(9) | Retry() | Timeout(2), [TOO_LONG]),
+    (Timeout(1) | Retry(), [TOO_LONG]),
+    (Retry(timeout=1), [TOO_LONG]),
+    (Retry(backoff={Kind.throttled: Backoff.random(20, 30), None: FULL}), [TOO_LONG]),
+    # no budget
+    (Retry(attempts=5), [NO_BUDGET]),
+    (Retry(attempts=None), [NO_BUDGET]),
+    (presets.polling(), [NO_BUDGET]),
+    (Patient(attempts=5), [NO_BUDGET]),
+    # attempts multiply, and so do waits
+    (Retry() | Retry(), [TOO_LONG, RETRY_INSIDE]),
+    (Retry() | quick(), [RETRY_INSIDE]),
+    (Retry() | quick() | Own() | quick(), [RETRY_INSIDE] * 2),
+    # all at once, in order
+    (
+        BREAKER | Retry(attempts=9, backoff=[9] * 8) | BULKHEAD | Fallback(value=1),
+        [
+            *(BREAKER_OUTSIDE, NO_JITTER, TOO_LONG, NO_BUDGET),
+            *(BULKHEAD_INSIDE, FALLBACK_HIDES, FALLBACK_INSIDE),
+        ],
+    ),
+    (presets.finagle(), [NO_JITTER]),  # as its docstring says
+]
+
+
+@pytest.mark.parametrize(("pipeline", "expected"), HURT)
+def test_what_hurts(pipeline: Layer, expected: list[str]) -> None:
+    checked(pipeline, expected)
+
+
+EXAMPLE = Retry(on=(OSError, KeyError), backoff=Backoff.exponential(0.1).maximum(5).full_jitter())
+
+FINE: list[Layer] = [
+    Pipeline(),
+    Pipeline(Own()),
+    Timeout(30) | Bulkhead(10, wait=1.0) | EXAMPLE | CircuitBreaker() | Timeout(2),
+    Pipeline(Retry()),
+    Fallback(value=1) | Bulkhead(10) | Retry() | CircuitBreaker(),
+    Bulkhead(10) | Fallback(print) | Timeout(30, worker=Worker()) | Retry() | CircuitBreaker() | Timeout(2),
+    # near misses
+    Retry(attempt_timeout=2, timeout=20),
+    Timeout(10) | Retry() | Timeout(2),
+    Timeout(5.001) | Timeout(5),
+    Timeout(5) | Bulkhead(2, wait=60),
+    BULKHEAD | Bulkhead(2) | CircuitBreaker() | CircuitBreaker(),  # alike, and not the same
+    Timeout(5) | Own() | Timeout(4),
+    Retry(budget=BUDGET) | ONCE,
+    ONCE | Retry(),
+    ONCE | BULKHEAD,
+    BREAKER | ONCE,
+    ONCE | Fallback(value=1),
+    Retry(attempts=1, backoff=[1]),
+    Retry(attempts=1, attempt_timeout=9, timeout=5),
+    Fallback(value=1) | Retry(),
+    Timeout(2) | BREAKER | Timeout(1),
+    Timeout(2) | CircuitBreaker(slow=1),
+    Timeout(30) | Retry() | BREAKER,  # that is the limit of the whole
+    Fallback(value=1) | BREAKER,
+    CircuitBreaker(OSError) | Fallback(value=1, on=KeyError),
+    BREAKER | Fallback(value=1, on=OSError),
+    Retry(on=OSError) | Fallback(value=1, on=KeyError),
+    Retry(on=OSError) | Fallback(value=1, on=ConnectionError),  # the others are retried
+    Retry(on=(OSError, KeyError)) | Fallback(value=1, on=OSError),
+    Retry(on=transient) | Fallback(value=1, on=OSError),
+    Retry(on=OSError) | Fallback(value=1, on=RULE),
+    Retry(on=[RULE, OSError]) | Fallback(value=1, on=[OSError, RULE]),
+    Retry(backoff=Backoff.constant(1).jitter(0.1)),
+    Retry(backoff=Backoff.random(0, 1)),
+    Retry(backoff=Backoff.decorrelated(0.1, 2)),
+    Retry(backoff={Kind.throttled: FULL, None: Backoff.exponential(0.1).equal_jitter()}),
+    Retry(backoff=[]),
+    Retry(attempts=4, backoff=Backoff.random(8, 10)),
+    Retry() | Timeout(7),
+    Retry(attempts=5, budget=BUDGET),
+    Retry(attempts=None, budget=LEDGER),
+    Retry(attempts=None, until=RULE),
+    presets.polling(until=RULE),
+    *(getattr(presets, name)() for name in ("aws_standard", "database", "http", "httpware", "llm")),
+    BULKHEAD | presets.http() | BREAKER | Timeout(2),
+]
+
+
+@pytest.mark.parametrize("pipeline", FINE)
+def test_what_does_not_hurt(pipeline: Layer) -> None:
+    checked(pipeline, [])
+
+
+def test_pipelines_in_pipelines_are_looked_through() -> None:
+    inner = Retry() | BULKHEAD
+    for whole in (
+        Pipeline(inner),
+        Pipeline(Pipeline(inner)),
+        Own() | inner,
+        Pipeline(Retry(), Pipeline(BULKHEAD)),
+    ):
+        checked(whole, [BULKHEAD_INSIDE])
+    checked((BULKHEAD | Own()) | (Own() | BULKHEAD), [twice("Bulkhead")])
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "said"),
+    [
+        (Retry(attempt_timeout=9, timeout=5.5), "attempt_timeout=9 is not below the 5.5 s of the whole call"),
+        (Timeout(5) | Timeout(7.5), "Timeout(7.5) inside a limit of 5 s"),
+        (
+            Retry(attempts=9, budget=BUDGET, backoff=Backoff.random(1000, 2000)),
+            "may need 16000 s and has 30 s",
+        ),
+        (Timeout(8) | Retry(attempts=2) | Timeout(4), "Retry(attempts=2) may need 8.2 s and has 8 s"),
+        (Retry(attempts=5), "Retry with 5 attempts and no budget"),
+        (Retry(attempts=None), "Retry with no limit of attempts and no budget"),
+    ],
+)
+def test_the_numbers_that_are_named(pipeline: Layer, said: str) -> None:
+    [one] = [one for one in Pipeline(pipeline).check() if said in one]
+    assert one
+
+
+@pytest.mark.parametrize(("pipeline", "expected"), HURT)
+def test_each_reason_is_one_sentence(pipeline: Layer, expected: Any) -> None:
+    """What it is, a colon, and why: on one line, without an end."""
+    for said in Pipeline(pipeline).check():
+        assert ": " in said
+        assert "\n" not in said
+        assert "  " not in said
+        assert not said.endswith(".")
+        assert ". " not in said
+
+
+def test_a_gate_of_your_own_is_shared_too() -> None:
+    class Own(Gate):
+        """Lets everybody in."""
+
+    own = Own()
+    [twice] = (own | own).check()
+    assert twice.startswith("the same Own is there twice")
+    assert (Own() | Own()).check() == []

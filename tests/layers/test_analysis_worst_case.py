@@ -1,0 +1,139 @@
+"""What a call comes to at worst, in numbers."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, Literal
+
+import pytest
+
+from redouble import (
+    Backoff,
+    Bulkhead,
+    CircuitBreaker,
+    Fallback,
+    Hints,
+    Kind,
+    Layer,
+    Pipeline,
+    Retry,
+    RetryBudget,
+    Timeout,
+    TokenBucket,
+    Worker,
+    presets,
+)
+from redouble._layers.analysis import WorstCase
+from tests.support.fakes import Ledger
+from tests.support.fakes import options as defaults
+
+UNHINTED = Hints(mode="ignore")
+OPEN = "for as long as your function takes"
+ENDLESS = f"calls until time is up, {OPEN}"
+
+
+def worst_of(pipeline: Pipeline) -> WorstCase:
+    worst = WorstCase()
+    for layer in reversed(pipeline.layers):
+        worst = layer.worst_case(worst)
+    return worst
+
+
+def plain(**options: Any) -> Retry:
+    """Make a policy without a limit, of 3 attempts, which waits for 1 s and 2 s."""
+    said = defaults(attempts=3, backoff=[1, 2], give_up_after=None, hints=UNHINTED, on=Exception)
+    return Retry(**said | options)
+
+
+def bucket(when_empty: Literal["refuse", "wait"]) -> TokenBucket:
+    return TokenBucket(refill_per_second=1, when_empty=when_empty)
+
+
+ROWS: list[tuple[Layer, str]] = [
+    (Pipeline(), f"1 call, {OPEN}"),
+    (Timeout(2), "1 call, 2 s"),
+    (Timeout(2, worker=Worker(grace=0.5)), "1 call, 2.5 s"),
+    (Bulkhead(1, wait=3), f"1 call, {OPEN} and 3 s of waiting"),
+    (Bulkhead(1, wait=0), f"1 call, {OPEN}"),
+    (Bulkhead(1, wait=None), f"1 call, {OPEN} and any amount of waiting"),
+    (Bulkhead(1, wait=3) | Timeout(2), "1 call, 5 s"),
+    (Timeout(2) | Bulkhead(1, wait=3), "1 call, 2 s"),
+    (Timeout(2) | Bulkhead(1, wait=None), "1 call, 2 s"),
+    (CircuitBreaker() | Timeout(2), "1 call, 2 s"),
+    (Fallback(value=1) | Timeout(2), "1 call, 2 s"),
+    # attempts and delays
+    (plain(), f"3 calls, {OPEN} and 3 s of waiting"),
+    (plain(attempts=1), f"1 call, {OPEN}"),
+    (plain(backoff=[0, 0]), f"3 calls, {OPEN}"),
+    (plain() | Timeout(2), "3 calls, 9 s"),
+    (plain(attempt_timeout=2), "3 calls, 9 s"),
+    (plain(attempt_timeout=2) | Timeout(1), "3 calls, 6 s"),
+    (plain(attempt_timeout=2, worker=Worker(grace=1)), "3 calls, 12 s"),
+    (plain(timeout=2, worker=Worker(grace=1)), "3 calls, 3 s"),
+    (plain(attempts=2, backoff=[2000], attempt_timeout=1000), "2 calls, 4000 s"),
+    (plain() | Bulkhead(1, wait=4), f"3 calls, {OPEN} and 15 s of waiting"),
+    (Bulkhead(1, wait=4) | plain(), f"3 calls, {OPEN} and 7 s of waiting"),
+    (plain() | plain() | Timeout(2), "9 calls, 30 s"),
+    (plain(backoff=[1]) | Timeout(2), "2 calls, 5 s"),  # a backoff that ends, ends it
+    (plain(backoff=[]) | Timeout(2), "1 call, 2 s"),
+    (plain(attempts=5000, backoff=Backoff.constant(1)) | Timeout(1), "5000 calls, 9999 s"),
+    # chance at its worst
+    (plain(backoff=Backoff.exponential(1).full_jitter()) | Timeout(2), "3 calls, 9 s"),
+    (plain(backoff=Backoff.constant(1).jitter(0.5)) | Timeout(2), "3 calls, 9 s"),
+    (plain(backoff=Backoff.random(1, 3)) | Timeout(2), "3 calls, 12 s"),
+    (plain(backoff=Backoff.decorrelated(1, 5)) | Timeout(2), "3 calls, 14 s"),
+    # each kind has delays of its own, which a call may meet in any order
+    (plain(backoff={Kind.throttled: [9, 0], None: [5, 0]}) | Timeout(2), "3 calls, 20 s"),
+    # limits
+    (plain(give_up_after=2) | Timeout(2), "3 calls, 4 s"),
+    (plain(give_up_after=2), f"3 calls, {OPEN} and 2 s of waiting"),
+    (
+        plain(give_up_after=2) | Bulkhead(1, wait=4),
+        f"3 calls, {OPEN} and 6 s of waiting",
+    ),
+    (plain(give_up_after=100) | Timeout(2), "3 calls, 9 s"),
+    (plain(timeout=2), "3 calls, 2 s"),
+    (plain(timeout=100) | Timeout(2), "3 calls, 9 s"),
+    (plain(work_timeout=4) | Timeout(2), "3 calls, 7 s"),
+    (plain(work_timeout=4), "3 calls, 7 s"),
+    (Timeout(5) | plain() | Timeout(2), "3 calls, 5 s"),
+    (
+        plain(attempts=None, give_up_after=9),
+        f"{ENDLESS} and 9 s of waiting",
+    ),
+    (plain(attempts=None, give_up_after=9) | Timeout(2), "calls until time is up, 11 s"),
+    (plain(attempts=None, timeout=9), "calls until time is up, 9 s"),
+    (plain() | plain(attempts=None, timeout=9), "calls until time is up, 30 s"),
+    # what the other side, or a budget, may ask for
+    (plain(hints=Hints()), f"3 calls, {OPEN} and any amount of waiting"),
+    (plain(hints=Hints(), give_up_after=9) | Timeout(2), "3 calls, 11 s"),
+    (plain(hints=Hints(longest=10, spread=0)) | Timeout(2), "3 calls, 26 s"),
+    (plain(hints=Hints(longest=10, spread=0.1)) | Timeout(2), "3 calls, 28 s"),
+    (plain(hints=Hints(longest=1.5, spread=0)) | Timeout(2), "3 calls, 9.5 s"),
+    (plain(hints=Hints(over=5)) | Timeout(2), "3 calls, 19 s"),
+    (plain(hints=Hints(mode="instead", longest=10, spread=0)) | Timeout(2), "3 calls, 26 s"),
+    (plain(hints=Hints(mode="instead", longest=0)) | Timeout(2), "3 calls, 9 s"),
+    (plain(budget=RetryBudget()) | Timeout(2), "3 calls, 9 s"),
+    (plain(budget=bucket("refuse")) | Timeout(2), "3 calls, 9 s"),
+    (plain(budget=bucket("wait"), timeout=50), "3 calls, 50 s"),
+    (
+        plain(budget=bucket("wait")),
+        f"3 calls, {OPEN} and any amount of waiting",
+    ),
+    (plain(budget=Ledger()), f"3 calls, {OPEN} and any amount of waiting"),
+    (presets.aws_standard() | Timeout(2), "3 calls, 19 s"),
+    (presets.httpware() | Timeout(2), "3 calls, 16 s"),
+    (presets.llm(), "4 calls, 30 s"),
+]
+
+
+@pytest.mark.parametrize(("layer", "worst"), ROWS)
+def test_what_it_comes_to(layer: Layer, worst: str) -> None:
+    assert Pipeline(layer).explain().splitlines()[-1] == f"at worst: {worst}"
+
+
+def test_numbers_for_programs() -> None:
+    """Nothing is known of a budget of one's own: it may ask for any wait."""
+    assert worst_of(plain() | Bulkhead(1, wait=4) | Timeout(2)) == WorstCase(3, 21, 15)
+    assert worst_of(Pipeline(plain(budget=Ledger(wait=99)))) == WorstCase(3, inf, inf)
+    assert worst_of(Pipeline()) == WorstCase(1, inf, 0)

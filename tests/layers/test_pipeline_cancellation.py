@@ -1,0 +1,282 @@
+"""Guarded calls that are cancelled or cut, at every point: that comes out, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import Bulkhead, CircuitBreaker, Fallback, Hints, Retry, Timeout, TokenBucket, errors
+from redouble._runtime.backend import backend, under_trio
+from redouble.testing import VirtualClock
+from tests.runtime.test_cancellation import cancelled
+from tests.support.fakes import ASYNC, Boom, Virtual
+from tests.support.limited_calls import in_virtual_time
+from tests.testing.test_virtual import unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+LOOPS = pytest.mark.parametrize("colour", ASYNC)
+EVERYWHERE = ["asyncio around", "asyncio inside", "trio around jumping", "trio inside"]
+PLACES = pytest.mark.parametrize(
+    "place", ["asyncio around", "asyncio inside", "trio around jumping", "trio inside"]
+)
+LONG, HOUR, COOLDOWN = 1e6, 3600.0, 30.0
+CAPACITY, COST = 1000.0, 5.0
+
+
+@dataclass
+class Guards:
+    """All layers around an operation that fails so often, and then takes long."""
+
+    fails: int = 0
+    limit: int = 1
+    wait: float | None = None
+    takes: float = LONG
+    delay: float = LONG
+    clock: Virtual = field(default_factory=Virtual)
+    calls: int = 0
+
+    def __post_init__(self) -> None:
+        self.bulkhead = Bulkhead(self.limit, wait=self.wait)
+        self.budget = TokenBucket(CAPACITY)
+        self.breaker = CircuitBreaker(failures=99, cooldown=COOLDOWN, clock=self.clock)
+        retry = Retry(on=Boom, backoff=[self.delay] * 3, give_up_after=None, budget=self.budget)
+        self.inner = self.bulkhead | retry | self.breaker
+        self.whole = Fallback(value="replaced") | self.inner | Timeout(2 * LONG)
+
+    async def work(self) -> str:
+        self.calls += 1
+        if self.calls <= self.fails:
+            raise Boom
+        await backend().sleep(self.takes)
+        return "done"
+
+    async def items(self) -> AsyncIterator[str]:
+        yield await self.work()
+
+    def left(self) -> tuple[float, float, float]:
+        """Tell what is left behind: places in use, calls that wait for one, and tokens that are gone."""
+        places = self.bulkhead.snapshot()
+        return places["in_use"], places["queued"], CAPACITY - self.budget.snapshot()["tokens"]
+
+
+async def called(guards: Guards) -> object:
+    return await guards.whole.call(guards.work)
+
+
+async def streamed(guards: Guards) -> object:
+    return await anext(guards.whole(guards.items)())
+
+
+async def entered(guards: Guards) -> object:
+    async with guards.bulkhead:
+        return await guards.work()
+
+
+SHAPES = pytest.mark.parametrize("shape", [called, streamed])
+Shape = Callable[[Guards], Awaitable[object]]
+
+
+# --------------------------------------------------------------------------- at every point
+
+
+@LOOPS
+@pytest.mark.parametrize("shape", [called, streamed, entered])
+def test_while_it_waits_for_a_place(colour: str, shape: Shape) -> None:
+    guards = Guards()
+    ticket = guards.bulkhead.admit(0)
+    assert cancelled(colour, lambda: shape(guards)) == "cancelled"
+    assert (guards.calls, guards.left()) == (0, (1, 0, 0))
+    guards.bulkhead.ended(ticket, None, 0)
+    assert guards.left() == (0, 0, 0)
+    with guards.bulkhead:
+        assert guards.left() == (1, 0, 0)
+
+
+@LOOPS
+@pytest.mark.parametrize("shape", [called, streamed, entered])
+def test_in_an_attempt(colour: str, shape: Shape) -> None:
+    """For the breaker, it never was."""
+    guards = Guards()
+    assert cancelled(colour, lambda: shape(guards)) == "cancelled"
+    assert (guards.calls, guards.left()) == (1, (0, 0, 0))
+    assert guards.breaker.snapshot()["failures"] == 0
+
+
+@LOOPS
+@SHAPES
+def test_in_a_delay(colour: str, shape: Shape) -> None:
+    """The retry never starts, so it is refunded."""
+    guards = Guards(fails=1)
+    assert cancelled(colour, lambda: shape(guards)) == "cancelled"
+    assert (guards.calls, guards.left()) == (1, (0, 0, 0))
+
+
+@LOOPS
+@SHAPES
+def test_in_a_retry(colour: str, shape: Shape) -> None:
+    """That one has started."""
+    guards = Guards(fails=1, delay=0)
+    assert cancelled(colour, lambda: shape(guards)) == "cancelled"
+    assert (guards.calls, guards.left()) == (2, (0, 0, COST))
+
+
+@LOOPS
+@SHAPES
+def test_in_a_probe(colour: str, shape: Shape) -> None:
+    """Another call may try, and its success closes the breaker."""
+    guards = Guards()
+    for _ in range(99):
+        guards.breaker.ended(guards.breaker.admit(guards.clock.time), Boom(), guards.clock.time)
+    guards.clock.time += COOLDOWN
+    assert guards.breaker.state == "half_open"
+    assert cancelled(colour, lambda: shape(guards)) == "cancelled"
+    assert guards.calls == 1
+    with guards.breaker:
+        pass
+    assert guards.breaker.snapshot()["state"] == "closed"
+
+
+@LOOPS
+def test_while_something_else_is_looked_for(colour: str) -> None:
+    guards = Guards(fails=99, delay=0)
+
+    async def waits(_: Exception) -> str:
+        await backend().sleep(LONG)
+        return "replaced"
+
+    assert cancelled(colour, lambda: (Fallback(waits) | guards.inner).call(guards.work)) == "cancelled"
+    assert (guards.calls, guards.left()) == (4, (0, 0, 3 * COST))
+
+
+# ----------------------------------------------------------------------------------- cut
+
+
+@PLACES
+@pytest.mark.parametrize(
+    ("fails", "delay", "full", "calls", "gone"),
+    [
+        (0, HOUR, True, 0, 0),  # while it waits for a place
+        (0, HOUR, False, 1, 0),  # in an attempt
+        (1, HOUR, False, 1, 0),  # in a delay
+        (1, 1, False, 2, COST),  # in a retry
+    ],
+)
+def test_cut_by_a_limit_around_it(
+    place: str, fails: int, delay: float, full: bool, calls: int, gone: float
+) -> None:
+    """That limit's error comes out of it, at its time, and the layers inside never saw one."""
+    guards = Guards(fails=fails, delay=delay, takes=HOUR)
+
+    async def waiting(clock: VirtualClock) -> None:
+        ticket = guards.bulkhead.admit(0) if full else None
+        with pytest.raises(errors.AttemptTimeout):
+            await (Timeout(5) | guards.whole).call(guards.work)
+        assert (clock.now(), guards.calls) == (5, calls)
+        if ticket is not None:
+            guards.bulkhead.ended(ticket, None, 0)
+
+    in_virtual_time(place, waiting)
+    assert guards.left() == (0, 0, gone)
+    assert guards.breaker.snapshot()["failures"] == fails
+
+
+@PLACES
+def test_a_place_is_passed_on_by_who_is_cut(place: str) -> None:
+    """The next one in the queue has it at once."""
+    guards, came = Guards(takes=3), list[tuple[str, object, float]]()
+
+    async def one(name: str, limit: float, clock: VirtualClock) -> None:
+        try:
+            value: object = await (Timeout(limit) | guards.inner).call(guards.work)
+        except errors.AttemptTimeout:
+            value = "cut"
+        came.append((name, value, clock.now()))
+
+    async def waiting(clock: VirtualClock) -> None:
+        await together(one("a", 2, clock), one("b", 1, clock), one("c", 9, clock), one("d", 4, clock))
+
+    in_virtual_time(place, waiting)
+    assert came == [("b", "cut", 1), ("a", "cut", 2), ("d", "cut", 4), ("c", "done", 5)]
+    assert guards.left() == (0, 0, 0)
+
+
+async def together(*coroutines: Any) -> None:
+    """Run them at once, each begun in order."""
+    if under_trio():
+        async with trio.open_nursery() as nursery:
+            for coroutine in coroutines:
+                nursery.start_soon(_awaited, coroutine)
+                await trio.lowlevel.checkpoint()
+    else:
+        await asyncio.gather(*coroutines)
+
+
+async def _awaited(coroutine: Awaitable[None]) -> None:
+    await coroutine
+
+
+# ------------------------------------------------------------------------------ at random
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("place", ["asyncio around", "trio around jumping"])
+def test_cancelled_at_random(place: str, seed: int) -> None:
+    """Whenever they are cancelled: never one too many, no place and no token is lost."""
+    chance = random.Random(seed)
+    guards, inside, most = Guards(limit=3, wait=4, delay=1), list[int](), list[int]()
+    calls: dict[int, int] = {}
+
+    async def fetch(number: int) -> None:
+        calls[number] = calls.get(number, 0) + 1
+        inside.append(number)
+        most.append(len(inside))
+        try:
+            await backend().sleep(chance.random() * 2)
+            raise Boom
+        finally:
+            inside.remove(number)
+
+    async def one(number: int) -> None:
+        limit = chance.random() * 12
+        if under_trio():
+            with trio.move_on_after(limit):
+                await guards.whole.call(fetch, number)
+            return
+        task = asyncio.ensure_future(guards.whole.call(fetch, number))
+        asyncio.get_running_loop().call_later(limit, task.cancel)
+        await asyncio.wait([task])
+        assert task.cancelled() or task.result() == "replaced"
+
+    async def waiting(_: VirtualClock) -> None:
+        await together(*(one(number) for number in range(40)))
+
+    in_virtual_time(place, waiting)
+    assert max(most) == 3
+    retries = sum(count - 1 for count in calls.values())
+    assert retries > 0
+    assert guards.left() == (0, 0, retries * COST)
+
+
+@PLACES
+def test_a_hint_of_the_breaker_is_cut_short(place: str) -> None:
+    """Whoever waits for an open breaker holds a place meanwhile, and gives it back when it is cancelled."""
+    guards = Guards(takes=0)
+    breaker = CircuitBreaker(failures=1, cooldown=HOUR)
+    retry = Retry(hints=Hints(spread=0), give_up_after=None, backoff=[0] * 9, budget=guards.budget)
+
+    async def waiting(clock: VirtualClock) -> None:
+        with pytest.raises(Boom):
+            await breaker.call(Guards(fails=1).work)
+        with pytest.raises(errors.AttemptTimeout):
+            await (Timeout(5) | guards.bulkhead | retry | breaker).call(guards.work)
+        assert clock.now() == 5
+
+    in_virtual_time(place, waiting)
+    assert (guards.calls, guards.left()) == (0, (0, 0, 0))

@@ -1,0 +1,236 @@
+"""A circuit breaker with other terms: its state stays, and since when, and what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from redouble import CircuitBreaker, errors
+from tests.support.breaker_scripts import Story, at_every_line
+from tests.support.fakes import Boom, options
+
+
+@pytest.mark.parametrize(
+    ("before", "story", "after", "then"),
+    [
+        # Open: for the new cooldown, counted from when it opened.
+        (
+            options(failures=1, cooldown=10),
+            "bad:open +4",
+            options(cooldown=30),
+            "+25:open good:no +1:half_open good:closed",
+        ),
+        (options(failures=1, cooldown=10), "bad:open +4", options(cooldown=5), "good:no +1:half_open"),
+        (options(failures=1, cooldown=10), "bad:open +4", options(cooldown=3), "+0:half_open good:closed"),
+        (options(failures=1, cooldown=10), "bad:open +11:half_open", options(cooldown=20), "+0:open good:no"),
+        # Closed: failures in a row stay, and the next one counts by the new terms.
+        (options(failures=9), "bad bad bad:closed", options(failures=3), "+0:closed bad:open"),
+        (options(failures=9), "bad bad bad:closed", options(failures=3), "good bad bad:closed bad:open"),
+        (options(failures=3), "bad bad:closed", options(failures=5), "bad bad:closed bad:open"),
+        # By ratio: what was counted in the window stays.
+        (
+            options(ratio=0.5, minimum=8, window=60),
+            "good good good bad bad bad:closed",
+            options(ratio=0.5, minimum=6, window=120),
+            "bad:open",
+        ),
+        (
+            options(ratio=0.5, minimum=4, window=60),
+            "bad bad bad +30",
+            options(ratio=0.5, minimum=4, window=10),
+            "bad:closed bad bad:closed bad:open",
+        ),
+        (
+            options(ratio=0.5, minimum=4, window=10),
+            "bad +9 bad bad",
+            options(ratio=0.5, minimum=3, window=100),
+            "+80:closed good:open",
+        ),
+        # From one way of counting to the other it begins to count anew.
+        (
+            options(failures=9),
+            "bad bad bad",
+            options(ratio=0.5, minimum=3, window=10),
+            "bad bad:closed bad:open",
+        ),
+        (
+            options(ratio=1, minimum=9, window=10),
+            "bad bad bad",
+            options(failures=3),
+            "bad bad:closed good bad bad:closed bad:open",
+        ),
+        # Half open: those who succeeded count.
+        (
+            options(failures=1, cooldown=1, probes=4),
+            "bad +1 good good:half_open",
+            options(cooldown=1, probes=2),
+            "+0:closed good:closed",
+        ),
+        (
+            options(failures=1, cooldown=1, probes=3),
+            "bad +1 good good:half_open",
+            options(cooldown=1, probes=4),
+            "good:half_open good:closed",
+        ),
+        (
+            options(failures=1, cooldown=1, probes=4),
+            "bad +1 good good:half_open",
+            options(cooldown=1, probes=1, reopening=(0.5,)),
+            "+0:half_open +1 good:closed",
+        ),
+        (
+            options(failures=1, cooldown=1, probes=2),
+            "bad +1 a> good:half_open",
+            options(cooldown=1, probes=3, failures=1),
+            "a=good:half_open good:closed",
+        ),
+        # Reopening: the stage stays if there still is one.
+        (
+            options(failures=1, cooldown=1, reopening=(0.2, 0.5, 0.9)),
+            "bad +1 good +1 good +1 good:half_open",
+            options(cooldown=1, reopening=(0.3,)),
+            "+1 good:closed",
+        ),
+        (
+            options(failures=1, cooldown=1, reopening=(0.2, 0.5)),
+            "bad +1 good:half_open",
+            options(cooldown=1),
+            "+0:closed good:closed",
+        ),
+        (
+            options(failures=1, cooldown=1, reopening=(0.5,)),
+            "bad +1 good good:half_open",
+            options(cooldown=10, reopening=(0.5,)),
+            "+8:half_open +2:closed",
+        ),
+        # Isolated is isolated.
+        (options(), "isolate:isolated", options(failures=1), "good:no close:closed bad:open"),
+    ],
+)
+def test_its_story_goes_on(before: dict[str, Any], story: str, after: dict[str, Any], then: str) -> None:
+    told = Story(**before)
+    told.tell(story)
+    told.breaker.reconfigure(CircuitBreaker(**after))
+    told.tell(then)
+
+
+def test_who_is_told_and_by_which_clock_stays() -> None:
+    story = Story(failures=1, cooldown=10, name="db")
+    story.tell("bad:open +4")
+    others: list[object] = []
+    story.breaker.reconfigure(CircuitBreaker(cooldown=20, name="other", on_change=others.append))
+    story.tell("+15:open +1:half_open good:closed")
+    assert [event.what for event in story.events] == ["circuit_opened", "circuit_half_open", "circuit_closed"]
+    assert {event.name for event in story.events} == {"db"}
+    assert not others
+
+
+def test_a_breaker_that_closes_by_its_new_terms_says_so() -> None:
+    story = Story(failures=1, cooldown=1, probes=4)
+    story.tell("bad +1 good good:half_open")
+    story.breaker.reconfigure(CircuitBreaker(cooldown=1))
+    assert story.events[-1].what == "circuit_closed"
+
+
+def test_what_counts_as_a_failure_is_a_value() -> None:
+    breaker = CircuitBreaker(OSError, failures=1)
+
+    @breaker
+    def fail() -> None:
+        raise Boom
+
+    with pytest.raises(Boom):
+        fail()
+    breaker.reconfigure(CircuitBreaker(Boom, failures=1))
+    with pytest.raises(Boom):
+        fail()
+    with pytest.raises(errors.CircuitOpen):
+        fail()
+    assert breaker.traits().handles is Boom
+
+
+def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
+    story = Story(failures=1)
+    breaker, clock = story.breaker, story.clock
+
+    @breaker
+    def work(seconds: float) -> None:
+        clock.time += seconds
+
+    work(5)
+    breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
+    assert breaker._passing is None, "every call is looked at"
+    work(2)
+    work(3)
+    with pytest.raises(errors.CircuitOpen):
+        work(0)
+    breaker.close()
+    breaker.reconfigure(CircuitBreaker(failures=1))
+    work(5)
+    work(5)
+    assert breaker._passing is not None, "nobody is asked"
+
+
+def test_calls_under_way_when_slow_ones_begin_to_count_and_when_they_no_longer_do() -> None:
+    story = Story(failures=1)
+    story.tell("a>")
+    story.breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
+    story.tell("+9 a=good:closed b>")
+    story.breaker.reconfigure(CircuitBreaker(failures=1))
+    story.tell("+9 b=good:closed")
+
+
+def opened() -> Story:
+    story = Story(failures=1, cooldown=10)
+    story.tell("bad:open +10")
+    return story
+
+
+def retuned(story: Story) -> None:
+    story.breaker.reconfigure(CircuitBreaker(failures=2, cooldown=12, probes=2))
+
+
+def called(story: Story) -> None:
+    with suppress(errors.CircuitOpen):
+        story.tell("good")
+
+
+@pytest.mark.parametrize(("does", "comes"), [(retuned, called), (called, retuned), (retuned, retuned)])
+def test_one_in_the_middle_of_another(
+    does: Callable[[Story], object], comes: Callable[[Story], object]
+) -> None:
+    """As by a signal, wherever it comes: the terms are the new ones in the end, and the circuit works."""
+    for story in at_every_line(opened, does, comes):
+        settings = story.breaker.settings
+        assert story.breaker._circuit._settings is settings
+        assert (settings.failures, settings.cooldown, settings.probes) == (2, 12, 2)
+        assert settings.clock is story.breaker.clock
+        story.tell("+12 good good:closed bad:closed bad:open")
+
+
+def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
+    """As by a signal: what is being told goes on by the old terms, and what follows by the new ones."""
+    story = Story(failures=1, cooldown=10)
+    breaker = story.breaker
+
+    def interrupted() -> None:
+        breaker.reconfigure(CircuitBreaker(cooldown=50))
+        assert breaker.settings.cooldown == 10
+        breaker._circuit._open(0)
+
+    with breaker._lock:
+        breaker._desk.do(interrupted)
+    assert breaker.settings.cooldown == 50
+    story.tell("+49:open +1:half_open")
+
+
+def test_a_rejected_call_knows_how_long_it_is_now() -> None:
+    story = Story(failures=1, cooldown=10)
+    story.tell("bad:open +4")
+    story.breaker.reconfigure(CircuitBreaker(cooldown=20))
+    with pytest.raises(errors.CircuitOpen) as raised:
+        story.breaker.admit(story.clock.now())
+    assert raised.value.retry_after == 16

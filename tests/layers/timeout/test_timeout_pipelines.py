@@ -1,0 +1,231 @@
+"""`Timeout` in pipelines: as the limit of the whole call, of each attempt, or of both."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from redouble import SYSTEM, Gate, Pipeline, Reason, Report, Retry, Timeout, Worker, deadline, errors, report
+from redouble.testing import Script, VirtualClock, fail, ok, virtual_time
+from tests.layers.timeout.test_timeout import HOUR, PLACES, in_time
+from tests.support.fakes import always
+from tests.support.stuck_operations import SOON, stuck
+from tests.testing.test_virtual import unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+THREAD = Worker(grace=0)
+OVERLAPPING = replace(THREAD, overlap=True)
+
+
+class Open(Gate):
+    """Lets everybody in, and remembers how it went."""
+
+    def __init__(self) -> None:
+        self.errors: list[type[Any]] = []
+
+    def admit(self, now: float, /) -> None: ...
+
+    def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:
+        self.errors.append(type(error))
+
+
+def told(error: BaseException) -> Report:
+    said = report(error)
+    assert said is not None
+    return said
+
+
+# ------------------------------------------------------------------------------------ async
+
+FOUR = Retry(backoff=[1] * 9)
+MANY = Retry(attempts=9, backoff=[1] * 9)
+
+ROWS: dict[str, tuple[Pipeline, list[Any], object, int, float]] = {
+    # a pipeline, a script, what comes of it, the calls, and how late it is then
+    "in time": (Timeout(10) | FOUR | Timeout(2), [fail(takes=1), ok(3, takes=1)], 3, 2, 3),
+    "each attempt": (Timeout(30) | FOUR | Timeout(2), [ok(takes=9), ok(takes=9), ok(3)], 3, 3, 6),
+    "all attempts": (Timeout(30) | FOUR | Timeout(2), [ok(takes=9)] * 4, 2, 4, 11),
+    "the whole, in an attempt": (Timeout(10) | MANY | Timeout(2), [ok(takes=9)] * 9, 10, 4, 10),
+    "the whole, in a delay": (Timeout(5.5) | MANY | Timeout(2), [ok(takes=9)] * 9, 5.5, 2, 5.5),
+    "only the whole": (Timeout(5) | FOUR, ["fail", ok(takes=HOUR)], 5, 2, 5),
+    "only attempts": (FOUR | Timeout(5), [ok(takes=HOUR), ok(3)], 3, 2, 6),
+    "a longer one inside": (Timeout(1) | Timeout(2), [ok(takes=HOUR)], 1, 1, 1),
+    "a shorter one inside": (Timeout(2) | Timeout(1), [ok(takes=HOUR)], 1, 1, 1),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("place", PLACES)
+def test_limits_of_the_whole_and_of_each_attempt(place: str, row: str) -> None:
+    """A number of seconds, as what comes of it, is whose limit it was."""
+    pipeline, steps, expected, calls, late = ROWS[row]
+
+    async def waiting(clock: VirtualClock) -> None:
+        script = Script(*steps)
+        try:
+            came: object = await pipeline.call(script.aio)
+        except errors.AttemptTimeout as error:
+            came = error.seconds
+        assert (came, len(script.calls), clock.now()) == (expected, calls, late)
+
+    in_time(place, waiting)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_of_equal_ones_the_outer_is_reported(place: str) -> None:
+    """The retry between them never hears of it: for it, the call was cancelled."""
+    told_of: list[str] = []
+    between = Retry(on_failure=lambda event: told_of.append(event.what))
+    gate = Open()
+
+    async def waiting(clock: VirtualClock) -> None:
+        script = Script(ok(takes=HOUR))
+        with pytest.raises(errors.AttemptTimeout):
+            await (Timeout(2) | gate | between | Timeout(2)).call(script.aio)
+        assert (len(script.calls), clock.now()) == (1, 2)
+
+    in_time(place, waiting)
+    assert told_of == []
+    assert [issubclass(kind, Exception) for kind in gate.errors] == [False]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_attempt_that_was_cut_is_in_the_history(place: str) -> None:
+    async def waiting(_: VirtualClock) -> None:
+        with pytest.raises(errors.AttemptTimeout) as caught:
+            await (Retry(attempts=2, backoff=[1]) | Timeout(2)).call(Script(*[ok(takes=9)] * 2).aio)
+        said = told(caught.value)
+        assert (said.reason, said.attempts, said.elapsed) == (Reason.attempts, 2, 5)
+        assert [(str(record.kind), record.elapsed) for record in said.history] == [("timeout", 2)] * 2
+
+    in_time(place, waiting)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_under_a_deadline(place: str) -> None:
+    """The retry is the outermost that it cuts, and tells what went wrong before."""
+
+    async def waiting(clock: VirtualClock) -> None:
+        script = Script(ok(takes=HOUR), ok(takes=HOUR))
+        with deadline(5), pytest.raises(errors.DeadlineExceeded) as caught:
+            await (Retry(backoff=[1] * 3) | Timeout(3)).call(script.aio)
+        assert (len(script.calls), clock.now()) == (2, 5)
+        assert told(caught.value).limit == "deadline"
+        assert isinstance(caught.value.__cause__, errors.AttemptTimeout)
+        assert caught.value.__cause__.limit == "attempt"
+
+    in_time(place, waiting)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_longer_limit_under_a_deadline(place: str) -> None:
+    """Now that is the outermost."""
+
+    async def waiting(clock: VirtualClock) -> None:
+        script = Script(ok(takes=HOUR), ok(takes=HOUR))
+        with deadline(5), pytest.raises(errors.AttemptTimeout) as caught:
+            await (Timeout(60) | Retry(backoff=[1] * 3) | Timeout(3)).call(script.aio)
+        assert (len(script.calls), clock.now()) == (2, 5)
+        assert (caught.value.limit, caught.value.seconds) == ("deadline", 5)
+
+    in_time(place, waiting)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_streams(place: str) -> None:
+    delays = iter([9.0, 1.0])
+
+    @(Timeout(30) | Retry(backoff=[1]) | Timeout(2))
+    async def items() -> AsyncIterator[int]:
+        await SYSTEM.asleep(next(delays))
+        yield 1
+        await SYSTEM.asleep(HOUR)
+        yield 2
+
+    async def waiting(clock: VirtualClock) -> float:
+        assert [item async for item in items()] == [1, 2]
+        return clock.now()
+
+    assert in_time(place, waiting) == HOUR + 4
+
+
+# ---------------------------------------------------------------------------------- blocking
+
+
+def test_blocking_attempts_each_with_a_limit() -> None:
+    """In virtual time: what a worker sleeps there counts."""
+    sleeps = [9.0, 9.0, 1.0]
+
+    @(Timeout(60, worker=Worker()) | Retry(backoff=[1] * 3) | Timeout(5, worker=Worker()))
+    def fetch() -> int:
+        SYSTEM.sleep(sleeps.pop(0))
+        return 3
+
+    with virtual_time():
+        assert fetch() == 3
+    assert sleeps == []
+
+
+def test_the_whole_of_a_blocking_call() -> None:
+    """Its retry, on the worker, knows what is left and begins nothing that comes too late."""
+    calls: list[None] = []
+
+    @(Timeout(HOUR, worker=Worker()) | Retry(on=OSError, backoff=[HOUR] * 3, give_up_after=None))
+    def fetch() -> None:
+        calls.append(None)
+        raise OSError
+
+    with pytest.raises(OSError) as caught:  # noqa: PT011  the operation's own
+        fetch()
+    assert (len(calls), told(caught.value).limit) == (1, "deadline")
+
+
+@pytest.mark.parametrize("on", [Exception, errors.WorkerStillRunning, always(True)])
+def test_a_worker_that_is_still_running_ends_the_retry_around_it(on: Any) -> None:
+    """Whatever its rules say: a second one would run beside it."""
+    pipeline = Retry(on=on, backoff=[0] * 3) | Timeout(SOON, worker=THREAD)
+    with stuck(times=1) as operation, pytest.raises(errors.WorkerStillRunning) as caught:
+        pipeline.call(operation)
+    assert (told(caught.value).reason, told(caught.value).attempts) == (Reason.worker_still_running, 1)
+
+
+def test_workers_side_by_side_if_that_is_allowed() -> None:
+    pipeline = Retry(attempts=3, backoff=[0] * 3) | Timeout(SOON, worker=OVERLAPPING)
+    with stuck(times=3) as operation, pytest.raises(errors.AttemptTimeout) as caught:
+        pipeline.call(operation)
+    assert len(set(operation.calls)) == 3
+    assert told(caught.value).reason is Reason.attempts
+
+
+def test_a_worker_inside_a_worker() -> None:
+    pipeline = Timeout(HOUR, worker=Worker()) | Retry(on=Exception) | Timeout(SOON, worker=THREAD)
+    with stuck(times=1) as operation, pytest.raises(errors.WorkerStillRunning) as caught:
+        pipeline.call(operation)
+    assert told(caught.value).reason is Reason.worker_still_running
+
+
+def test_a_gate_learns_of_it() -> None:
+    gate = Open()
+    with stuck() as operation, pytest.raises(errors.WorkerStillRunning):
+        (gate | Timeout(SOON, worker=THREAD)).call(operation)
+    assert gate.errors == [errors.WorkerStillRunning]
+
+
+def test_acall_of_blocking_code_with_a_limit_of_its_own() -> None:
+    """A policy's own worker, and that of a limit inside: threads both, neither on the loop's."""
+    seen: list[int] = []
+
+    @Timeout(HOUR, worker=Worker())
+    def fetch() -> None:
+        seen.append(threading.get_ident())
+
+    async def waiting(_: VirtualClock) -> None:
+        await Retry().acall(fetch)
+
+    in_time("asyncio inside", waiting)
+    assert seen != [threading.get_ident()]

@@ -1,0 +1,159 @@
+"""What known clients are told of a call: its time and its key, and nothing that the caller has said already.
+
+The SDKs themselves are called in tests/libraries; here are functions that look like theirs.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+
+from redouble.llm import Model, Timeouts
+from redouble.llm._call import Fitted, is_async
+from tests.support.fakes import in_colour
+from tests.support.llm.scripted_model import model_of
+
+HEADER = "Idempotency-Key"
+SDKS = pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+
+
+class Messages:
+    """What an SDK has its methods on."""
+
+    def __init__(self, retries: Any = 0) -> None:
+        self._client = type("OpenAI", (), {"max_retries": retries})()
+        self.told: list[dict[str, Any]] = []
+
+    def create(self, *, timeout: Any = None, extra_headers: Any = None, **more: Any) -> str:
+        self.told.append({"timeout": timeout, "extra_headers": extra_headers, **more})
+        if len(self.told) == 1 and more.get("fails"):
+            raise ConnectionResetError
+        return "said"
+
+    async def acreate(self, *, timeout: Any = None, extra_headers: Any = None, **more: Any) -> str:  # noqa: ASYNC109
+        return self.create(timeout=timeout, extra_headers=extra_headers, **more)
+
+    def decorated(self, **said: Any) -> Any:
+        """Look plain, as the async methods of the SDKs do."""
+        return self.acreate(**said)
+
+    decorated.__wrapped__ = acreate  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
+
+    def bare(self) -> str:
+        self.told.append({})
+        return "said"
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def messages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Messages:
+    """Make something that looks like an SDK."""
+    monkeypatch.setitem(sys.modules, request.param, SimpleNamespace(Timeout=httpx2.Timeout))
+    for method in ("create", "acreate", "decorated", "bare"):
+        monkeypatch.setattr(getattr(Messages, method), "__module__", f"{request.param}.resources")
+    return Messages()
+
+
+def called(colour: str, model: Model, it: Messages, **said: Any) -> Any:
+    async def waiting() -> Any:
+        return await model.call(it.decorated, **said)
+
+    return in_colour(colour, lambda: model.call(it.create, **said), waiting)
+
+
+def test_it_is_told_the_time_and_the_key(colour: str, messages: Messages) -> None:
+    model = model_of(idempotency="auto", timeouts=Timeouts(3, 7, 20))
+    assert called(colour, model, messages, fails=True) == "said"
+    first, second = messages.told
+    assert (first["timeout"].connect, first["timeout"].read) == (3, 7)
+    assert list(first["extra_headers"]) == [HEADER]
+    assert first["extra_headers"] == second["extra_headers"]  # one key, in all of its attempts
+    called(colour, model, messages)
+    assert messages.told[2]["extra_headers"] != first["extra_headers"]  # and another one for another call
+
+
+def test_what_the_caller_says_stays(colour: str, messages: Messages) -> None:
+    model = model_of(idempotency="auto")
+    said = {"timeout": 9, "extra_headers": {HEADER.lower(): "order-7", "x-team": "chat"}}
+    called(colour, model, messages, **said)
+    assert messages.told == [said]
+    called(colour, model, messages, extra_headers={"x-team": "chat"})
+    assert messages.told[1]["extra_headers"].keys() == {HEADER, "x-team"}
+    called(colour, model_of(), messages, extra_headers=None)
+    assert messages.told[2]["extra_headers"] is None
+
+
+def test_what_a_partial_says_stays(messages: Messages) -> None:
+    inner = functools.partial(messages.create, timeout=9, extra_headers={HEADER: "a"})
+    model_of(idempotency="auto").call(functools.partial(inner, extra_headers={HEADER: "b"}))
+    assert messages.told == [{"timeout": 9, "extra_headers": {HEADER: "b"}}]
+
+
+def test_one_that_takes_neither_is_told_nothing(messages: Messages) -> None:
+    model_of(idempotency="auto").call(messages.bare)
+    assert messages.told == [{}]
+
+
+def test_one_that_does_not_tell_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd:
+        __module__ = "httpx2"
+        __signature__ = "none"
+
+        def __call__(self) -> str:
+            return "said"
+
+    assert model_of(idempotency="auto").call(Odd()) == "said"
+
+
+def test_which_functions_are_to_be_awaited(messages: Messages) -> None:
+    assert is_async(messages.decorated)
+    assert is_async(messages.acreate)
+    assert is_async(functools.partial(messages.decorated, timeout=3))
+    assert not is_async(messages.create)
+    assert not is_async(lambda: messages.decorated(timeout=3))
+
+
+def test_a_decorated_one(messages: Messages) -> None:
+    """A method that only looks plain is awaited all the same."""
+
+    async def main() -> None:
+        assert await model_of()(messages.decorated)(timeout=4) == "said"
+
+    in_colour("asyncio", lambda: None, main)
+    assert messages.told == [{"timeout": 4, "extra_headers": None}]
+
+
+@pytest.mark.parametrize("way", ["call", "stream", "decorated", "partial"])
+def test_one_that_retries_by_itself_is_refused(messages: Messages, way: str) -> None:
+    model, create = model_of(), Messages(2).create
+    made: dict[str, Any] = {
+        "call": lambda: model.call(create),
+        "stream": lambda: model.stream(create),
+        "decorated": lambda: model(create),
+        "partial": lambda: model.call(functools.partial(create)),
+    }
+    with pytest.raises(
+        TypeError, match=r"create.* retries by itself \(max_retries=2\), so attempts would mul"
+    ):
+        made[way]()
+
+
+@pytest.mark.parametrize("retries", [0, None, "many"])
+def test_one_that_does_not_is_not(messages: Messages, retries: Any) -> None:
+    assert model_of().call(Messages(retries).create) == "said"
+
+
+def test_a_function_of_nobody_we_know_is_left_alone() -> None:
+    told: list[dict[str, Any]] = []
+
+    def ask(**said: Any) -> None:
+        told.append(said)
+
+    model_of(idempotency="auto").call(ask, model="m")
+    assert told == [{"model": "m"}]
+    fitted = Fitted(print)
+    assert fitted.keywords({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,154 @@
+"""The other doors of an SDK: methods that are wrapped, and streams that nobody would guard."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.fakes import in_colour
+from tests.support.llm.scripted_model import always, model_of
+
+
+def method(client: object) -> Callable[..., str]:
+    """Make a method that looks like one of an SDK's."""
+
+    class Completions:
+        _client = client
+
+        def create(self, **said: Any) -> str:
+            return f"said {said['prompt']}"
+
+    return Completions().create
+
+
+def raw(create: Any) -> Callable[..., str]:
+    """Wrap it, as ``with_raw_response`` does."""
+
+    @functools.wraps(create)
+    def wrapped(**said: Any) -> str:
+        return f"raw: {create(**said)}"
+
+    return wrapped
+
+
+@pytest.fixture
+def create(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Callable[..., str]]:
+    monkeypatch.setitem(sys.modules, "openai", SimpleNamespace(Timeout=httpx2.Timeout))
+
+    def made(retries: int) -> Callable[..., str]:
+        found: Any = method(SimpleNamespace(max_retries=retries))
+        found.__func__.__module__ = "openai.resources"
+        bound: Callable[..., str] = found
+        return bound
+
+    return made
+
+
+def test_one_that_is_wrapped_is_refused_too(create: Any) -> None:
+    assert model_of().call(raw(create(0)), prompt="this") == "raw: said this"
+    with pytest.raises(TypeError, match=r"create retries by itself \(max_retries=2\)"):
+        model_of().call(raw(create(2)), prompt="this")
+
+
+def test_one_without_a_client_is_left_alone(create: Any) -> None:
+    def alone(**said: Any) -> str:
+        return "said"
+
+    alone.__module__ = "openai.helpers"
+    assert model_of().call(alone) == "said"
+
+
+@pytest.mark.parametrize("called", ["call", "decorated", "partial"])
+def test_a_stream_is_not_asked_for_by_a_call(create: Any, called: str) -> None:
+    ask = create(0)
+    calls: dict[str, Callable[[], object]] = {
+        "call": lambda: model_of().call(ask, stream=True),
+        "decorated": lambda: model_of()(ask)(stream=True),
+        "partial": lambda: model_of().call(
+            functools.partial(functools.partial(ask, stream=True), prompt="x")
+        ),
+    }
+    with pytest.raises(TypeError, match=r"^stream=True gives a stream: write model\.stream\(.*create, "):
+        calls[called]()
+    assert model_of().call(functools.partial(ask, stream=True), stream=False, prompt="this") == "said this"
+
+
+def test_a_function_of_yours_may_mean_something_else_by_it() -> None:
+    def ask(*, stream: bool = False) -> str:
+        return f"all at once, {stream}"
+
+    assert model_of()(ask)(stream=True) == "all at once, True"
+
+
+# ----------------------------------------------------------------- streams that nobody guards
+
+
+class Stream:
+    """What an SDK gives for a stream."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        return 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class AsyncStream:
+    """The same in async code: there is nobody to wait for its end."""
+
+    def __aiter__(self) -> AsyncIterator[int]:
+        return self
+
+    async def __anext__(self) -> int:
+        return 1
+
+    async def close(self) -> None: ...
+
+
+class Manager:
+    """What ``messages.stream`` gives: nothing has been asked for yet."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("made", [Stream, AsyncStream, Manager, lambda: iter([1])])
+def test_a_stream_does_not_come_out_of_a_call(
+    colour: str, made: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Manager, "__module__", "anthropic.lib.streaming")
+    found: list[Any] = []
+
+    def ask() -> Any:
+        found.append(made())
+        return found[0]
+
+    async def aask() -> Any:
+        return ask()
+
+    async def waiting() -> None:
+        await model_of(retry_if=always(True)).call(aask)
+
+    said = r"ask gave a stream \(\w+\), and a call guards none: write model\.stream\(.*ask, "
+    with pytest.raises(TypeError, match=said):
+        in_colour(colour, lambda: model_of(retry_if=always(True)).call(ask), waiting)
+    assert len(found) == 1
+    assert getattr(found[0], "closed", 1) == 1
+
+
+def test_what_can_only_be_entered_is_none() -> None:
+    """A file, a lock: what a function of the caller's own may give."""
+    assert isinstance(model_of().call(Manager), Manager)
+    assert model_of().call(lambda: [1, 2]) == [1, 2]

@@ -1,0 +1,65 @@
+"""An allowance that several share: models, their other limits, calls inside calls, and who waits for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redouble import Retry
+from redouble.llm import Spend, SpendRefused, current
+from tests.support.llm.scripted_model import (
+    STREAMS,
+    Service,
+    ask,
+    every_shape,
+    model_of,
+    played,
+    said,
+    text_of,
+)
+from tests.support.llm.spends import tokens
+
+
+@every_shape
+def test_models_and_their_other_limits_share_it(colour: str, shape: str) -> None:
+    spend = Spend(requests=3)
+    model = model_of(spend=spend)
+    for one in (model, model.within(3), model_of(spend=spend, policy=Retry(attempts=1))):
+        assert ask(colour, shape, one, Service(text_of(shape, "hi"))).error is None
+    assert isinstance(ask(colour, shape, model.within(9), Service()).error, SpendRefused)
+
+
+def test_who_waits_for_it_comes_back_when_it_was_told_to(colour: str) -> None:
+    """A policy around the model does: nothing was called, so nothing multiplies."""
+    spend = Spend(requests=1, per=60)
+    waits = Retry(on=SpendRefused, timeout=120, give_up_after=None) | model_of(spend=spend)
+    service = Service("hi")
+
+    def blocking() -> None:
+        assert [waits.call(service.ask), waits.call(service.ask)] == ["hi", "hi"]
+
+    async def waiting() -> None:
+        assert [await waits.call(service.aask), await waits.call(service.aask)] == ["hi", "hi"]
+
+    if colour != "uvloop":  # which keeps its own time
+        _, delays = played(colour, blocking, waiting)
+        assert (service.calls, [60 < delay < 70 for delay in delays]) == (2, [True])
+
+
+@every_shape
+def test_a_call_inside_a_call_has_its_own(colour: str, shape: str) -> None:
+    """And the outer one is itself again when the inner one is over."""
+    spend = Spend(tokens=100)
+    inner = model_of(spend=spend, reserve=20, idempotency="auto")
+    keys: list[Any] = []
+
+    def ask_inside() -> None:
+        before = current().key
+        inner.call(lambda: keys.append(current().key))
+        assert current().key == before
+        keys.append(before)
+
+    service = Service([said("a", finish="stop")] if shape in STREAMS else "hi")
+    service.inside = ask_inside
+    assert ask(colour, shape, model_of(spend=spend, reserve=30, idempotency="auto"), service).error is None
+    assert keys[0] != keys[1]
+    assert tokens(spend)[1] == 0

@@ -1,0 +1,183 @@
+"""An allowance in streams: counted while they run, stopped for good, settled however they end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble import Retry, report
+from redouble.errors import AttemptTimeout, DeadlineExceeded
+from redouble.llm import Context, CutShort, ErrorEvent, Price, Spend, SpendExceeded, Timeouts, Usage
+from tests.support.fakes import Panic
+from tests.support.llm.chunk_sources import Feed, Takes, Words
+from tests.support.llm.guarded_streams import PLACES, VIRTUAL, Read, in_place, model, play
+from tests.support.llm.spends import spent, tokens
+
+LOST = ConnectionResetError
+EVERY_PLACE = pytest.mark.parametrize("place", PLACES)
+AT_ONCE = Retry(attempts=3, backoff=[0, 0])
+
+
+def yes(error: Exception, attempt: int, context: Context) -> bool:
+    return True
+
+
+class Quiet(Words):
+    """One that tells of a single token, until it has ended."""
+
+    def read(self, chunk: object, /) -> ErrorEvent | None:
+        error = super().read(chunk)
+        self.usage = Usage(1, 1)
+        return error
+
+
+# By the words of `feeds` a question takes 1 token, and each chunk 1 too; 10 are reserved, 12 are there.
+ROWS: list[tuple[list[list[Any]], dict[str, Any], Read, tuple[float, ...]]] = [
+    # to the end, with less and with more than was reserved
+    ([["a", "end"]], {}, Read(["a", "end"]), (3, 0, 9, 0)),
+    ([["a"] * 10 + ["end"]], {}, Read(["a"] * 10 + ["end"]), (12, 0, 0, 0)),
+    # more than there is stops it for good, whatever anybody says
+    ([["a"] * 20], {}, Read(["a"] * 11, SpendExceeded, "committed", 1), (12, 0, 0, 1)),
+    (
+        [["a"] * 20, ["a", "end"]],
+        {"retry_if": yes, "idempotency": "auto"},
+        Read(["a"] * 11, SpendExceeded, "committed", 1),
+        (12, 0, 0, 1),
+    ),
+    # it broke, or was left: what it has said so far, and a token for each piece
+    ([["a", "b", LOST]], {}, Read(["a", "b"], LOST, "committed", 1), (3, 0, 9, 0)),
+    ([["a", "b"]], {}, Read(["a", "b"], CutShort, "committed", 1), (3, 0, 9, 0)),
+    ([["a", "!no"]], {}, Read(["a", "!no"], ErrorEvent, "committed", 1), (3, 0, 9, 0)),
+    ([["a", "b", Panic]], {}, Read(["a", "b"], Panic), (3, 0, 9, 0)),
+    ([["a", "b", "end"]], {"most": 2}, Read(["a", "b"]), (3, 0, 9, 0)),
+    # it never began: the request alone, however often it was tried
+    ([[LOST]], {}, Read([], LOST, "attempts", 3), (0, 0, 12, 0)),
+    ([["!no"]], {}, Read([], ErrorEvent, "attempts", 3), (0, 0, 12, 0)),
+    ([[]], {}, Read([], CutShort, "attempts", 3), (0, 0, 12, 0)),
+    ([[Panic]], {}, Read([], Panic), (0, 0, 12, 0)),
+    ([[LOST], [], ["a", "end"]], {}, Read(["a", "end"], attempts=3), (3, 0, 9, 0)),
+    # of one that is cut short, and tells less than has come, what has come
+    ([["a", "b"]], {"protocol": Quiet}, Read(["a", "b"], CutShort, "committed", 1), (3, 0, 9, 0)),
+    ([["a", "b", "end"]], {"protocol": Quiet}, Read(["a", "b", "end"]), (2, 0, 10, 0)),
+    # an empty one, where that is allowed, was made too
+    ([[]], {"protocol": None}, Read([]), (10, 0, 2, 0)),
+    # where nobody says what it took, all that was reserved, and more if there were more pieces
+    ([["a", "b"]], {"protocol": None}, Read(["a", "b"]), (10, 0, 2, 0)),
+    ([["a", "b", LOST]], {"protocol": None}, Read(["a", "b"], LOST, "committed"), (10, 0, 2, 0)),
+    ([["a"] * 11], {"protocol": None}, Read(["a"] * 11), (11, 0, 1, 0)),
+    ([["a"] * 13], {"protocol": None}, Read(["a"] * 12, SpendExceeded, "committed", 1), (12, 0, 0, 0)),
+]
+
+
+@EVERY_PLACE
+@pytest.mark.parametrize(("script", "options", "expected", "left"), ROWS)
+def test_what_counts_of_a_stream(
+    place: str, script: list[list[Any]], options: dict[str, Any], expected: Read, left: tuple[float, ...]
+) -> None:
+    spend = Spend(tokens=12, requests=5, warn_at=None)
+    feed = Feed(*script)
+    assert play(place, feed, policy=AT_ONCE, spend=spend, reserve=10, **options) == expected
+    assert tokens(spend) == left
+    assert (spend.snapshot()["requests"], spend.snapshot()["requests_reserved"]) == (1, 0)
+    assert [word for word in feed.trail if word.startswith("close")] == [
+        f"close:{number + 1}" for number in range(feed.opened)
+    ]
+
+
+@EVERY_PLACE
+def test_what_is_said_of_one_that_was_stopped(place: str) -> None:
+    spend = Spend(tokens=3)
+    error = play(place, Feed(["a"] * 9), spend=spend, reserve=1).error
+    assert isinstance(error, SpendExceeded)
+    assert (str(error), error.what) == (
+        "the stream was stopped: it has taken more tokens than are left",
+        "tokens",
+    )
+    said = report(error)
+    assert said is not None
+    assert said.labels == {"provider": "acme", "model": "m-1"}
+
+
+@EVERY_PLACE
+def test_one_that_takes_too_much_at_once_is_stopped_at_its_first_chunk(place: str) -> None:
+    """And not tried again: it would take the same."""
+    spend = Spend(tokens=1)
+    read = play(place, Feed(["a", "end"]), spend=spend, reserve=1, retry_if=yes)
+    assert read == Read([], SpendExceeded, "stopped", 1)
+    assert tokens(spend) == (1, 0, 0, 1)
+
+
+@EVERY_PLACE
+def test_money_runs_out_too(place: str) -> None:
+    spend = Spend(cost=0.05)
+    price = Price(input=1_000, output=10_000)  # for a million: a tenth of a cent, and a cent
+    read = play(place, Feed(["a"] * 9), spend=spend, price=price, reserve=Usage(1, 1))
+    assert read == Read(["a"] * 4, SpendExceeded, "committed", 1)
+    assert isinstance(read.error, SpendExceeded)
+    assert read.error.what == "cost"
+
+
+@EVERY_PLACE
+def test_several_share_what_there_is(place: str) -> None:
+    """One that needs more takes it from what is left, and not from what others have reserved."""
+    spend = Spend(tokens=20)
+    with spend.reserve(tokens=10):
+        read = play(place, Feed(["a"] * 30), spend=spend, reserve=5)
+        assert read == Read(["a"] * 9, SpendExceeded, "committed", 1)
+    assert tokens(spend)[1] == 0
+
+
+@pytest.mark.parametrize("place", [place for place in VIRTUAL if place != "alone"])
+@pytest.mark.parametrize(
+    ("script", "expected", "taken"),
+    [
+        (["a", Takes(9), "b", "end"], Read(["a"], AttemptTimeout, "committed", 1), 2),
+        (
+            ["a", Takes(2), "b", Takes(2), "c", Takes(2), "d"],
+            Read(["a", "b", "c"], DeadlineExceeded, "timeout"),
+            4,
+        ),
+        ([Takes(9), "a"], Read([], DeadlineExceeded, "timeout"), 0),
+    ],
+    ids=["silence", "total", "never began"],
+)
+def test_what_was_too_late_is_settled(place: str, script: list[Any], expected: Read, taken: int) -> None:
+    spend = Spend(tokens=100)
+    limits = Timeouts(read=3, total=5, first=8)
+    assert play(place, Feed(script), spend=spend, reserve=10, timeouts=limits) == expected
+    assert tokens(spend) == (taken, 0, 100 - taken, 0)
+
+
+@EVERY_PLACE
+def test_a_stream_that_is_refused_is_never_opened(place: str) -> None:
+    spend = Spend(tokens=10)
+    spent(spend, 5)
+    feed = Feed(["a", "end"])
+    read = play(place, feed, spend=spend, reserve=6)
+    assert (read.chunks, read.reason, read.attempts, feed.opened) == ([], "stopped", 0, 0)
+    assert feed.trail == ["left"]
+
+
+@EVERY_PLACE
+def test_it_tells_what_it_took_in_the_end(place: str) -> None:
+    feed = Feed(["a", "b", "end"])
+    seen: list[Usage | None] = []
+
+    def blocking() -> None:
+        stream = model(place).stream(feed.open)
+        next(stream)
+        seen.append(stream.usage)
+        list(stream)
+        seen.append(stream.usage)
+
+    async def waiting() -> None:
+        stream = model(place).stream(feed.aopen)
+        await anext(stream)
+        seen.append(stream.usage)
+        async for _ in stream:
+            pass
+        seen.append(stream.usage)
+
+    in_place(place, blocking, waiting)
+    assert seen == [None, Usage(1, 3)]

@@ -1,0 +1,196 @@
+"""What a stream says is understood in whatever form it comes: its end, and what it took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble.llm._spend.usage import Usage
+from tests.support.llm.provider_events import (
+    FORMS,
+    MESSAGE,
+    RESPONSE,
+    WIRE,
+    chat,
+    chunk,
+    heard,
+    objects,
+    says,
+    sse,
+)
+
+TOOK = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
+every_form = pytest.mark.parametrize("form", FORMS)
+by_name = pytest.mark.parametrize("named", [False, True])
+
+
+@every_form
+@by_name
+def test_a_chat_completion(form: str, named: bool) -> None:
+    protocol = heard(FORMS[form](chat("Hello", " you", usage=TOOK), done=True), "openai" if named else "auto")
+    assert (protocol.known, protocol.ended) == (True, True)
+    assert (protocol.usage, protocol.pieces) == (Usage(12, 3), 2)
+
+
+@every_form
+@by_name
+def test_a_response(form: str, named: bool) -> None:
+    protocol = heard(FORMS[form](RESPONSE, done=False), "openai" if named else "auto")
+    assert (protocol.known, protocol.ended) == (True, True)
+    assert (protocol.usage, protocol.pieces) == (Usage(10, 2), 2)
+
+
+@every_form
+@by_name
+def test_a_message(form: str, named: bool) -> None:
+    protocol = heard(FORMS[form](MESSAGE, done=False), "anthropic" if named else "auto")
+    assert (protocol.known, protocol.ended) == (True, True)
+    assert (protocol.usage, protocol.pieces) == (Usage(127, 15), 3)
+
+
+CUT = "the stream ended before it said that it was complete: "
+
+
+@pytest.mark.parametrize("form", WIRE)
+@pytest.mark.parametrize("events", [1, 3, 5])
+def test_a_chat_completion_over_the_wire_ends_with_its_marker(form: str, events: int) -> None:
+    """Its last chunk is not enough: what it took may be missing."""
+    protocol = heard(FORMS[form](chat("a", "b", "c", usage=TOOK)[:events], done=False))
+    assert (protocol.known, protocol.ended) == (True, False)
+    assert protocol.cut_short() == CUT + "`data: [DONE]` never came"
+
+
+@pytest.mark.parametrize("form", ["dicts", "objects"])
+def test_of_an_sdk_every_choice_must_finish(form: str) -> None:
+    start = [chunk(says("a")), chunk(says("b", index=1)), chunk(says(None, "stop"))]
+    protocol = heard(FORMS[form](start, done=False))
+    assert (protocol.known, protocol.ended, protocol.pieces) == (True, False, 2)
+    assert protocol.cut_short() == CUT + "the `finish_reason` of choice 1 never came"
+    for more in FORMS[form]([chunk(says("c", "length", index=1)), chunk(usage=TOOK)], done=False):
+        assert protocol.read(more) is None
+    assert (protocol.ended, protocol.usage, protocol.pieces) == (True, Usage(12, 3), 3)
+
+
+def test_a_choice_may_begin_when_another_has_finished() -> None:
+    protocol = heard([chunk(says("a", "stop"))])
+    assert protocol.ended
+    protocol.read(chunk(says("b", index=1)))
+    assert not protocol.ended
+    protocol.read(chunk(says("c", index=0)))  # what comes after its end does not open it again
+    protocol.read(chunk(says("", "stop", index=1)))
+    assert protocol.ended
+
+
+@every_form
+@pytest.mark.parametrize("events", range(1, len(RESPONSE)))
+def test_a_response_that_is_cut_short(form: str, events: int) -> None:
+    """Gateways add a `[DONE]` to anything."""
+    protocol = heard(FORMS[form](RESPONSE[:events], done=True))
+    assert (protocol.known, protocol.ended) == (True, False)
+    assert protocol.cut_short() == CUT + "`response.completed` never came"
+
+
+@every_form
+@pytest.mark.parametrize("events", [1, 4, len(MESSAGE) - 1])
+def test_a_message_that_is_cut_short(form: str, events: int) -> None:
+    protocol = heard(FORMS[form](MESSAGE[:events], done=True))
+    assert (protocol.known, protocol.ended) == (True, False)
+    assert protocol.cut_short() == CUT + "`message_stop` never came"
+
+
+def test_a_response_may_end_by_a_limit() -> None:
+    response = {"usage": {"input_tokens": 1, "output_tokens": 2}, "error": None}
+    protocol = heard([*RESPONSE[:3], {"type": "response.incomplete", "response": response}])
+    assert (protocol.ended, protocol.usage) == (True, Usage(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("choice", "pieces"),
+    [
+        ({"delta": {"content": "a"}}, 1),
+        ({"delta": {"reasoning_content": "a"}}, 1),
+        ({"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}}, 1),
+        ({"delta": {"refusal": "a"}}, 1),
+        ({"delta": {"audio": {"data": "a"}}}, 1),
+        ({"text": "a"}, 1),
+        ({"text": ""}, 0),
+        ({"delta": {"role": "assistant", "content": "", "tool_calls": []}}, 0),
+        ({"delta": {}}, 0),
+        ({"delta": None}, 0),
+        ({}, 0),
+    ],
+)
+def test_what_is_a_piece_of_a_completion(choice: dict[str, Any], pieces: int) -> None:
+    assert heard([chunk(choice)]).pieces == pieces
+    assert heard(objects([chunk({"index": 0, **choice})])).pieces == pieces
+
+
+def test_a_completion_of_the_older_kind() -> None:
+    events = [{"object": "text_completion", "choices": [{"text": "a", "index": 0, "finish_reason": "stop"}]}]
+    assert (heard(events).known, heard(events).ended, heard(events).pieces) == (True, True, 1)
+    assert not heard([sse(events)]).ended
+
+
+def test_the_events_that_the_sdks_make_of_chunks_tell_nothing_new() -> None:
+    completion = [{"type": "chunk", "chunk": one, "snapshot": {}} for one in chat("a", "b", usage=TOOK)]
+    delta = {"type": "content.delta", "delta": "a", "snapshot": "a"}
+    protocol = heard(objects([*completion[:2], delta, *completion[2:], {"type": "content.done"}]))
+    assert (protocol.known, protocol.ended, protocol.usage, protocol.pieces) == (True, True, Usage(12, 3), 2)
+    text = {"type": "text", "text": "Hello", "snapshot": "Hello"}
+    stop = {"type": "message_stop", "message": {"usage": {"input_tokens": 7, "output_tokens": 16}}}
+    protocol = heard(objects([*MESSAGE[:4], text, *MESSAGE[4:-1], stop]))
+    assert (protocol.ended, protocol.usage, protocol.pieces) == (True, Usage(127, 16), 3)
+
+
+@pytest.mark.parametrize("form", WIRE)
+def test_any_events_that_end_with_the_marker(form: str) -> None:
+    events = [{"token": "a"}, {"token": "b", "usage": TOOK}]
+    cut = heard(FORMS[form](events, done=False), "sse")
+    assert (cut.known, cut.ended, cut.cut_short()) == (True, False, CUT + "`data: [DONE]` never came")
+    whole = heard(FORMS[form](events, done=True), "sse")
+    assert (whole.known, whole.ended, whole.usage, whole.pieces) == (True, True, Usage(12, 3), 2)
+
+
+@every_form
+@pytest.mark.parametrize("done", [False, True])
+def test_of_unknown_events_nothing_is_demanded(form: str, done: bool) -> None:
+    protocol = heard(FORMS[form]([{"token": "a"}, {"candidates": [{"finishReason": "STOP"}]}], done=done))
+    assert (protocol.known, protocol.ended) == (False, done and form in WIRE)
+    assert protocol.pieces == 2
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        ["Hello", " you", ": that is it", "\n"],
+        [b"Hello", b" you", b"\xff", b"\n\n"],
+        ["data", " is ", "what we ", "need"],
+        [1, 2.5, None, object()],
+        [("a", "b"), ["c"], {1}, {}],
+        [{"type": "text", "text": "Hello"}] * 4,
+        [{"choices": []}, {"choices": ["a", "b"]}, {"choices": "delta"}, {"object": "chat.completion.chunk"}],
+        [
+            {"type": "response.created", "event_id": "e1"},
+            {"type": "response.done", "event_id": "e2"},
+            "a",
+            "b",
+        ],
+    ],
+)
+def test_of_chunks_of_your_own_nothing_is_demanded(chunks: list[object]) -> None:
+    protocol = heard(chunks)
+    assert (protocol.known, protocol.ended, protocol.usage) == (False, False, None)
+    assert protocol.pieces in (len(chunks), len(chunks) - 1)  # the first may be too short to tell
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "sse"])
+@pytest.mark.parametrize("chunks", [[], ["<html>"], [b'data: {"id'], [b""], ["Hello"]])
+def test_what_was_named_is_demanded(name: str, chunks: list[object]) -> None:
+    protocol = heard(chunks, name)
+    assert (protocol.known, protocol.ended) == (True, False)
+    marker = "`message_stop`" if name == "anthropic" else "`data: [DONE]`"
+    assert protocol.cut_short() == (
+        f"{CUT}{marker} never came, nor anything else that protocol={name!r} knows; "
+        "if the chunks are of your own making, write protocol=None"
+    )

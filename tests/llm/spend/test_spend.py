@@ -1,0 +1,157 @@
+"""Spend by itself: what is set aside, counted, handed back and refused."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import sys
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from redouble.llm import Reservation, Spend
+from tests.support.llm.spends import refusal, tokens
+
+
+def test_what_is_reserved_is_taken_or_goes_back() -> None:
+    spend = Spend(tokens=100)
+    first, second, third = (spend.reserve(tokens=30) for _ in range(3))
+    assert tokens(spend) == (0, 90, 10, 0)
+    first.commit()
+    second.commit(tokens=12)
+    assert tokens(spend) == (42, 30, 28, 0)
+    third.release()
+    third.release()
+    first.release()
+    assert tokens(spend) == (42, 0, 58, 0)
+
+
+def test_only_limits_that_are_set_are_told_of() -> None:
+    spend = Spend(cost=1, requests=2)
+    spend.reserve(tokens=10**9, cost=0.25).commit(tokens=5)
+    assert spend.snapshot() == {
+        "cost": 0.25,
+        "cost_reserved": 0,
+        "cost_left": 0.75,
+        "cost_limit": 1,
+        "overdrawn_cost": 0,
+        "requests": 1,
+        "requests_reserved": 0,
+        "requests_left": 1,
+        "requests_limit": 2,
+        "overdrawn_requests": 0,
+    }
+
+
+@pytest.mark.parametrize("asked", [{"tokens": 11}, {"cost": 1.01}, {"requests": 3}])
+def test_all_three_or_nothing(asked: dict[str, Any]) -> None:
+    spend = Spend(tokens=10, cost=1, requests=2)
+    before = spend.snapshot()
+    assert refusal(spend, **{"tokens": 5, "cost": 0.5, **asked}).what == next(iter(asked))
+    assert spend.snapshot() == before
+
+
+@pytest.mark.parametrize(("tokens", "cost"), [(6, 0.1), (1, 0.51)])
+def test_growing_by_both_or_nothing(tokens: int, cost: float) -> None:
+    spend = Spend(tokens=10, cost=1)
+    reservation = spend.reserve(tokens=5, cost=0.5)
+    before = spend.snapshot()
+    assert not reservation.more(tokens=tokens, cost=cost)
+    assert spend.snapshot() == before
+
+
+def test_growing() -> None:
+    spend = Spend(tokens=10, cost=1)
+    reservation = spend.reserve(tokens=5)
+    assert [reservation.more(tokens=tokens) for tokens in (3, 3, 2)] == [True, False, True]
+    assert not reservation.more(cost=1.5)
+    assert reservation.more()
+    assert tokens(spend) == (0, 10, 0, 0)
+    reservation.commit(tokens=4)
+    assert tokens(spend) == (4, 0, 6, 0)
+
+
+def test_a_request_counts_though_nothing_else_was_taken() -> None:
+    spend = Spend(tokens=10, cost=1, requests=5)
+    spend.reserve(tokens=10, cost=1).commit(tokens=0, cost=0)
+    seen = spend.snapshot()
+    assert (seen["tokens"], seen["cost"], seen["requests"]) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_settled_is_settled(committed: bool) -> None:
+    spend = Spend(tokens=10)
+    reservation = spend.reserve(tokens=5)
+    reservation.commit(tokens=1) if committed else reservation.release()
+    for use in (reservation.commit, reservation.more):
+        with pytest.raises(RuntimeError, match=r"is settled: .* Each call needs one of its own"):
+            use(tokens=3)
+    assert tokens(spend) == (int(committed), 0, 10 - committed, 0)
+
+
+def test_a_block_hands_back_what_nobody_committed() -> None:
+    spend = Spend(tokens=10, requests=9)
+    with spend.reserve(tokens=5) as kept:
+        kept.commit(tokens=3)
+    with pytest.raises(ZeroDivisionError), spend.reserve(tokens=5):
+        raise ZeroDivisionError
+    assert tokens(spend) == (3, 0, 7, 0)
+    assert spend.snapshot()["requests"] == 1
+
+
+def test_what_is_dropped_goes_back_at_once() -> None:
+    spend = Spend(tokens=10)
+    gc.disable()
+    try:
+        reservation = spend.reserve(tokens=10)
+        assert tokens(spend) == (0, 10, 0, 0)
+        del reservation
+        assert tokens(spend) == (0, 0, 10, 0)
+        assert sys.getrefcount(spend) == 2
+    finally:
+        gc.enable()
+
+
+def test_it_is_one_thing_and_stays_here() -> None:
+    spend = Spend(tokens=10)
+    reservation = spend.reserve(tokens=1)
+    for thing in (spend, reservation):
+        assert copy.copy(thing) is copy.deepcopy(thing) is thing
+        with pytest.raises(TypeError, match="cannot be sent to another: make one there"):
+            pickle.dumps(thing)
+    assert isinstance(reservation, Reservation)
+
+
+# ---------------------------------------------------------------------------------------- exactly
+
+
+@pytest.mark.parametrize(
+    ("limit", "amount", "times"),
+    [
+        (1, 0.1, 10),
+        (0.3, 0.1, 3),
+        (1, Fraction(1, 3), 3),
+        (Decimal("0.07"), Decimal("0.01"), 7),
+        (2.5, Decimal("0.25"), 10),
+        (1e-6, 1e-7, 10),
+        (10**15, 10**14, 10),
+    ],
+)
+def test_money_is_counted_as_it_is_written(limit: Any, amount: Any, times: int) -> None:
+    """A tenth ten times is one, and there is nothing left then."""
+    spend = Spend(cost=limit)
+    for _ in range(times):
+        spend.reserve(cost=amount).commit()
+    assert spend.snapshot()["cost_left"] == 0
+    assert refusal(spend, cost=1e-9).what == "cost"
+
+
+def test_a_call_that_does_not_say_how_much_begins_while_anything_is_left() -> None:
+    spend = Spend(tokens=100, cost=1)
+    spend.reserve().commit(tokens=99, cost=0.9999)
+    spend.reserve().commit(tokens=1, cost=0.0001)
+    for amounts in ({}, {"cost": 0.0}, {"requests": 0}):
+        assert "none is left" in str(refusal(spend, **amounts))

@@ -1,0 +1,140 @@
+"""Guarded streams from the outside: opened again until the first chunk, and never after it.
+
+Every row in every place. The trail of a row tells everything in order: sources opened and closed, chunks
+handed out, what observers were told, and at last that the reader has ``left``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble import Retry, Verdict, errors, report
+from redouble.llm import Context, CutShort, ErrorEvent
+from tests.support.fakes import Panic, always
+from tests.support.llm.chunk_sources import Feed, Said
+from tests.support.llm.guarded_streams import PLACES, Read, play
+
+LOST = ConnectionResetError
+B1, B2 = "before_attempt:1 open:1", "before_attempt:2 open:2"
+RETRIED = f"{B1} close:1 failure:1 retry:1 {B2}"
+ENDED = "chunk chunk close:2 success:2 left"
+GIVEN_UP = "close:1 failure:1 give_up:1 left"
+
+
+def yes(error: Exception, attempt: int, context: Context) -> bool:
+    return True
+
+
+def no(error: Exception, attempt: int, context: Context) -> bool:
+    return False
+
+
+def broken(error: Exception, attempt: int, context: Context) -> bool:
+    return 1 / 0 > 0
+
+
+# What goes wrong after the first chunk, though somebody says that it is worth another attempt.
+SAYING: list[dict[str, Any]] = [
+    {"retry_if": yes},
+    {"idempotency": "auto"},
+    {"retry_if": yes, "idempotency": "auto"},
+    {"policy": Retry(on=Exception, attempts=3, backoff=[0, 0])},
+]
+WRONG: list[tuple[list[Any], type[Exception]]] = [
+    (["a", LOST], ConnectionResetError),
+    (["a"], CutShort),
+    (["a", Said("!no")], ErrorEvent),
+]
+LATE: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
+    ([[*steps], ["a", "end"]], options, Read(["a"], raised, "committed", 1))
+    for steps, raised in WRONG
+    for options in SAYING
+]
+ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
+    # to the end
+    ([["a", "end"]], {}, Read(["a", "end"], told=f"{B1} chunk chunk close:1 success:1 left")),
+    ([["end"]], {}, Read(["end"], attempts=1)),
+    ([[b"a", Said("b"), None, b"end"]], {}, Read([b"a", Said("b"), None, b"end"], attempts=1)),
+    # what goes wrong before the first chunk is tried again
+    ([[LOST], ["a", "end"]], {}, Read(["a", "end"], attempts=2, told=f"{RETRIED} {ENDED}")),
+    ([[], ["a", "end"]], {}, Read(["a", "end"], attempts=2, told=f"{RETRIED} {ENDED}")),
+    ([["!no"], ["a", "end"]], {}, Read(["a", "end"], attempts=2, told=f"{RETRIED} {ENDED}")),
+    ([[b"!no"], ["a", "end"]], {}, Read(["a", "end"], attempts=2)),
+    ([[Said("!no")], ["a", "end"]], {}, Read(["a", "end"], attempts=2)),
+    ([[], ["!no"], ["a", "end"]], {}, Read(["a", "end"], attempts=3)),
+    # but only so often
+    ([[LOST]], {}, Read([], ConnectionResetError, "attempts", 3)),
+    ([[]], {}, Read([], CutShort, "attempts", 3)),
+    ([["!no"]], {}, Read([], ErrorEvent, "attempts", 3)),
+    ([[LOST], [], ["!no"]], {}, Read([], ErrorEvent, "attempts", 3)),
+    (
+        [[LOST]],
+        {"policy": Retry(wrap=True, backoff=[0])},
+        Read([], errors.AttemptsExhausted, "backoff_ended", 2),
+    ),
+    # and only what is worth it
+    ([[KeyError]], {}, Read([], KeyError, "stopped", 1, told=f"{B1} {GIVEN_UP}")),
+    ([[KeyError], ["end"]], {"retry_if": yes}, Read(["end"], attempts=2)),
+    ([[LOST]], {"retry_if": no}, Read([], ConnectionResetError, "stopped", 1)),
+    ([[LOST]], {"retry_if": broken}, Read([], ZeroDivisionError, "stopped", 1)),
+    # after the first chunk it is over, whatever it was, and whatever anybody says
+    ([["a", LOST]], {}, Read(["a"], ConnectionResetError, "committed", 1, told=f"{B1} chunk {GIVEN_UP}")),
+    ([["a"]], {}, Read(["a"], CutShort, "committed", 1, told=f"{B1} chunk {GIVEN_UP}")),
+    (
+        [["a", Said("!no"), "end"]],
+        {},
+        Read(["a"], ErrorEvent, "committed", 1, told=f"{B1} chunk {GIVEN_UP}"),
+    ),
+    (
+        [["a", "!no", "end"]],
+        {},
+        Read(["a", "!no"], ErrorEvent, "committed", 1, told=f"{B1} chunk chunk {GIVEN_UP}"),
+    ),
+    ([[b"a", b"!no", b"end"]], {}, Read([b"a", b"!no"], ErrorEvent, "committed", 1)),
+    ([["a", KeyError]], {}, Read(["a"], KeyError, "committed", 1)),
+    ([[LOST], ["a", LOST], ["a", "end"]], {}, Read(["a"], ConnectionResetError, "committed", 2)),
+    *LATE,
+    ([["a", LOST]], {"policy": Retry(wrap=True)}, Read(["a"], errors.Stopped, "committed", 1)),
+    (
+        [["a", LOST]],
+        {"policy": Retry(on=always(Verdict.accept()))},
+        Read(["a"], ConnectionResetError, None, 1, told=f"{B1} chunk close:1 success:1 left"),
+    ),
+    # where nothing is looked for, the end is the end
+    ([[]], {"protocol": None}, Read([], attempts=1, told=f"{B1} close:1 success:1 left")),
+    ([["a"]], {"protocol": None}, Read(["a"], attempts=1, told=f"{B1} chunk close:1 success:1 left")),
+    ([[Said("!a"), "!b"]], {"protocol": None}, Read([Said("!a"), "!b"], attempts=1)),
+    # and where it is not known what would say so
+    ([["a", "b"]], {"protocol": "auto"}, Read(["a", "b"], attempts=1)),
+    ([[], ["a"]], {"protocol": "auto"}, Read(["a"], attempts=2)),
+    # crashes are nobody's business, early and late
+    ([[Panic]], {}, Read([], Panic, None, 1, told=f"{B1} close:1 left")),
+    ([["a", Panic]], {}, Read(["a"], Panic, None, 1, told=f"{B1} chunk close:1 left")),
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("script", "options", "expected"), ROWS)
+def test_streams(place: str, script: list[list[Any]], options: dict[str, Any], expected: Read) -> None:
+    assert play(place, Feed(*script), **options) == expected
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("script", [[LOST], ["a", LOST]], ids=["before", "after"])
+def test_the_report_tells_whose_stream_it_was(place: str, script: list[Any]) -> None:
+    said = report(play(place, Feed(script), policy=Retry(backoff=[0] * 9, labels={"team": "x"})).error)
+    assert said is not None
+    assert said.labels == {"provider": "acme", "model": "m-1", "team": "x"}
+    assert said.name.startswith("Feed.")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_said_of_a_stream_that_ended_too_soon(place: str) -> None:
+    read = play(place, Feed(["a"]))
+    assert str(read.error) == "no end was said"
+    assert read.error is not None
+    (note,) = read.error.__notes__
+    assert note == "redouble: gave up after 1 attempt in 0.0 s (items had been handed out)"
+    assert str(play(place, Feed([])).error) == "the stream ended before its first chunk"

@@ -1,0 +1,197 @@
+"""Odd protocols, odd places, odd sources: errors are errors, and nothing stays open."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextvars import copy_context
+from typing import Any
+
+import pytest
+
+from redouble import Pipeline, Retry
+from redouble._drivers.stream_source import END
+from redouble.llm import Call, ErrorEvent, Protocol, Timeouts, Usage, current
+from redouble.llm._context import Being
+from redouble.llm._stream import Guarded
+from redouble.llm._stream_state import Flow
+from tests.support.llm.chunk_sources import SILENT, Feed, Words
+from tests.support.llm.guarded_streams import PLACES, Read, in_place, model, play
+
+LOST = ConnectionResetError
+EVERY_PLACE = pytest.mark.parametrize("place", PLACES)
+
+
+# -------------------------------------------------------------------------- odd protocols
+
+
+class Broken(Words):
+    """One that fails where it is asked to."""
+
+    where = ""
+
+    def read(self, chunk: object, /) -> ErrorEvent | None:
+        if self.where == "read" or (self.where == "second" and self.pieces):
+            raise ZeroDivisionError
+        return super().read(chunk)
+
+    def cut_short(self) -> str:
+        return "" if self.where != "end" else str(1 / 0)
+
+
+@EVERY_PLACE
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("read", Read([], ZeroDivisionError, "stopped", 1)),
+        ("second", Read(["a"], ZeroDivisionError, "committed", 1)),
+        ("end", Read(["a", "b"], ZeroDivisionError, "committed", 1)),
+    ],
+)
+def test_a_protocol_that_fails(place: str, where: str, expected: Read) -> None:
+    feed = Feed(["a", "b"])
+    assert play(place, feed, protocol=type("Mine", (Broken,), {"where": where})) == expected
+    assert feed.trail.count("close:1") == 1
+
+
+class Untold(Words):
+    """One whose count cannot be read."""
+
+    usage = property(lambda self: Usage(1, 1 // 0), lambda self, value: None)  # pyright: ignore[reportAssignmentType]
+
+
+@EVERY_PLACE
+def test_a_count_that_cannot_be_read_leaves_nothing_open(place: str) -> None:
+    feed = Feed(["a", "b", "end"], shape="close")
+    assert play(place, feed, most=1, protocol=Untold).raises is ZeroDivisionError
+    assert feed.trail.count("close:1") == 1
+
+
+@EVERY_PLACE
+def test_a_protocol_that_cannot_be_made(place: str) -> None:
+    def mine() -> Protocol:
+        raise ZeroDivisionError
+
+    assert play(place, Feed(["a"]), protocol=mine) == Read([], ZeroDivisionError, "stopped", 1)
+
+
+# ------------------------------------------------------------------------------ and more
+
+
+@EVERY_PLACE
+def test_a_source_knows_whose_call_it_is(place: str) -> None:
+    """From its first chunk to its last, and nobody else does."""
+    seen: list[Any] = []
+
+    class Curious(Feed):
+        def _next(self, kind: Any) -> Any:
+            made = super()._next(kind)
+            inner = made.does
+
+            def does(step: object) -> bool:
+                seen.append(current())
+                return bool(inner(step))
+
+            made.does = does
+            return made
+
+    assert play(place, Curious(["a", "b", "end"]), idempotency="auto").chunks == ["a", "b", "end"]
+    assert len(seen) == 3
+    assert len({call.key for call in seen}) == 1
+    assert (seen[0].provider, seen[0].stream) == ("acme", True)
+    with pytest.raises(LookupError, match=r"^current\(\) is for functions that an llm\.Model calls"):
+        current()
+
+
+def test_a_first_chunk_that_nobody_waits_for_any_more_is_closed() -> None:
+    """It comes on a worker that was left: the attempt that is made of it is nobody's."""
+    feed = Feed([SILENT, "a"], shape="close")
+
+    def opens() -> Iterator[Any]:
+        return iter(model(worker=None, policy=Retry(attempts=1), timeouts=None).stream(feed.open))
+
+    outer = model(policy=Retry(attempts=1), timeouts=0.05, protocol=None)
+    with pytest.raises(TimeoutError):
+        list(outer.stream(opens))
+    feed.told_to_go.set()
+    assert feed.gone.wait(30)
+    assert feed.trail == ["open:1", "close:1"]
+
+
+@EVERY_PLACE
+def test_guarded_streams_in_a_pipeline(place: str) -> None:
+    feed = Feed([LOST], ["a", "end"])
+    layers = Pipeline(model(place))
+
+    def blocking() -> None:
+        assert list(layers(feed._generator)()) == ["a", "end"]
+
+    async def waiting() -> None:
+        assert [chunk async for chunk in layers(feed._agenerator)()] == ["a", "end"]
+
+    in_place(place, blocking, waiting)
+    assert feed.trail == ["open:1", "close:1", "open:2", "close:2"]
+
+
+def test_a_worker_that_comes_too_late_finds_it_closed() -> None:
+    """A busy machine may begin to wait for a chunk when nobody wants one any more."""
+    flow = Flow(lambda: (Call("acme", "m-1", Timeouts()), None), None)
+    with flow.opening():
+        chunks = Guarded[str](flow, lambda: iter("ab"))
+        assert next(chunks) == "a"
+    chunks.close()
+    assert chunks._take() is END
+
+
+def test_who_ends_in_another_context_has_nothing_to_undo() -> None:
+    """As a generator that is closed after its event loop is."""
+    being = Being(Call("acme", "m-1", Timeouts()))
+    copy_context().run(being.__enter__)
+    being.__exit__(None, None, None)
+    with pytest.raises(LookupError):
+        current()
+
+
+# ---------------------------------------------------------------- as the generator it is
+
+
+@EVERY_PLACE
+def test_who_sends_to_a_generator_has_the_next_chunk(place: str) -> None:
+    feed = Feed(["a", "b", "end"])
+
+    def blocking() -> None:
+        chunks: Any = model(place)(feed._generator)()
+        assert [next(chunks), chunks.send(7), chunks.send(None)] == ["a", "b", "end"]
+
+    async def waiting() -> None:
+        chunks: Any = model(place)(feed._agenerator)()
+        assert [await anext(chunks), await chunks.asend(7), await chunks.asend(None)] == ["a", "b", "end"]
+        await chunks.aclose()
+
+    in_place(place, blocking, waiting)
+    assert feed.trail == ["open:1", "close:1"]
+
+
+@EVERY_PLACE
+@pytest.mark.parametrize("more", [(), (None,), (KeyError("own"),)])
+def test_who_throws_into_a_generator_has_it_back(place: str, more: tuple[Any, ...]) -> None:
+    """And what is open is closed."""
+    feed = Feed(["a", "b", "end"])
+    error = KeyError("own")
+    kinds = (KeyError, *more) if more and more[0] is not None else (error,)
+
+    def blocking() -> None:
+        chunks: Any = model(place)(feed._generator)()
+        next(chunks)
+        with pytest.raises(KeyError, match="own"):
+            chunks.throw(kinds[-1])
+
+    async def waiting() -> None:
+        chunks: Any = model(place)(feed._agenerator)()
+        await anext(chunks)
+        with pytest.raises(KeyError, match="own"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            await chunks.athrow(*kinds)
+
+    in_place(place, blocking, waiting)
+    assert feed.trail == ["open:1", "close:1"]

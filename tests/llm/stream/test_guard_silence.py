@@ -1,0 +1,130 @@
+"""Silence ends a wait: before the first chunk it is a failed attempt, after it the end of the stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble import Retry, report
+from redouble.errors import AttemptTimeout
+from redouble.llm import Context, Timeouts
+from tests.support.llm.chunk_sources import SILENT, Feed, Takes
+from tests.support.llm.guarded_streams import BLOCKING, VIRTUAL, Read, model, play
+
+AT_ONCE = Retry(attempts=3, backoff=[0, 0])
+LIMITED = tuple(place for place in VIRTUAL if place != "alone")  # where there is a worker, or no need of one
+
+
+def yes(error: Exception, attempt: int, context: Context) -> bool:
+    return True
+
+
+ROWS: list[tuple[list[list[Any]], Timeouts, Read]] = [
+    # a silent middle is the end
+    ([["a", Takes(4), "b", Takes(4), "end"]], Timeouts(read=5), Read(["a", "b", "end"], took=8)),
+    (
+        [["a", Takes(6), "b", "end"]],
+        Timeouts(read=5),
+        Read(["a"], AttemptTimeout, "committed", 1, "attempt", took=5),
+    ),
+    (
+        [["a", Takes(4), "b", Takes(9), "end"]],
+        Timeouts(read=5),
+        Read(["a", "b"], AttemptTimeout, "committed", 1, "attempt", took=9),
+    ),
+    # a silent start is tried again
+    ([[Takes(6), "a", "end"], ["b", "end"]], Timeouts(read=5), Read(["b", "end"], attempts=2, took=5)),
+    (
+        [[Takes(6), "a", "end"]],
+        Timeouts(read=5),
+        Read([], AttemptTimeout, "attempts", 3, "attempt", took=15),
+    ),
+    # and may be longer than the others, or shorter
+    ([[Takes(8), "a", Takes(4), "end"]], Timeouts(read=5, first=9), Read(["a", "end"], took=12)),
+    (
+        [[Takes(8), "a", Takes(6), "end"]],
+        Timeouts(read=5, first=9),
+        Read(["a"], AttemptTimeout, "committed", 1, "attempt", took=13),
+    ),
+    ([[Takes(3), "a"], ["b", "end"]], Timeouts(read=5, first=2), Read(["b", "end"], attempts=2, took=2)),
+    ([[Takes(1), "a", Takes(4), "end"]], Timeouts(read=5, first=2), Read(["a", "end"], took=5)),
+    # or have no limit at all, but that of the whole
+    ([[Takes(20), "a", Takes(9), "end"]], Timeouts(read=None), Read(["a", "end"], took=29)),
+    ([[Takes(20), "a", Takes(2e6), "end"]], Timeouts.none(), Read(["a", "end"], took=2_000_020)),
+    ([[Takes(9), "a"], ["end"]], Timeouts(read=None, first=3), Read(["end"], attempts=2, took=3)),
+]
+
+
+@pytest.mark.parametrize("place", LIMITED)
+@pytest.mark.parametrize(("script", "timeouts", "expected"), ROWS)
+def test_silence(place: str, script: list[list[Any]], timeouts: Timeouts, expected: Read) -> None:
+    feed = Feed(*script)
+    read = play(place, feed, timeouts=timeouts, policy=AT_ONCE)
+    if place in BLOCKING and feed.slept > (expected.took or 0):
+        read.took = None  # the time of a test does not stop where a worker is left
+    assert read == expected
+    assert [word for word in feed.trail if word.startswith("close")] == [
+        f"close:{number + 1}" for number in range(feed.opened)
+    ]
+
+
+@pytest.mark.parametrize("place", LIMITED)
+def test_the_time_of_the_reader_is_not_silence(place: str) -> None:
+    feed = Feed(["a", Takes(4), "b", "end"])
+    assert play(place, feed, pause=7, timeouts=Timeouts(read=5, total=60)) == Read(["a", "b", "end"], took=25)
+
+
+@pytest.mark.parametrize("place", LIMITED)
+def test_what_is_said_of_silence(place: str) -> None:
+    read = play(place, Feed(["a", Takes(6), "end"]), timeouts=Timeouts(read=5))
+    assert str(read.error) == "the stream was given up: no chunk came for 5 s"
+    assert isinstance(read.error, TimeoutError)
+    said = report(read.error)
+    assert said is not None
+    assert said.labels == {"provider": "acme", "model": "m-1"}
+
+
+@pytest.mark.parametrize("place", LIMITED)
+def test_after_the_first_chunk_nobody_has_a_say(place: str) -> None:
+    feed = Feed(["a", Takes(6), "b", "end"], ["a", "b", "end"])
+    expected = Read(["a"], AttemptTimeout, "committed", 1, "attempt")
+    policy = Retry(attempts=3, backoff=[0, 0], on=lambda error: True)
+    assert play(place, feed, timeouts=Timeouts(read=5), policy=policy, retry_if=yes) == expected
+
+
+@pytest.mark.parametrize("place", LIMITED)
+def test_silence_after_the_end_does_no_harm(place: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "redouble")
+    assert play(place, Feed(["a", "end", Takes(6), "b"]), timeouts=Timeouts(read=5)) == Read(["a", "end"])
+    assert [record.getMessage() for record in caplog.records] == [
+        "a stream went wrong after it had said that it was complete"
+    ]
+
+
+def test_on_a_thread_of_the_callers_own_it_is_the_client_that_keeps_it() -> None:
+    """It cannot be cut, and what has come is handed out."""
+    feed = Feed([Takes(6), "a", Takes(6), "b", "end"])
+    assert play("alone", feed, timeouts=Timeouts(read=5)) == Read(["a", "b", "end"], took=12)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["middle", "first"])
+def test_a_worker_that_is_left_closes_what_it_reads(first: bool) -> None:
+    """And not before it has come back: nobody closes what is being read."""
+    feed = Feed([SILENT, "late"] if first else ["a", SILENT, "late"], shape="close")
+    with pytest.raises(TimeoutError):
+        list(model(policy=Retry(attempts=1), timeouts=Timeouts(read=0.05)).stream(feed.open))
+    assert feed.trail in (["open:1"], [])  # a busy machine may not have come that far
+    feed.told_to_go.set()
+    assert feed.gone.wait(30)
+    assert feed.trail == ["open:1", "close:1"]
+
+
+def test_the_next_attempt_does_not_wait_for_the_last() -> None:
+    """A thread is left to itself, and what it brings in the end is nobody's."""
+    feed = Feed([SILENT, "late", "end"], ["b", "end"], shape="close")
+    policy = Retry(attempts=9, backoff=[0] * 8)  # a busy machine may need more than two
+    chunks = list(model(policy=policy, timeouts=Timeouts(first=0.1)).stream(feed.open))
+    feed.told_to_go.set()
+    assert feed.gone.wait(30)
+    assert chunks == ["b", "end"]

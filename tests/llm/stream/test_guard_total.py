@@ -1,0 +1,186 @@
+"""The time of the whole call: attempts, delays and the last chunk of a stream are within it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble import SYSTEM, Retry, deadline, report
+from redouble.errors import DeadlineExceeded
+from redouble.llm import Context, Timeouts
+from tests.support.llm.chunk_sources import Feed, Takes
+from tests.support.llm.guarded_streams import BLOCKING, VIRTUAL, Read, in_place, model, play
+
+LOST = ConnectionResetError
+DRIP: list[Any] = ["a", Takes(3)] * 99
+FLOOD: list[Any] = ["a"] * 999
+
+
+def yes(error: Exception, attempt: int, context: Context) -> bool:
+    return True
+
+
+ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
+    # a drip is no progress
+    (
+        [DRIP],
+        {"timeouts": 10},
+        Read(["a"] * 4, DeadlineExceeded, "timeout", 1, "total", took=10),
+    ),
+    (
+        [DRIP],
+        {"timeouts": Timeouts(read=5, total=7)},
+        Read(["a"] * 3, DeadlineExceeded, "timeout", 1, "total", took=7),
+    ),
+    # attempts and delays count: 2 s, then 1 s of delay, then 7 s of the stream
+    (
+        [[Takes(2), LOST], DRIP],
+        {"timeouts": 10},
+        Read(["a"] * 3, DeadlineExceeded, "timeout", 2, "total", took=10),
+    ),
+    # nothing begins that could not end: the delay would not fit
+    ([[Takes(2), LOST], ["end"]], {"timeouts": 3}, Read([], LOST, "timeout", 1, took=2)),
+    ([[Takes(2), LOST], ["end"]], {"timeouts": 3.1}, Read(["end"], attempts=2, took=3)),
+    # before the first chunk it is the time of the call that is up, and not that of an attempt
+    (
+        [[Takes(4), LOST], [Takes(9), "a"]],
+        {"timeouts": 10},
+        Read([], DeadlineExceeded, "timeout", 2, "total", took=10),
+    ),
+    # a little before its end there is time
+    ([["a", Takes(9.999), "end"]], {"timeouts": 10}, Read(["a", "end"], attempts=1, took=9.999)),
+    # and nobody has a say in it
+    ([DRIP, ["end"]], {"timeouts": 10, "retry_if": yes}, Read(["a"] * 4, DeadlineExceeded, "timeout", 1)),
+    # the limit of the policy, where nothing else is said
+    ([DRIP], {"policy": Retry(timeout=5)}, Read(["a"] * 2, DeadlineExceeded, "timeout", 1, "total", took=5)),
+    (
+        [DRIP],
+        {"policy": Retry(timeout=5), "timeouts": 4},
+        Read(["a"] * 2, DeadlineExceeded, "timeout", took=4),
+    ),
+    # one that wraps has what it always has
+    (
+        [DRIP],
+        {"policy": Retry(timeout=5, wrap=True)},
+        Read(["a"] * 2, DeadlineExceeded, "timeout", 1, "total", took=5),
+    ),
+]
+
+
+@pytest.mark.parametrize("place", [place for place in VIRTUAL if place != "alone"])
+@pytest.mark.parametrize(("script", "options", "expected"), ROWS)
+def test_the_whole(place: str, script: list[list[Any]], options: dict[str, Any], expected: Read) -> None:
+    feed = Feed(*script)
+    read = play(place, feed, **options)
+    if place in BLOCKING and feed.slept > (expected.took or 0) - feed.opened:
+        read.took = None  # the time of a test does not stop where a worker is left
+    assert read == expected
+    closed = [word for word in feed.trail if word.startswith("close")]
+    assert closed == [f"close:{number + 1}" for number in range(feed.opened)]
+
+
+@pytest.mark.parametrize("place", VIRTUAL)
+def test_chunks_that_need_no_waiting_end_too(place: str) -> None:
+    """A reader who takes too long is within it as well: there is no time left to ask for more."""
+    read = play(place, Feed(FLOOD), pause=3, timeouts=10)
+    assert read == Read(["a"] * 4, DeadlineExceeded, "timeout", 1, "total", took=12)
+    assert str(read.error) == "gave up after 1 attempt in 12.0 s (no time left)"
+
+
+@pytest.mark.parametrize("place", VIRTUAL)
+def test_a_chunk_of_the_very_moment(place: str) -> None:
+    """It is handed out, or there is an error: which of them came first, nobody can say."""
+    feed = Feed(["a", Takes(10), "b", "c", "end"])
+    read = play(place, feed, timeouts=Timeouts(read=20, total=10))
+    assert read in (
+        Read(["a", "b"], DeadlineExceeded, "timeout", 1, "total"),
+        Read(["a"], DeadlineExceeded, "timeout", 1, "total"),
+    )
+    assert feed.trail.count("close:1") == 1
+
+
+def test_on_a_thread_of_the_callers_own_a_late_chunk_is_handed_out() -> None:
+    """It cannot be cut, and has been paid for; then it is over."""
+    feed = Feed(["a", Takes(11), "b", "c", "end"])
+    assert play("alone", feed, timeouts=10) == Read(["a", "b"], DeadlineExceeded, "timeout", 1, "total")
+
+
+@pytest.mark.parametrize("place", VIRTUAL)
+def test_the_report_of_one_that_was_too_late_tells_whose_it_was(place: str) -> None:
+    for script in ([["a"] * 99], [[Takes(11), LOST]]):
+        error = play(place, Feed(*script), pause=6, timeouts=10).error
+        said = report(error) if error is not None else None
+        assert said is not None
+        assert (said.reason, said.attempts) == ("timeout", 1)
+        assert said.labels == {"provider": "acme", "model": "m-1"}
+
+
+# ------------------------------------------------------------------------------ deadlines
+
+
+@pytest.mark.parametrize("place", VIRTUAL)
+@pytest.mark.parametrize(
+    ("seconds", "limit", "chunks"), [(7, "deadline", 3), (11, "total", 4), (0.5, "deadline", 1)]
+)
+def test_a_deadline_around_counts_as_well(place: str, seconds: float, limit: str, chunks: int) -> None:
+    feed = Feed(FLOOD)
+    taken: list[Any] = []
+
+    def blocking() -> None:
+        with deadline(seconds):
+            for chunk in model(place, timeouts=10).stream(feed.open):
+                taken.append(chunk)
+                SYSTEM.sleep(3)
+
+    async def waiting() -> None:
+        with deadline(seconds):
+            async for chunk in model(place, timeouts=10).stream(feed.aopen):
+                taken.append(chunk)
+                await SYSTEM.asleep(3)
+
+    with pytest.raises(TimeoutError) as caught:
+        in_place(place, blocking, waiting)
+    said = report(caught.value)
+    assert said is not None
+    assert (said.reason, said.limit, len(taken)) == ("timeout", limit, chunks)
+
+
+@pytest.mark.parametrize("place", VIRTUAL)
+def test_nothing_is_opened_once_a_deadline_has_passed(place: str) -> None:
+    feed = Feed(["a", "end"])
+
+    def blocking() -> None:
+        with deadline(1):
+            SYSTEM.sleep(2)
+            list(model(place).stream(feed.open))
+
+    async def waiting() -> None:
+        with deadline(1):
+            await SYSTEM.asleep(2)
+            await anext(model(place).stream(feed.aopen))
+
+    with pytest.raises(DeadlineExceeded):
+        in_place(place, blocking, waiting)
+    assert feed.opened == 0
+
+
+@pytest.mark.parametrize("place", VIRTUAL)
+def test_other_limits_for_one_stream(place: str) -> None:
+    asked = model(place, timeouts=100)
+    feed = Feed(FLOOD)
+    taken: list[Any] = []
+
+    def blocking() -> None:
+        for chunk in asked.within(4).stream(feed.open):
+            taken.append(chunk)
+            SYSTEM.sleep(3)
+
+    async def waiting() -> None:
+        async for chunk in asked.within(4).stream(feed.aopen):
+            taken.append(chunk)
+            await SYSTEM.asleep(3)
+
+    with pytest.raises(TimeoutError):
+        in_place(place, blocking, waiting)
+    assert taken == ["a", "a"]

@@ -1,0 +1,238 @@
+"""The documentation: every snippet runs and prints what is shown, every link leads somewhere.
+
+The snippets of a page share a namespace, from top to bottom. One that cannot run says why, above it:
+
+    <!-- not run: it needs a server -->
+
+A block of text right below a snippet shows what that one prints. A line indented by two goes on from the one
+above.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import doctest
+import inspect
+import io
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pytest
+
+from redouble.config import _reload as _live
+from redouble.testing import virtual_time
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *DOCS)]
+LINKED = [path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md")), *DOCS)]
+
+FENCE = re.compile(
+    r"(?P<before>[^\n]*\n?)^(?P<indent>[ ]*)(?P<marks>`{3,}|~{3,})(?P<language>[^\n]*)\n"
+    r"(?P<text>.*?)^[ ]*(?P=marks)[ ]*$",
+    re.MULTILINE | re.DOTALL,
+)
+NOT_RUN = re.compile(r"<!-- not run:(?P<reason>.*)-->")
+SHOWN = re.compile(r"\s*^```text\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+GOES_ON = re.compile(r"\n {2}(?=\S)")
+RUN = ("python", "pycon")
+
+
+class Snippet(NamedTuple):
+    language: str
+    line: int
+    text: str
+    not_run: str | None
+    prints: str | None  # what the page shows below it
+
+
+def snippets(page: str) -> Iterator[Snippet]:
+    """Find all fenced blocks of a page."""
+    for found in FENCE.finditer(page):
+        refusal = NOT_RUN.search(found["before"])
+        shown = SHOWN.match(page, found.end())
+        yield Snippet(
+            language=found["language"].strip(),
+            line=page.count("\n", 0, found.start("text")) + 1,
+            text=textwrap.dedent(found["text"]),
+            not_run=None if refusal is None else refusal["reason"].strip(),
+            prints=None if shown is None else GOES_ON.sub(" ", shown["text"]),
+        )
+
+
+def run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
+    """Run one; no delay costs any time, and one that has virtual time of its own needs none of ours."""
+    out = sys.stdout if snippet.prints is None else io.StringIO()
+    time = nullcontext() if "virtual_time" in snippet.text else virtual_time()
+    with redirect_stdout(out), time:
+        really_run(snippet, path, namespace)
+    if isinstance(out, io.StringIO):
+        assert out.getvalue() == snippet.prints, f"{path}:{snippet.line} prints otherwise"
+
+
+def really_run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
+    """Run one, with tracebacks that show the line of the page; `await` is allowed at the top."""
+    if ">>> " in snippet.text:
+        example = doctest.DocTestParser().get_doctest(snippet.text, {}, path, path, snippet.line - 1)
+        example.globs = namespace
+        doctest.DebugRunner(optionflags=doctest.ELLIPSIS).run(example, clear_globs=False)
+        return
+    source = "\n" * (snippet.line - 1) + snippet.text
+    code = compile(source, ROOT / path, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    awaited = eval(code, namespace)  # noqa: S307  our own documentation
+    if inspect.iscoroutine(awaited):
+        asyncio.run(awaited)
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Make a module for the page to run in: dataclasses and pickles look theirs up by name."""
+    monkeypatch.setattr(_live, "LIVE", _live.Live())  # a page may load a configuration
+    page = ModuleType("a_page_of_the_documentation")
+    monkeypatch.setitem(sys.modules, page.__name__, page)
+    return page
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_snippet_runs(path: str, module: ModuleType) -> None:
+    for snippet in snippets((ROOT / path).read_text("utf-8")):
+        where = f"{path}:{snippet.line}"
+        almost = snippet.language.lower().startswith("py") and snippet.language not in RUN
+        assert not almost, f"{where}: {snippet.language!r} would not be run, write one of {RUN}"
+        if snippet.not_run is not None:
+            assert snippet.not_run, f"{where}: say why it is not run"
+        elif snippet.language in RUN:
+            run(snippet, path, vars(module))
+
+
+# ------------------------------------------------------------------------------- links
+
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
+HEADING = re.compile(r"^#{1,6}[ ]+(.+?)[ ]*#*$", re.MULTILINE)
+CODE = re.compile(r"(`+)(?:(?!\1).)+?\1")
+
+
+def links(page: str) -> list[str]:
+    """Find where a page points to, its code left out."""
+    text = CODE.sub("`code`", FENCE.sub("", page))
+    return [first or second for first, second in LINK.findall(text)]
+
+
+def anchors(page: str) -> set[str]:
+    """Name the headings of a page as GitHub does."""
+    found: set[str] = set()
+    for heading in HEADING.findall(FENCE.sub("", page)):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.add(
+            slug if slug not in found else next(s for n in range(1, 99) if (s := f"{slug}-{n}") not in found)
+        )
+    return found
+
+
+@pytest.mark.parametrize("path", LINKED)
+def test_every_link_leads_somewhere(path: str) -> None:
+    dead: list[str] = []
+    for link in links((ROOT / path).read_text("utf-8")):
+        if re.match(r"[a-z][a-z0-9+.-]*:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        file = ((ROOT / path).parent / unquote(target)).resolve() if target else ROOT / path
+        there = file.exists() and file.is_relative_to(ROOT)
+        if not there or (anchor and anchor not in anchors(file.read_text("utf-8"))):
+            dead.append(link)
+    assert dead == []
+
+
+# ------------------------------------------------------------- these tests can fail
+
+PAGE = """\
+# A `page`, of tests
+
+```python
+x = 1
+```
+
+- item
+
+  ```python
+  x += 1
+  ```
+
+<!-- not run: it needs a server -->
+```python
+serve()
+```
+
+<!-- not run: -->
+```python
+```
+
+```python
+async def one(): return 1
+x += await one()
+```
+
+```python
+>>> x
+3
+```
+
+Some text:
+
+~~~text
+[no link](nowhere.md)
+~~~
+
+```python
+print("- three is")
+print("-", x)
+```
+
+```text
+- three
+  is
+- 3
+```
+
+[A link](docs/there.md#part "title"), `[no link](nowhere.md)`, [another][ref], ![image](<a.png>)
+
+[ref]: https://example.org
+"""
+
+
+def test_snippets_are_found_and_run() -> None:
+    found = list(snippets(PAGE))
+    assert [s.language for s in found] == ["python"] * 6 + ["text", "python", "text"]
+    assert [s.not_run for s in found] == [None, None, "it needs a server", "", *[None] * 5]
+    assert [s.prints for s in found if s.prints] == ["- three is\n- 3\n"]
+    assert [PAGE.splitlines()[s.line - 1].strip() for s in found[:2]] == ["x = 1", "x += 1"]
+    namespace: dict[str, object] = {}
+    for index in (0, 1, 4, 5, 7):
+        run(found[index], "README.md", namespace)
+    assert namespace["x"] == 3
+
+
+def test_a_snippet_that_fails_is_seen_with_its_line() -> None:
+    with pytest.raises(NameError) as caught:
+        run(next(s for s in snippets(PAGE) if s.not_run), "README.md", {})
+    assert caught.traceback[-1].lineno == PAGE.splitlines().index("serve()")
+    with pytest.raises(doctest.UnexpectedException):
+        run(list(snippets(PAGE))[5], "README.md", {})
+
+
+def test_a_snippet_that_prints_something_else_is_seen() -> None:
+    with pytest.raises(AssertionError, match=r"README\.md:\d+ prints otherwise"):
+        run(list(snippets(PAGE))[7], "README.md", {"x": 4})
+
+
+def test_links_and_anchors_are_found() -> None:
+    assert links(PAGE) == ["docs/there.md#part", "a.png", "https://example.org"]
+    assert anchors(PAGE + "\n## Part\n\n## Part\n") == {"a-page-of-tests", "part", "part-1"}

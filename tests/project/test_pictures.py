@@ -1,0 +1,183 @@
+"""The pictures of the strategies: each is what a run in virtual time gives now, and can be read by all.
+
+`scripts/pictures` draws them. Here stand its parts, and that its check can fail.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
+
+import pictures
+from drawing import marks
+from drawing.axis import Axis, plain
+from drawing.canvas import DARK, HEIGHT, LIGHT, WIDTH, Canvas, short
+from drawing.gallery import FOLDER, PICTURES, differing, drawn, write
+from drawing.legend import ROW, Entry, legend
+from drawing.panel import BOTTOM, LEFT, RIGHT, TOP, Panel
+from drawing.timing import per_second
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def now() -> Mapping[str, str]:
+    """Draw all of them, once."""
+    return drawn()
+
+
+def read(name: str) -> ElementTree.Element:
+    return ElementTree.fromstring((FOLDER / f"{name}.svg").read_text("utf-8"))  # noqa: S314  our own files
+
+
+# ------------------------------------------------------------------------- the pictures
+
+
+def test_every_picture_is_what_a_run_gives_now(now: Mapping[str, str]) -> None:
+    assert list(differing(now)) == [], "run scripts/pictures and look at them"
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_says_what_is_seen(name: str) -> None:
+    root = read(name)
+    assert root.tag == f"{SVG}svg"
+    title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
+    assert title is not None
+    assert title.text
+    assert description is not None
+    assert description.text
+    assert len(description.text) > len(title.text)
+    assert [root.get(key) for key in ("width", "height")] == ["720", "360"]
+    assert root.get("role") == "img"
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_nothing_is_drawn_beside_the_paper(name: str) -> None:
+    for path in read(name).iter(f"{SVG}path"):
+        data = path.get("d", "")
+        points = re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", data)
+        across = [float(x) for x, _ in points] + [float(x) for x in re.findall(r"H(-?[\d.]+)", data)]
+        heights = [float(y) for _, y in points] + [float(y) for y in re.findall(r"V(-?[\d.]+)", data)]
+        assert heights
+        if abs(heights[0] - ROW) > 9:  # else it is of the legend
+            assert min(across) >= LEFT
+            assert max(across) <= RIGHT
+            assert min(heights) >= TOP
+            assert max(heights) <= BOTTOM + 4
+    for text in read(name).iter(f"{SVG}text"):
+        if text.get("x") is not None:
+            assert 0 <= float(text.get("x", "")) <= WIDTH
+            assert 0 < float(text.get("y", "")) < HEIGHT
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_colour_is_known_by_day_and_by_night(name: str) -> None:
+    style = read(name).find(f"{SVG}style")
+    assert style is not None
+    day, night = (style.text or "").split("@media (prefers-color-scheme:dark)")
+    used = {drawing.get("class", "").split()[0] for drawing in read(name).iter() if drawing.get("class")}
+    assert used
+    for colour in used:
+        assert f".{colour}{{color:" in day
+        assert f".{colour}{{color:" in night
+    assert "system-ui" in day
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_page_shows_it_and_says_what_is_seen(name: str) -> None:
+    page = (FOLDER.parent / f"{name}.md").read_text("utf-8")
+    (alt,) = re.findall(rf"^!\[([^\]]+)\]\(pictures/{name}\.svg\)$", page, re.MULTILINE)
+    assert len(alt) > 30
+
+
+# ---------------------------------------------------------------------------- its parts
+
+
+def test_both_palettes_have_the_same_names() -> None:
+    assert list(LIGHT) == list(DARK)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1, "1"), (1.25, "1.2"), (1.06, "1.1"), (-0.01, "0"), (-3, "-3"), (100.0, "100")]
+)
+def test_coordinates_are_short(value: float, text: str) -> None:
+    assert short(value) == text
+
+
+def test_an_axis_is_even_or_logarithmic() -> None:
+    assert plain("seconds", 10, 5, " s") == Axis("seconds", 0, 10, {0: "0 s", 5: "5 s", 10: "10 s"})
+    assert plain("seconds", 10, 5).share(2.5) == 0.25
+    assert Axis("", 10, 1000, {}, log=True).share(100) == 0.5
+
+
+def test_shapes_become_paths() -> None:
+    points = [(0.0, 1.0), (2.0, 3.04)]
+    assert marks.line(points) == "M0 1L2 3"
+    assert marks.steps(points) == "M0 1H2V3"
+    assert marks.each("dot", points) == "M0 1h0M2 3h0"
+    assert marks.line([]) == marks.steps([]) == marks.each("ring", []) == ""
+
+
+def test_moments_are_counted_in_slices() -> None:
+    assert per_second([0, 0.4, 0.5, 1.9, 7], 2, 0.5) == [(0, 4), (0.5, 2), (1, 0), (1.5, 2), (2, 2)]
+
+
+def test_a_panel_draws_from_corner_to_corner() -> None:
+    canvas = Canvas("a < b", "what & why")
+    panel = Panel(canvas, plain("x", 10, 10), plain("y", 10, 10))
+    panel.line([(0, 0), (10, 10)], "blue")
+    panel.bars([(0, 10)], 10, "green")
+    panel.band(0, 10, "all of it")
+    panel.dots([], "grey")
+    legend(canvas, Entry("a line", "blue"), Entry("a bar", "green", None), Entry("a dot", "red", "dot"))
+    root = ElementTree.fromstring(canvas.svg())  # noqa: S314  our own text
+    paths = {path.get("class"): path.get("d") for path in root.iter(f"{SVG}path")}
+    assert f"M{LEFT} {BOTTOM}L{RIGHT} {TOP}" in [path.get("d") for path in root.iter(f"{SVG}path")]
+    assert paths["green soft"] == f"M{LEFT} {BOTTOM}L{LEFT} {TOP}L{RIGHT} {TOP}L{RIGHT} {BOTTOM}"
+    assert paths["red dot"] is not None
+    assert "grey dot" not in paths
+    said = [text.text for text in root.iter(f"{SVG}text")]
+    assert said[0] == "a < b"
+    assert said[-4:] == ["all of it", "a line", "a bar", "a dot"]
+
+
+# --------------------------------------------------------------------- the check can fail
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write({"a.svg": "<a/>\n", "b.svg": "<b/>\n"}, tmp_path / "pictures")
+    return tmp_path / "pictures"
+
+
+@pytest.mark.parametrize(
+    ("now_drawn", "problems"),
+    [
+        ({"a.svg": "<a/>\n", "b.svg": "<b/>\n"}, []),
+        ({"a.svg": "<a/>\n", "b.svg": "<c/>\n"}, ["b.svg shows something else than a run does now"]),
+        ({"a.svg": "<a/>\n"}, ["b.svg is drawn by nothing"]),
+        ({"a.svg": "<a/>\n", "b.svg": "<b/>\n", "c.svg": "<c/>\n"}, ["c.svg is missing"]),
+    ],
+)
+def test_what_differs_is_found(folder: Path, now_drawn: dict[str, str], problems: list[str]) -> None:
+    assert list(differing(now_drawn, folder)) == problems
+
+
+def test_the_script_checks_and_draws(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pictures, "drawn", lambda: {"a.svg": "<new/>\n", "b.svg": "<b/>\n"})
+    assert pictures.main(["--check"], folder) == 1
+    assert capsys.readouterr().err.startswith("a.svg shows something else")
+    assert (folder / "a.svg").read_text() == "<a/>\n"
+    assert pictures.main([], folder) == 0
+    assert capsys.readouterr().out.startswith("drawn: 2 pictures in ")
+    assert pictures.main(["--check"], folder) == 0
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,142 @@
+"""`redouble.presets` at work: after which delays each gives up, in every colour and in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redouble import AdaptiveRate, Kind, Pipeline, Retry, Verdict, presets, report
+from redouble.testing import Script, VirtualClock, ok, virtual_time
+from tests.failures.test_transient_libraries import alike
+from tests.project.test_presets import ALL, first
+from tests.support.fakes import always
+from tests.testing.test_virtual import PLACES, at, unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+
+def delays(place: str, policy: Retry | Pipeline, *steps: Any) -> tuple[object, list[float]]:
+    """Make a call in virtual time; tell why it was given up, and the delays."""
+    script = Script(*steps)
+
+    def reason(error: Exception) -> object:
+        said = report(error)
+        return said and said.reason
+
+    def blocking(clock: VirtualClock) -> tuple[object, list[float]]:
+        try:
+            policy.call(script)
+        except Exception as error:
+            return reason(error), clock.delays
+        return None, clock.delays
+
+    async def waiting(clock: VirtualClock) -> tuple[object, list[float]]:
+        try:
+            await policy.call(script.aio)
+        except Exception as error:
+            return reason(error), clock.delays
+        return None, clock.delays
+
+    why, waits = at(place, blocking, waiting)
+    return why, [round(wait, 3) for wait in waits if wait]
+
+
+class Half:
+    """A chance that is always even."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+THROTTLED = Verdict.retry(kind=Kind.throttled)
+
+AT_WORK: dict[str, tuple[str, dict[str, Any], int, tuple[object, list[float]]]] = {
+    # a preset, options, how many failures, and why it was given up after which delays (of chance at 1/2)
+    "http": ("http", {}, 9, ("attempts", [0.05, 0.1])),
+    "http, hinted": ("http", {"on": always(29.0)}, 1, (None, [29.5])),
+    "http, asked too much": ("http", {"on": always(31.0)}, 1, ("timeout", [])),
+    "aws": ("aws_standard", {}, 9, ("attempts", [0.025, 0.05])),
+    "aws, throttled": ("aws_standard", {"on": always(THROTTLED)}, 9, ("attempts", [0.5, 1.0])),
+    "aws, hinted": ("aws_standard", {"on": always(60.0)}, 9, ("attempts", [5.025, 5.05])),
+    "aws, adaptive": ("aws_adaptive", {}, 9, ("attempts", [0.025, 0.05])),
+    "grpc": ("grpc", {}, 9, ("attempts", [0.1, 0.2, 0.4])),
+    "grpc, longer": ("grpc", {"attempts": 6, "budget": None}, 9, ("attempts", [0.1, 0.2, 0.4, 0.8, 1.0])),
+    "grpc, throttled": ("grpc", {"attempts": 9}, 9, ("budget", [0.1, 0.2, 0.4, 0.8])),
+    "grpc, pushed back": ("grpc", {"on": always(7.0)}, 1, (None, [7.0])),
+    "httpware": ("httpware", {}, 9, ("attempts", [0.05, 0.1])),
+    "httpware, hinted": ("httpware", {"on": always(5.0)}, 9, ("attempts", [5.0, 5.0])),
+    "httpware, asked too much": ("httpware", {"on": always(5.5)}, 9, ("hint_too_long", [])),
+    "finagle": ("finagle", {}, 99, ("attempts", [])),
+    "finagle, soon": ("finagle", {}, 20, (None, [])),
+    "database": ("database", {}, 9, ("attempts", [0.025, 0.05, 0.1])),
+    "polling": ("polling", {}, 3, (None, [0.75, 1.5, 3.0])),
+    "llm": ("llm", {}, 9, ("attempts", [0.1, 0.2, 0.4])),
+    "llm, soon": ("llm", {}, 1, (None, [0.1])),
+}
+
+
+@pytest.mark.parametrize("row", AT_WORK)
+@pytest.mark.parametrize("place", PLACES)
+def test_at_work(place: str, row: str) -> None:
+    name, options, failures, expected = AT_WORK[row]
+    policy = ALL[name](random=Half(), **options)
+    assert delays(place, policy, *["fail"] * failures, ok(3)) == expected
+
+
+def test_polling() -> None:
+    """Until it is so, or for five minutes."""
+    policy = presets.polling(until=lambda state: state == "done", random=Half())
+    assert delays("sync", policy, ok("new"), ok("started"), ok("done")) == (None, [0.75, 1.5])
+    reason, waits = delays("sync", policy, *[ok("new")] * 99)
+    assert (reason, waits[-1]) == ("timeout", 22.5)
+    assert 270 < sum(waits) < 300
+
+
+def test_a_budget_is_shared_by_the_calls_of_a_policy() -> None:
+    """A policy made once lets so many calls retry, and no more."""
+    policy = presets.aws_standard(on=Exception, attempts=2)
+    reasons: list[object] = []
+    for _ in range(36):
+        with pytest.raises(OSError, match="x") as caught, virtual_time():
+            policy.call(Script(OSError("x"), OSError("x")))
+        said = report(caught.value)
+        reasons.append(said and said.reason)
+    assert reasons == ["attempts"] * 35 + ["budget"]  # 500 tokens, 14 each
+
+
+# ----------------------------------------------------------------------------- aws_adaptive
+
+SLOW_DOWN = alike("botocore.exceptions.ClientError", response={"Error": {"Code": "SlowDown"}})
+
+
+def test_an_adaptive_rate_of_its_own() -> None:
+    """Inside the policy, so that every attempt counts; options are the policy's."""
+    one, other = presets.aws_adaptive(), presets.aws_adaptive(attempts=7)
+    assert [type(layer) for layer in one.layers] == [Retry, AdaptiveRate]
+    assert one.layers[1] is not other.layers[1]
+    assert first(other).attempts == 7
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("name", "slows"), [("aws_standard", False), ("aws_adaptive", True)])
+def test_being_throttled_slows_all_other_calls_down(place: str, name: str, slows: bool) -> None:
+    """They wait for their turn before they begin."""
+    policy, script = ALL[name](random=Half()), Script(SLOW_DOWN, *[ok(3)] * 9)
+
+    def blocking(clock: VirtualClock) -> float:
+        policy.call(script)
+        before = clock.now()
+        for _ in range(5):
+            policy.call(script)
+        return clock.now() - before
+
+    async def waiting(clock: VirtualClock) -> float:
+        await policy.call(script.aio)
+        before = clock.now()
+        for _ in range(5):
+            await policy.call(script.aio)
+        return clock.now() - before
+
+    assert (at(place, blocking, waiting) > 1) is slows
+    assert len(script.calls) == 7

@@ -1,0 +1,250 @@
+"""Time: clocks of one's own, the real one, and the backends it finds without importing them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import SYSTEM, Clock, Retry
+from redouble._runtime.backend import backend, cancelling, in_event_loop
+from redouble._runtime.clock import Borrowed
+from tests.runtime.test_trio_backend import Busy, flaky, mocked
+from tests.support.fakes import ASYNC, Virtual, in_colour
+
+# ----------------------------------------------------------------------- the real clock
+
+
+def test_the_real_clock_is_the_monotonic_one() -> None:
+    before = time.monotonic()
+    assert before <= SYSTEM.now() <= SYSTEM.anow() <= time.monotonic()
+    assert before <= Clock().now() <= Clock().anow() <= time.monotonic()
+    assert isinstance(SYSTEM, Clock)
+    assert repr(SYSTEM) == "SYSTEM"
+    SYSTEM.sleep(0)
+    Clock().sleep(0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs an interval timer")
+@pytest.mark.parametrize("seconds", [1e18, sys.float_info.max])
+def test_no_wait_is_too_long_to_begin(seconds: float) -> None:
+    """`time.sleep` would raise OverflowError; ours begins, and a signal ends it at once."""
+
+    def ring(*_: object) -> None:
+        raise InterruptedError
+
+    old = signal.signal(signal.SIGALRM, ring)
+    try:
+        with pytest.raises(InterruptedError):
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            SYSTEM.sleep(seconds)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_no_async_wait_is_too_long_to_begin(colour: str) -> None:
+    async def main() -> bool:
+        if colour == "trio":
+            with trio.move_on_after(0) as scope:
+                await SYSTEM.asleep(sys.float_info.max)
+            return scope.cancelled_caught
+        task = asyncio.ensure_future(SYSTEM.asleep(sys.float_info.max))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert in_colour(colour, lambda: None, main)
+
+
+# ------------------------------------------------------------------------------ backends
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_the_backend_is_what_runs(colour: str) -> None:
+    async def main() -> None:
+        expected = (
+            "redouble._runtime.trio_backend" if colour == "trio" else "redouble._runtime.asyncio_backend"
+        )
+        assert getattr(backend(), "__name__", None) == expected
+        before = trio.current_time() if colour == "trio" else time.monotonic()
+        assert 0 <= SYSTEM.anow() - before < 60
+        assert 0 <= backend().now() - before < 60
+        assert in_event_loop()
+        assert not cancelling()
+
+    in_colour(colour, lambda: None, main)
+    assert not in_event_loop()
+    assert not cancelling()
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "uvloop"] if "uvloop" in ASYNC else ["asyncio"])
+def test_a_task_is_being_cancelled_even_if_it_swallows_that(colour: str) -> None:
+    async def stubborn() -> tuple[bool, bool]:
+        before = cancelling()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            return before, cancelling()
+        return before, False
+
+    async def main() -> tuple[bool, bool]:
+        task = asyncio.ensure_future(stubborn())
+        await asyncio.sleep(0)
+        task.cancel()
+        return await task
+
+    assert in_colour(colour, lambda: None, main) == (False, True)
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_a_wait_of_zero_gives_way(colour: str) -> None:
+    order: list[str] = []
+
+    async def other() -> None:
+        order.append("other")
+
+    async def main() -> None:
+        if colour == "trio":
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(other)
+                await SYSTEM.asleep(0)
+                await SYSTEM.asleep(0)
+                order.append("main")
+        else:
+            task = asyncio.ensure_future(other())
+            await SYSTEM.asleep(0)
+            order.append("main")
+            await task
+
+    in_colour(colour, lambda: None, main)
+    assert order == ["other", "main"]
+
+
+@pytest.mark.parametrize("missing", [["trio"], ["trio", "asyncio.events"]])
+def test_a_library_that_is_not_there_is_not_asked(
+    missing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert getattr(backend(), "__name__", None) == "redouble._runtime.asyncio_backend"
+    for module in missing:
+        monkeypatch.delitem(sys.modules, module)
+    before = time.monotonic()
+    assert before <= SYSTEM.anow() <= time.monotonic()
+    assert getattr(backend(), "__name__", None) == "redouble._runtime.asyncio_backend"
+    assert not in_event_loop()
+
+
+SCRIPTS = {
+    "nothing": "policy.call(lambda: 1)",
+    "asyncio": "import asyncio; asyncio.run(policy.call(fetch))",
+    "trio": "import trio; trio.run(policy.call, fetch)",
+}
+
+
+@pytest.mark.parametrize("used", SCRIPTS)
+def test_nothing_is_imported_that_does_not_run(used: str) -> None:
+    script = (
+        "import sys, redouble\n"
+        "async def fetch(left=[1]):\n"
+        "    if left.pop() is None: return\n"
+        "    left.append(None)\n"
+        "    raise ConnectionError\n"
+        "policy = redouble.Retry(backoff=[0, 0])\n"
+        f"{SCRIPTS[used]}\n"
+        "ours = {'redouble._runtime.asyncio_backend', 'redouble._runtime.trio_backend'}\n"
+        "print(*sorted({'asyncio', 'trio', *ours} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
+    loaded = set(done.stdout.split())
+    if used != "trio":
+        assert loaded == ({"asyncio", "redouble._runtime.asyncio_backend"} if used == "asyncio" else set())
+    else:
+        assert loaded >= {"trio", "redouble._runtime.trio_backend"}
+        assert "redouble._runtime.asyncio_backend" not in loaded
+
+
+@pytest.mark.parametrize("shape", ["call", "run", "loop"])
+def test_a_library_that_may_not_be_imported(shape: str) -> None:
+    """``sys.modules["trio"] = None`` is how Python is told that there shall be none."""
+    script = (
+        "import sys\n"
+        "sys.modules['trio'] = None\n"
+        "import asyncio, redouble\n"
+        "async def fetch(left=[1]):\n"
+        "    if left.pop() is None: return 'done'\n"
+        "    left.append(None)\n"
+        "    raise ConnectionError\n"
+        "policy = redouble.Retry(backoff=[0, 0])\n"
+        "async def call(): return await policy.call(fetch)\n"
+        "async def run(): return (await policy.run(fetch)).unwrap()\n"
+        "async def loop():\n"
+        "    async for attempt in policy:\n"
+        "        with attempt: return await fetch()\n"
+        f"print(asyncio.run({shape}()))\n"
+        "for attempt in policy:\n"
+        "    with attempt: print(attempt.number)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.stdout.split(), done.stderr) == (["done", "1"], "")
+
+
+# -------------------------------------------------------------------- clocks of one's own
+
+
+class Duck:
+    """Only what a clock must have."""
+
+    def __init__(self) -> None:
+        self.virtual = Virtual(50.0)
+
+    def now(self) -> float:
+        return self.virtual.now()
+
+    def sleep(self, seconds: float) -> None:
+        self.virtual.sleep(seconds)
+
+
+class AsyncDuck(Duck):
+    async def asleep(self, seconds: float) -> None:
+        await trio.lowlevel.checkpoint()
+        self.virtual.sleep(seconds)
+
+
+def borrowing(clock: Any) -> Retry:
+    return Retry(on=Busy, backoff=[7, 7], clock=clock)
+
+
+def test_a_clock_needs_only_now_and_sleep() -> None:
+    duck = Duck()
+    left = [1, 2]
+
+    def fetch() -> str:
+        if left.pop():
+            raise Busy
+        return "never"
+
+    with pytest.raises(IndexError):
+        borrowing(duck).call(fetch)
+    assert duck.virtual.waits == [7, 7]
+    assert vars(borrowing(duck))["clock"] is duck
+    assert isinstance(borrowing(duck)._time, Borrowed)
+
+
+def test_in_async_code_what_it_lacks_is_the_real_clocks() -> None:
+    async def main(duck: Duck) -> tuple[str, float]:
+        started = trio.current_time()
+        return await borrowing(duck).call(flaky(2)), trio.current_time() - started
+
+    plain, own = Duck(), AsyncDuck()
+    assert mocked(lambda: main(plain)) == ("done", 14)
+    assert plain.virtual.waits == []
+    assert mocked(lambda: main(own)) == ("done", 0)
+    assert own.virtual.waits == [7, 7]

@@ -1,0 +1,76 @@
+"""Absurd delays: every wait begins, none overflows."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import SYSTEM, Retry
+from redouble._runtime import clock as _time
+from redouble._runtime.clock import LONGEST_SLEEP
+from tests.support.fakes import Boom, in_colour
+
+
+class Alarm:
+    """Stands in for the module `time`: remembers sleeps, and refuses what the real one would."""
+
+    def __init__(self) -> None:
+        self.sleeps: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        if not 0 <= seconds < 9.2e9:
+            raise OverflowError("timestamp too large to convert to C _PyTime_t")
+        self.sleeps.append(seconds)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+@pytest.fixture
+def alarm() -> Iterator[Alarm]:
+    """Let no sleep be real."""
+    module: Any = _time
+    real, module.time = module.time, Alarm()
+    try:
+        yield module.time
+    finally:
+        module.time = real
+
+
+@pytest.mark.parametrize("delay", [0.5, LONGEST_SLEEP, LONGEST_SLEEP * 2, 1e300, sys.float_info.max])
+def test_no_sleep_is_too_long_for_the_system(alarm: Alarm, delay: float) -> None:
+    fails = [Boom()]
+
+    @Retry(on=Boom, backoff=[delay], give_up_after=None)
+    def work() -> str:
+        if fails:
+            raise fails.pop()
+        return "done"
+
+    assert work() == "done"
+    assert alarm.sleeps == [min(delay, LONGEST_SLEEP)]
+
+
+@pytest.mark.parametrize("delay", [1e12, 1e300, sys.float_info.max])
+@pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
+def test_no_wait_is_too_long_for_a_loop(colour: str, delay: float) -> None:
+    """It begins; a timeout around it ends it."""
+
+    async def main() -> str:
+        if colour == "trio":
+            with trio.move_on_after(0):
+                await SYSTEM.asleep(delay)
+            return "cut"
+        task = asyncio.ensure_future(SYSTEM.asleep(delay))
+        await asyncio.wait([task], timeout=0)
+        assert not task.done()
+        task.cancel()
+        await asyncio.wait([task])
+        return "cut"
+
+    assert in_colour(colour, lambda: None, main) == "cut"

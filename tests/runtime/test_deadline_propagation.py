@@ -1,0 +1,221 @@
+"""Who knows of a deadline: tasks, threads and workers begun inside it, and nobody once it has been left."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from typing import Any
+
+import pytest
+import trio
+
+from redouble import SYSTEM, Reason, Retry, Timeout, Worker, cancelled, deadline, errors, remaining, report
+from redouble.testing import Script, VirtualClock, ok, virtual_time
+from tests.support.fakes import ASYNC, in_colour
+from tests.support.stuck_operations import SOON, stuck
+from tests.testing.test_virtual import at, unwaiting
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+HOUR = 3600.0
+PLACES = ["asyncio around", "asyncio inside", "trio around", "trio inside"]
+
+
+async def together(place: str, *tasks: Callable[[], Awaitable[object]]) -> None:
+    """Run tasks side by side, begun here."""
+    if place.startswith("trio"):
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                nursery.start_soon(task)
+    else:
+        await asyncio.gather(*(task() for task in tasks))
+
+
+# ------------------------------------------------------------------------------------ tasks
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_tasks_begun_inside_know_it(place: str) -> None:
+    seen: list[object] = []
+
+    async def child() -> None:
+        await SYSTEM.asleep(4)
+        seen.append(remaining())
+        with deadline(2):
+            seen.append(remaining())
+        with pytest.raises(errors.DeadlineExceeded) as caught:
+            await Retry().call(Script(ok(takes=HOUR)).aio)
+        said = report(caught.value)
+        seen.append(said and said.limit)
+
+    async def waiting(clock: VirtualClock) -> float:
+        with deadline(10):
+            await together(place, child, child)
+        return clock.now()
+
+    assert at(place, lambda _: None, waiting) == 10
+    assert seen == [6, 2, 6, 2, "deadline", "deadline"]
+
+
+def test_a_task_that_outlives_the_block_is_free_of_it() -> None:
+    async def child(left: asyncio.Event) -> list[object]:
+        seen: list[object] = [remaining()]
+        await left.wait()
+        seen.append(remaining())
+        await asyncio.sleep(HOUR)
+        return [*seen, remaining(), await Retry().call(Script(ok(3)).aio)]
+
+    async def main() -> list[object]:
+        left = asyncio.Event()
+        with virtual_time():
+            with deadline(10):
+                task = asyncio.create_task(child(left))
+                await asyncio.sleep(0)
+            left.set()
+            return await task
+
+    assert asyncio.run(main()) == [10, None, None, 3]
+
+
+def test_a_task_begun_before_does_not_know_it() -> None:
+    async def child(inside: asyncio.Event) -> object:
+        await inside.wait()
+        return remaining()
+
+    async def main() -> object:
+        inside = asyncio.Event()
+        task = asyncio.create_task(child(inside))
+        with deadline(10):
+            inside.set()
+            return await task
+
+    assert asyncio.run(main()) is None
+
+
+# ---------------------------------------------------------------------- threads and workers
+
+
+def test_a_thread_knows_it_by_a_copied_context_only() -> None:
+    with virtual_time(), deadline(10), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(remaining).result() is None
+        assert pool.submit(copy_context().run, remaining).result() == 10
+
+
+@pytest.mark.parametrize(
+    ("seconds", "options", "expected"),
+    [
+        (10, {}, 10),
+        (10, {"attempt_timeout": 60}, 10),
+        (10, {"attempt_timeout": 5}, 5),
+        (10, {"timeout": 5}, 5),
+        (10, {"give_up_after": 5}, 10),
+        (None, {"attempt_timeout": 5}, 5),
+        (None, {"timeout": 5, "attempt_timeout": 8}, 5),
+        (None, {"work_timeout": 4}, 4),
+        (None, {}, None),
+    ],
+)
+def test_on_a_worker_the_limit_of_the_attempt_is_a_deadline(
+    seconds: float | None, options: dict[str, Any], expected: float | None
+) -> None:
+    policy = Retry(worker=Worker(), **options)
+    with virtual_time():
+        if seconds is None:
+            assert policy.call(remaining) == expected
+        else:
+            with deadline(seconds):
+                assert policy.call(remaining) == expected
+        assert remaining() is None
+
+
+@pytest.mark.parametrize("colour", ASYNC)
+def test_blocking_code_called_from_async_code_knows_it(colour: str) -> None:
+    async def waiting() -> float:
+        with deadline(HOUR):
+            left = await Retry(attempt_timeout=2 * HOUR).acall(remaining)
+            assert left is not None
+            return left
+
+    assert HOUR / 2 < in_colour(colour, lambda: None, waiting) <= HOUR
+
+
+def test_what_outlives_its_attempt_on_a_worker_is_free_of_its_limit() -> None:
+    kept: list[Context] = []
+
+    def operation() -> bool:
+        kept.append(copy_context())
+        return cancelled()
+
+    with virtual_time() as clock:
+        assert Retry(attempt_timeout=5, worker=Worker()).call(operation) is False
+        clock.advance(60)
+        assert (kept[0].run(remaining), kept[0].run(cancelled)) == (None, False)
+
+
+def begin_late(begun: list[str]) -> None:
+    """Try to begin something, by a policy and by a limit, each in the shapes that ask for the time last."""
+
+    @Retry()
+    def decorated() -> None:
+        begun.append("decorated")
+
+    @Timeout(HOUR, worker=Worker())
+    def limited() -> None:
+        begun.append("limited")
+
+    def looped() -> None:
+        for attempt in Retry():
+            with attempt:
+                begun.append("looped")
+
+    for fn in (decorated, limited, looped):
+        with pytest.raises(TimeoutError):
+            fn()
+
+
+@pytest.mark.parametrize("how", ["limit", "cancellation"])
+def test_nothing_begins_on_a_worker_that_was_given_up(how: str) -> None:
+    begun, wrong, over = list[str](), list[BaseException](), threading.Event()
+
+    with stuck() as until_let_go:
+
+        def operation() -> None:
+            until_let_go()
+            try:
+                assert (cancelled(), remaining()) == (True, 0)
+                begin_late(begun)
+            except BaseException as error:
+                wrong.append(error)
+            over.set()
+
+        async def cancel() -> None:
+            task = asyncio.create_task(Retry(worker=Worker(grace=0)).acall(operation))
+            await asyncio.to_thread(until_let_go.begun.acquire)
+            until_let_go.begun.release()
+            task.cancel()
+            await asyncio.wait([task])
+
+        if how == "limit":
+            with pytest.raises(errors.AttemptTimeout):
+                Retry(attempts=1, attempt_timeout=SOON, worker=Worker(grace=0)).call(operation)
+        else:
+            asyncio.run(cancel())
+    over.wait()
+    assert (begun, wrong) == ([], [])
+
+
+def test_async_code_on_a_worker_is_cut_by_the_limit_of_its_attempt() -> None:
+    """Told to stop, it does: no worker is left."""
+
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    def operation() -> None:
+        asyncio.run(Timeout(HOUR)(slow)())
+
+    outcome = Retry(attempts=1, attempt_timeout=SOON, worker=Worker(grace=HOUR)).run(operation)
+    assert isinstance(outcome.error, errors.AttemptTimeout)
+    assert (outcome.report.reason, outcome.report.workers_left) == (Reason.attempts, 0)

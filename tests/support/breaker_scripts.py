@@ -1,0 +1,225 @@
+"""Stories of a circuit breaker, a word a step; interruptions of them; and the shapes of a call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from redouble import CircuitBreaker, errors
+from redouble._layers.breaker.circuit import Ticket
+from redouble._runtime.backend import backend
+from redouble.types import Event
+from tests.support.fakes import Boom, Draws, Panic, Virtual, in_colour
+
+ENDS: dict[str, BaseException | None] = {
+    "good": None,
+    "bad": Boom(),
+    "cancelled": Panic(),
+    "refused": errors.Rejected("further in"),
+}
+
+
+class Story:
+    """Tells what happens to one breaker, a word a step; after a colon, how the breaker must be found then.
+
+    ``good``, ``bad``, ``cancelled``, ``refused``: a call that ends at once. ``a>`` begins the call a, and
+    ``a=bad`` ends it. ``+3`` lets time pass, ``-3`` turns it back. ``isolate`` and ``close`` do that. What
+    the breaker is found to be is its state, or ``no`` if it rejected the call.
+    """
+
+    def __init__(self, *draws: float, start: float = 0.0, **options: object) -> None:
+        self.clock = Virtual(start)
+        self.chance = Draws(*(draws or (0.0,)))
+        self.events: list[Event] = []
+        said: dict[str, object] = {"on_change": self.events.append} | options
+        self.breaker = CircuitBreaker(clock=self.clock, random=self.chance, **said)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        self._on_their_way: dict[str, Ticket] = {}
+
+    def tell(self, story: str) -> None:
+        """Do what the story says, and see that the breaker is found as it says."""
+        for number, word in enumerate(story.split(), 1):
+            step, _, expected = word.partition(":")
+            found = self._find(step)
+            assert expected in ("", found), f"word {number} of the story is {word}, and it is {found}"
+
+    def _find(self, step: str) -> str:
+        try:
+            self._step(step)
+        except errors.CircuitOpen:
+            return "no"
+        return self.breaker.state
+
+    def _step(self, step: str) -> None:
+        breaker, clock = self.breaker, self.clock
+        if step[0] in "+-":
+            clock.time += float(step)
+        elif step == "isolate":
+            breaker.isolate()
+        elif step == "close":
+            breaker.close()
+        elif step.endswith(">"):
+            self._on_their_way[step[:-1]] = breaker.admit(clock.now())
+        elif "=" in step:
+            name, _, end = step.partition("=")
+            breaker.ended(self._on_their_way.pop(name), ENDS[end], clock.now())
+        else:
+            breaker.ended(breaker.admit(clock.now()), ENDS[step], clock.now())
+
+    @property
+    def told(self) -> str:
+        """What observers were told, in one line."""
+        return " ".join(event.what.removeprefix("circuit_") for event in self.events)
+
+
+# ------------------------------------------------------------------------- interruptions
+
+
+class Interruption:
+    """What a signal handler or the collector does, at the n-th line of the breaker's own code."""
+
+    def __init__(self, line: int, does: Callable[[], object]) -> None:
+        self.left, self.does = line, does
+
+    def __call__(self, frame: FrameType, what: str, _: object) -> Any:
+        if Path(frame.f_code.co_filename).name not in FILES:
+            return None
+        if what == "line":
+            self.left -= 1
+            if not self.left:
+                sys.settrace(None)
+                self.does()
+        return self
+
+
+FILES = {f"_{name}.py" for name in ("breaker", "circuit", "desk", "gate", "news", "period", "recent")}
+
+
+def at_every_line(
+    make: Callable[[], Story], call: Callable[[Story], object], does: Callable[[Story], object]
+) -> list[Story]:
+    """Make a call as often as it has lines, interrupted at one line after the other."""
+    seen: list[Story] = []
+    for line in count(1):
+        story = make()
+        interruption = Interruption(line, partial(does, story))
+        before = sys.gettrace()
+        sys.settrace(interruption)
+        try:
+            call(story)
+        finally:
+            sys.settrace(before)
+        if interruption.left > 0:
+            return seen
+        seen.append(story)
+    return seen
+
+
+def story(words: str, **options: Any) -> Callable[[], Story]:
+    def make() -> Story:
+        made = Story(**options)
+        made.tell(words)
+        return made
+
+    return make
+
+
+# ------------------------------------------------------------------------------- shapes
+
+
+class Service:
+    """Fails while it is down."""
+
+    def __init__(self) -> None:
+        self.down: BaseException | None = None
+        self.calls = 0
+
+    def __call__(self, item: int = 0, *, scale: int = 1) -> int:
+        self.calls += 1
+        if self.down is not None:
+            raise self.down
+        return item * scale
+
+    async def acall(self, item: int = 0, *, scale: int = 1) -> int:
+        await backend().sleep(0)
+        return self(item, scale=scale)
+
+
+def block(breaker: CircuitBreaker, service: Service) -> int:
+    with breaker:
+        return service(2, scale=3)
+
+
+async def ablock(breaker: CircuitBreaker, service: Service) -> int:
+    async with breaker:
+        return await service.acall(2, scale=3)
+
+
+async def amixed(breaker: CircuitBreaker, service: Service) -> int:
+    with breaker:
+        return await service.acall(2, scale=3)
+
+
+def method(breaker: CircuitBreaker, service: Service) -> int:
+    class Client:
+        @breaker
+        def get(self, item: int, *, scale: int = 3) -> int:
+            return service(item, scale=scale)
+
+    return Client().get(2)
+
+
+async def amethod(breaker: CircuitBreaker, service: Service) -> int:
+    class Client:
+        @classmethod
+        @breaker
+        async def get(cls, item: int, *, scale: int = 3) -> int:
+            return await service.acall(item, scale=scale)
+
+    return await Client.get(2)
+
+
+def generator(breaker: CircuitBreaker, service: Service) -> int:
+    @breaker
+    def items() -> Generator[int]:
+        yield service(2, scale=3)
+
+    return sum(items())
+
+
+async def agenerator(breaker: CircuitBreaker, service: Service) -> int:
+    @breaker
+    async def items() -> AsyncGenerator[int]:
+        yield await service.acall(2, scale=3)
+
+    return sum([item async for item in items()])
+
+
+Shape = Callable[[CircuitBreaker, Service], Any]
+SHAPES: dict[str, tuple[Shape, Shape]] = {
+    "call": (lambda b, s: b.call(s, 2, scale=3), lambda b, s: b.call(s.acall, 2, scale=3)),
+    "decorator": (lambda b, s: b(s.__call__)(2, scale=3), lambda b, s: b(s.acall)(2, scale=3)),
+    "method": (method, amethod),
+    "block": (block, ablock),
+    "mixed": (block, amixed),
+    "stream": (generator, agenerator),
+}
+
+
+def made(colour: str, shape: str, breaker: CircuitBreaker, service: Service) -> Any:
+    """Make one call; return what came out."""
+    blocking, waiting = SHAPES[shape]
+
+    async def main() -> Any:
+        return await waiting(breaker, service)
+
+    try:
+        return in_colour(colour, lambda: blocking(breaker, service), main)
+    except errors.CircuitOpen:
+        return "no"
+    except BaseException as error:
+        return error

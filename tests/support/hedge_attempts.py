@@ -1,0 +1,200 @@
+"""Attempts that take as long as they are told to, side by side, in virtual time and on every event loop.
+
+Whoever runs here leaves nothing behind: no task, and no error that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import Context
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVarTuple
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from redouble import SYSTEM, Layer
+from redouble._runtime.backend import backend, under_trio
+from redouble._runtime.clock import LOOPS as CLOCKS
+from redouble.testing import VirtualClock, virtual_time
+from tests.support.fakes import ASYNC
+
+if TYPE_CHECKING or sys.platform == "win32":
+    Uvloop = asyncio.SelectorEventLoop
+else:
+    from uvloop import Loop as Uvloop
+
+LOOPS = pytest.mark.parametrize("colour", ASYNC)
+ON_ASYNCIO = pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour != "trio"])
+
+Ts = TypeVarTuple("Ts")
+TURNS = 20  # of a loop, after which whoever could go on has done so
+
+
+class Jumping(Uvloop):
+    """uvloop in virtual time: when nobody has had anything to do for some turns, it is the next moment."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock, self._numbers = clock, count()
+        self._turning = False
+        self._later: list[tuple[float, int, asyncio.TimerHandle]] = []
+        CLOCKS[self] = clock  # also where a callback has no context
+
+    def close(self) -> None:
+        CLOCKS.pop(self, None)
+        super().close()
+
+    def time(self) -> float:
+        return self._clock.now()
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(round(when, 9), callback, args, self, context)
+        self._later.append((handle.when(), next(self._numbers), handle))
+        if not self._turning:
+            self._turning = True
+            self.call_soon(self._turn, TURNS)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None: ...
+
+    def _turn(self, left: int) -> None:
+        self._later = sorted(entry for entry in self._later if not entry[2].cancelled())
+        self._turning = bool(self._later)
+        if self._turning:
+            self.call_soon(self._turn, (left or TURNS) - 1)
+        if self._turning and not left:
+            self._clock.advance(max(0.0, self._later[0][0] - self.time()))
+            while self._later and self._later[0][0] <= self.time():
+                handle: Any = self._later.pop(0)[2]
+                self.call_soon(handle._run)
+
+
+@dataclass
+class Work:
+    """What is called: each attempt takes so long, then returns this, or raises an error of this type.
+
+    tidies: seconds that an attempt needs to end when it is cancelled.
+    stubborn: who swallows the cancellation, and returns all the same; by number.
+    """
+
+    steps: Sequence[tuple[float, Any]]
+    tidies: float = 0.0
+    stubborn: Sequence[int] = ()
+    began: list[float] = field(default_factory=list[float])
+    cut: list[int] = field(default_factory=list[int])
+    running: int = 0
+    given: list[Any] = field(default_factory=list[Any])
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.began.append(round(SYSTEM.now(), 2))
+        number = len(self.began)
+        self.given.append((args, kwargs))
+        takes, ending = self.steps[number - 1]
+        self.running += 1
+        try:
+            await backend().sleep(takes)
+        except (asyncio.CancelledError, trio.Cancelled):
+            self.cut.append(number)
+            await uncut(self.tidies)
+            if number not in self.stubborn:
+                raise
+        finally:
+            self.running -= 1
+        if isinstance(ending, type):  # of an error
+            raise ending(f"attempt {number}")
+        return ending
+
+
+async def uncut(seconds: float) -> None:
+    """Wait, though there is a cancellation: asyncio has done with it, Trio would do it again."""
+    if not seconds:
+        return
+    if under_trio():
+        with trio.CancelScope(shield=True):
+            await trio.sleep(seconds)
+    else:
+        await asyncio.sleep(seconds)
+
+
+@dataclass
+class Seen:
+    """What was seen of a call: what came out, after how many seconds."""
+
+    value: Any = None
+    error: BaseException | None = None
+    took: float = 0.0
+
+    def __str__(self) -> str:
+        ended = self.value if self.error is None else f"{type(self.error).__name__}({self.error})"
+        return f"{ended} after {self.took:g}"
+
+
+async def seen(layer: Layer, work: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Seen:
+    """Make a call, and tell what came of it."""
+    call, began = Seen(), SYSTEM.now()
+    try:
+        call.value = await layer.call(work, *args, **kwargs)
+    except Exception as error:
+        call.error = error
+    call.took = round(SYSTEM.now() - began, 2)  # uvloop's timers are a little late
+    return call
+
+
+def timed(colour: str, main: Callable[[], Awaitable[Any]]) -> Any:
+    """Run ``main`` on this loop, in virtual time, and see that nothing of it is left."""
+    complaints: list[dict[str, Any]] = []
+
+    async def on_asyncio() -> Any:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        try:
+            return await main()
+        finally:
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with virtual_time() as clock:
+        if colour == "trio":
+            return trio.run(main, clock=MockClock(autojump_threshold=0))
+        loop = asyncio.new_event_loop if colour == "asyncio" else lambda: Jumping(clock)
+        with asyncio.Runner(loop_factory=loop) as runner:
+            try:
+                return runner.run(on_asyncio())
+            finally:
+                gc.collect(0)  # a task that nobody asked says so when it goes
+                assert complaints == []
+
+
+def limit(seconds: float) -> AbstractAsyncContextManager[None]:
+    """Cancel what is inside after so many seconds, by the library's own means, and go on after it."""
+    return _in_trio(seconds) if under_trio() else _in_asyncio(seconds)
+
+
+@asynccontextmanager
+async def _in_trio(seconds: float) -> AsyncGenerator[None]:
+    with trio.move_on_after(seconds) as scope:
+        yield
+    assert scope.cancelled_caught
+
+
+@asynccontextmanager
+async def _in_asyncio(seconds: float) -> AsyncGenerator[None]:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(seconds):
+            yield
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0

@@ -1,0 +1,174 @@
+"""Every way in which the clients let the body of an answer be read, behind one call.
+
+A `Reader` makes one request and reads its answer. What the caller has in hand is written down piece by piece,
+so that it is there even if reading ends in an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from redouble import Layer
+from tests.support.http.calls import UNSAID
+from tests.support.http.clients import CLIENTS, Client, Seen, client, is_async
+
+__all__ = ["ITERATING", "READERS", "WHOLES", "Reader", "reader"]
+
+PIECE = 3  # bytes, where a way has to be told
+ENOUGH = 10  # bytes for who wants exactly so many
+
+Way: TypeAlias = "Callable[[Any], Iterator[bytes]]"
+AsyncWay: TypeAlias = "Callable[[Any], AsyncIterator[bytes]]"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One way of one client."""
+
+    client: str
+    way: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is there before any of it is handed out."""
+        return self.way in WHOLE
+
+    def __str__(self) -> str:
+        return f"{self.client} {self.way}"
+
+    def __call__(self, url: str, policy: Layer | None = None, method: str = "GET", **options: Any) -> Seen:
+        """Make a request with a client of its own, and read the answer."""
+        with client(self.client, policy) as http:
+            return self.on(http, url, method, **options)
+
+    def on(self, http: Client, url: str, method: str = "GET", timeout: float = 30, **options: Any) -> Seen:
+        """Make a request with a client, and read the answer."""
+        seen = Seen()
+        said = http._said(options.pop("body", None), timeout, UNSAID, False) | options
+        http.run(self._aread if is_async(self.client) else self._read, http, seen, (method, url), said)
+        return seen
+
+    def _read(self, http: Client, seen: Seen, what: tuple[str, str], said: dict[str, Any]) -> None:
+        ways = REQUESTS if self.client == "requests" else HTTPX
+        try:
+            with http._opened(*what, self.way != "get", said) as response:
+                seen._answered(response)
+                for piece in ways[self.way](response):
+                    seen.pieces.append(piece)
+                seen.headers.clear()
+                seen._answered(response)
+        except Exception as error:
+            seen.error = error
+
+    async def _aread(self, http: Client, seen: Seen, what: tuple[str, str], said: dict[str, Any]) -> None:
+        ways = AIOHTTP if self.client == "aiohttp" else AHTTPX
+        try:
+            async with await http._opened(*what, self.way != "get", said) as response:
+                seen._answered(response)
+                async for piece in ways[self.way](response):
+                    seen.pieces.append(piece)
+                seen.headers.clear()
+                seen._answered(response)
+        except Exception as error:
+            seen.error = error
+
+
+# ------------------------------------------------------------------------------- httpx
+
+HTTPX: dict[str, Way] = {
+    "get": lambda response: iter([response.content]),
+    "read": lambda response: iter([response.read()]),
+    "iter_bytes": lambda response: response.iter_bytes(),
+    "iter_bytes(3)": lambda response: response.iter_bytes(PIECE),
+    "iter_raw": lambda response: response.iter_raw(),
+    "iter_text": lambda response: (text.encode() for text in response.iter_text()),
+    "iter_lines": lambda response: (f"{line}\n".encode() for line in response.iter_lines()),
+}
+
+
+async def _one(waiting: Any) -> AsyncIterator[bytes]:
+    yield await waiting
+
+
+async def _held(response: Any) -> AsyncIterator[bytes]:
+    yield response.content
+
+
+async def _encoded(texts: AsyncIterator[str], end: str = "") -> AsyncIterator[bytes]:
+    async for text in texts:
+        yield (text + end).encode()
+
+
+AHTTPX: dict[str, AsyncWay] = {
+    "get": _held,
+    "read": lambda response: _one(response.aread()),
+    "iter_bytes": lambda response: response.aiter_bytes(),
+    "iter_bytes(3)": lambda response: response.aiter_bytes(PIECE),
+    "iter_raw": lambda response: response.aiter_raw(),
+    "iter_text": lambda response: _encoded(response.aiter_text()),
+    "iter_lines": lambda response: _encoded(response.aiter_lines(), "\n"),
+}
+
+# ----------------------------------------------------------------- requests and aiohttp
+
+REQUESTS: dict[str, Way] = {
+    "get": lambda response: iter([response.content]),
+    "content": lambda response: iter([response.content]),
+    "iter": iter,
+    "iter_content(3)": lambda response: response.iter_content(PIECE),
+    "iter_lines": lambda response: (line + b"\n" for line in response.iter_lines()),
+}
+
+
+async def _until_empty(read: Callable[[], Any]) -> AsyncIterator[bytes]:
+    while piece := await read():
+        yield piece
+
+
+async def _chunks(response: Any) -> AsyncIterator[bytes]:
+    async for piece, _ in response.content.iter_chunks():
+        yield piece
+
+
+async def _text(response: Any) -> AsyncIterator[bytes]:
+    yield (await response.text()).encode()
+
+
+AIOHTTP: dict[str, AsyncWay] = {
+    "read": lambda response: _one(response.read()),
+    "text": _text,
+    "content.read": lambda response: _one(response.content.read()),
+    "content.read(3)": lambda response: _until_empty(lambda: response.content.read(PIECE)),
+    "readany": lambda response: _until_empty(response.content.readany),
+    "readexactly": lambda response: _one(response.content.readexactly(ENOUGH)),
+    "readline": lambda response: _until_empty(response.content.readline),
+    "readuntil": lambda response: _until_empty(lambda: response.content.readuntil(b"}")),
+    "lines": lambda response: aiter(response.content),
+    "iter_any": lambda response: response.content.iter_any(),
+    "iter_chunked": lambda response: response.content.iter_chunked(PIECE),
+    "iter_chunks": _chunks,
+}
+
+# ------------------------------------------------------------------------------- all of them
+
+WHOLE = ("get", "read", "content", "text", "content.read")
+SOME = ("get", "read", "iter_bytes")  # of httpx, which has the same code as httpx2
+
+
+def _ways(name: str) -> list[str]:
+    ways = {"requests": [*REQUESTS], "aiohttp": [*AIOHTTP], "httpx2": [*HTTPX], "httpx": [*SOME]}
+    return ways[name.partition("-")[0]]
+
+
+READERS = [Reader(name, way) for name in CLIENTS for way in _ways(name)]
+WHOLES = [reader for reader in READERS if reader.whole]
+ITERATING = [reader for reader in READERS if not reader.whole]
+
+
+def reader(name: str, *, whole: bool) -> Reader:
+    """Return the plainest way of a client to read a body."""
+    if whole:
+        return Reader(name, "read" if name == "aiohttp" else "get")
+    return Reader(name, {"requests": "iter", "aiohttp": "iter_any"}.get(name, "iter_bytes"))

@@ -1,0 +1,159 @@
+"""Clients without a network: what a policy has them send goes nowhere, and fails as often as told."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from redouble import Layer, Retry, remaining
+from redouble._clients.idempotency import Keys
+from redouble._runtime.backend import backend
+from redouble.http._client import NOTHING, Lasting, Terms, late_types
+from redouble.http._exchange import Exchange
+from redouble.http._plan import HttpPlan, http_plan
+from redouble.http._request_body import AGAIN, Content
+from tests.support.fakes import ASYNC, Boom, in_colour
+
+NONE = [0] * 99
+
+
+class Wire:
+    """What a client does with each exchange that it is to send."""
+
+    def __init__(self, *, fails: int = 0) -> None:
+        self.fails = fails
+        self.sent: list[object] = []
+        self.left: list[float | None] = []
+
+    def send(self, exchange: object) -> object:
+        self.sent.append(exchange)
+        self.left.append(remaining())
+        if len(self.sent) <= self.fails:
+            raise Boom(str(len(self.sent)))
+        return exchange
+
+    async def asend(self, exchange: object) -> object:
+        await backend().sleep(0)
+        return self.send(exchange)
+
+    def plan(self, policy: Layer | None, *, aio: bool = False, name: str = "client") -> HttpPlan:
+        return http_plan(policy, name, self.asend if aio else self.send, aio=aio)
+
+    def call(self, colour: str, policy: Layer | None, host: str = "a") -> object:
+        """Send one exchange, by a plan of its own."""
+        plan = self.plan(policy, aio=colour in ASYNC)
+        return in_colour(colour, lambda: plan.call_for(host)("x"), lambda: plan.call_for(host)("x"))
+
+
+def retrying(**options: Any) -> Retry:
+    said: dict[str, Any] = {"on": Boom, "backoff": NONE, "nested": "allow"}
+    return Retry(**said | options)
+
+
+@dataclass(eq=False)
+class Request:
+    """What an exchange has to know of a client's request."""
+
+    method: str = "GET"
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class Answer:
+    """What a client gives to its caller: on it, the story is told."""
+
+    exchange: Exchange
+
+    def __init__(self, status: int = 200) -> None:
+        self.status = status
+
+
+class Refused(Exception):
+    """An answer that is a failure, as an error."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"{status} no")
+        self.status_code = status
+
+
+class Late(Exception):
+    """The client's own word for a timeout."""
+
+
+LATE = late_types(Late, __name__)
+
+
+class Client:
+    """A client as all of ours are, but that nothing is sent: a script says what becomes of each request."""
+
+    def __init__(self, policy: Layer, *script: int | Exception, colour: str = "sync", **options: Any) -> None:
+        self.colour = colour
+        aio = colour in ASYNC
+        keys: Keys = options.get("idempotency")
+        self.terms = Terms("client", policy, keys, self._asend if aio else self._send, Lasting(), aio=aio)
+        self.script = list(script)
+        self.sent: list[Request] = []
+
+    def request(
+        self,
+        method: str = "GET",
+        source: Content = AGAIN,
+        *,
+        broken: Sequence[Exception] = (),
+        **options: Any,
+    ) -> Any:
+        """Send a request, as often as the policy says; return the answer, or raise.
+
+        If there are any, the bodies of the answers break with these errors, and it begins anew.
+        """
+        request = Request(method, options.pop("headers", {}))
+
+        def blocking() -> Any:
+            exchange: Any = self.terms.exchange(request, source, "host", options or NOTHING)
+            for error in chain((None,), broken):
+                with handing_out(exchange) as answers:
+                    found = exchange.call(exchange) if error is None else exchange.restarted(error)
+                    answers.append(found)
+            return exchange.given
+
+        async def waiting() -> Any:
+            exchange: Any = self.terms.exchange(request, source, "host", options or NOTHING)
+            for error in chain((None,), broken):
+                with handing_out(exchange) as answers:
+                    sending = exchange.call(exchange) if error is None else exchange.arestarted(error)
+                    answers.append(await sending)
+            return exchange.given
+
+        return in_colour(self.colour, blocking, waiting)
+
+    def _send(self, exchange: Exchange) -> Answer:
+        exchange.begins()
+        self.sent.append(exchange.request)
+        step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(step, Exception):
+            raise exchange.failed(step)
+        answer = Answer(step)
+        if exchange.fails(step, None):
+            raise exchange.failed(Refused(step), answer)
+        exchange.running = False
+        return answer
+
+    async def _asend(self, exchange: Exchange) -> Answer:
+        await backend().sleep(0)
+        return self._send(exchange)
+
+
+@contextmanager
+def handing_out(exchange: Any) -> Generator[list[Answer]]:
+    """Do what all clients do when the policy is done."""
+    answers: list[Any] = []
+    try:
+        yield answers
+    except Exception as error:
+        answers = [exchange.answer_in(error, LATE)]
+        if answers[0] is None:
+            raise
+    exchange.ended(answers[0])
+    answers[0].exchange, exchange.given = exchange, answers[0]

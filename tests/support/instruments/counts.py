@@ -1,0 +1,167 @@
+"""What was counted of one policy, as short words; and the shapes a call can have beyond those of `shapes`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+from redouble import Retry
+from redouble._telemetry import emit as _telling
+from redouble.instruments import memory
+from redouble.instruments.memory import Metrics, Summary
+from redouble.types import Event
+from tests.support.call_shapes import ASYNC_SHAPES, SHAPES, AsyncShape, AsyncWork, Shape, Work
+from tests.support.fakes import Operation, Panic, Script, Step, Virtual, fail, in_colour, steps
+
+NAME = "work"
+
+
+def counts(metrics: Metrics, name: str = NAME) -> dict[str, float]:
+    """Return all counters of a name: ``{"calls true": 1, "attempts none ok": 1}``."""
+    found: dict[str, float] = {}
+    for metric, series in metrics.series().items():
+        for labels, value in series.items():
+            (_, whose), *rest = labels
+            if whose == name and not isinstance(value, Summary):
+                found[" ".join([metric, *(said for _, said in rest)])] = value
+    return found
+
+
+def policy(**options: Any) -> Retry:
+    """Make a policy called ``work`` whose time is virtual; the first delay takes 1 second."""
+    said: dict[str, Any] = {"on": Exception, "backoff": [1, 2, 4, 8], "clock": Virtual(), "name": NAME}
+    return Retry(**said | options)
+
+
+# ---------------------------------------------------------- shapes of calls that are no mere calls
+
+
+def entered(retrying: Retry, work: Work) -> object:
+    @contextmanager
+    def door() -> Generator[object]:
+        yield work()
+
+    with retrying.enter(door) as value:
+        return value
+
+
+def streamed(retrying: Retry, work: Work) -> object:
+    (value,) = retrying.stream(lambda: (work() for _ in [0]))
+    return value
+
+
+def generated(retrying: Retry, work: Work) -> object:
+    @retrying
+    def items() -> Generator[object]:
+        yield work()
+
+    (value,) = items()
+    return value
+
+
+async def aentered(retrying: Retry, work: AsyncWork) -> object:
+    @asynccontextmanager
+    async def door() -> AsyncGenerator[object]:
+        yield await work()
+
+    async with retrying.enter(door) as value:
+        return value
+
+
+async def astreamed(retrying: Retry, work: AsyncWork) -> object:
+    async def items() -> AsyncIterator[object]:
+        yield await work()
+
+    (value,) = [item async for item in retrying.stream(items)]
+    return value
+
+
+async def agenerated(retrying: Retry, work: AsyncWork) -> object:
+    @retrying
+    async def items() -> AsyncGenerator[object]:
+        yield await work()
+
+    (value,) = [item async for item in items()]
+    return value
+
+
+EVERY_SHAPE: dict[str, Shape] = SHAPES | {"enter": entered, "stream": streamed, "generator": generated}
+EVERY_ASYNC_SHAPE: dict[str, AsyncShape] = ASYNC_SHAPES | {
+    "enter": aentered,
+    "stream": astreamed,
+    "generator": agenerated,
+}
+JUDGES_RESULTS = ("decorator", "call", "run")
+
+
+def afresh(script: Script) -> list[Step]:
+    """Read a script, with errors that no other call has raised."""
+    return [
+        fail(type(step.error)(*step.error.args), step.takes)
+        if isinstance(step.error, BaseException)
+        else step
+        for step in steps(script)
+    ]
+
+
+def coloured(operation: Operation) -> Callable[[], Any]:
+    """Do the same in async code."""
+
+    async def later() -> object:
+        return operation()
+
+    return later
+
+
+def every_shape(
+    colour: str, script: Script, options: Callable[[], dict[str, Any]]
+) -> dict[str, dict[str, float]]:
+    """Make a call in every shape of a colour; tell what was counted in each."""
+    seen: dict[str, dict[str, float]] = {}
+
+    def prepared(shape: str) -> tuple[Retry, Operation] | None:
+        retrying = policy(**options())
+        if retrying.until is not None and shape not in JUDGES_RESULTS:
+            return None  # those do not judge results
+        clock = retrying.clock
+        assert isinstance(clock, Virtual)
+        return retrying, Operation(afresh(script), clock)
+
+    def blocking() -> None:
+        for shape, make in EVERY_SHAPE.items():
+            if (found := prepared(shape)) is not None:
+                with memory.instrument() as metrics, suppress(Exception, Panic):
+                    make(*found)
+                seen[shape] = counts(metrics)
+
+    async def waiting() -> None:
+        for shape, make in EVERY_ASYNC_SHAPE.items():
+            if (found := prepared(shape)) is not None:
+                with memory.instrument() as metrics, suppress(Exception, Panic):
+                    await make(found[0], coloured(found[1]))
+                seen[shape] = counts(metrics)
+        if (found := prepared("call")) is not None:
+            with memory.instrument() as metrics, suppress(Exception, Panic):
+                await found[0].acall(found[1])
+            seen["acall"] = counts(metrics)
+
+    in_colour(colour, blocking, waiting)
+    return seen
+
+
+@contextmanager
+def events_made() -> Generator[list[object]]:
+    """Count the events that are made, whoever is told of them: they are made in one place."""
+    made: list[object] = []
+    really = _telling.new
+
+    def new(kind: type[Event], fields: tuple[object, ...]) -> Event:
+        made.append(fields[0])
+        return really(kind, fields)
+
+    _telling.new = new
+    try:
+        yield made
+    finally:
+        _telling.new = really

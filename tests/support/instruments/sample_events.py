@@ -1,0 +1,42 @@
+"""Something of everything that is counted and measured, with numbers that are always the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+from redouble import Bulkhead, CircuitBreaker, Timeout, TokenBucket, errors
+from redouble.testing import virtual_time
+from tests.support.fakes import Boom, Operation, Virtual, fail, ok
+from tests.support.instruments.counts import policy
+from tests.support.streams import Takes, Tape
+
+__all__ = ["everything"]
+
+
+@contextmanager
+def everything(prefix: str = "") -> Generator[None]:
+    """Make calls in virtual time, and keep a budget, a breaker and a bulkhead in the block.
+
+    ``fetch`` fails once and takes 4 seconds in all, ``save`` is given up at once, ``read`` is a stream whose
+    first item takes 3 seconds, ``mail`` has no place for another call, and
+    ``sleep`` is cut.
+    """
+    kept = (TokenBucket(10, name=f"{prefix}bucket"), CircuitBreaker(name=f"{prefix}pay"))
+    gate = Bulkhead(1, 0, name=f"{prefix}mail")
+    labels = {"team": "x", "tier": "1"}
+    clock = Virtual()
+    policy(name=f"{prefix}fetch", labels=labels, clock=clock).call(
+        Operation([fail(takes=1), ok(takes=2)], clock)
+    )
+    with suppress(Boom):
+        policy(name=f"{prefix}save", attempts=1, clock=clock).call(Operation([fail()], clock))
+    list(policy(name=f"{prefix}read", clock=clock).stream(Tape([[Takes(3), 1, 2]], clock, []).items))
+    with virtual_time(), suppress(errors.AttemptTimeout):
+        asyncio.run(Timeout(1).call(asyncio.sleep, 2))
+    with gate:
+        with suppress(errors.BulkheadFull):
+            gate.call(int)
+        yield
+    assert len(kept) == 2

@@ -1,0 +1,163 @@
+"""Async calls under limits: every shape, operations that take their time, and what was seen of a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from redouble import Report, Retry, report
+from redouble._runtime.backend import backend
+from redouble.testing import VirtualClock
+from redouble.types import Event
+from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape, AsyncWork
+from tests.support.fakes import in_colour
+from tests.support.fakes import options as defaults
+from tests.testing.test_virtual import at
+
+LONG = 1000.0
+
+
+async def streamed(policy: Retry, work: AsyncWork) -> object:
+    @policy
+    async def items() -> AsyncIterator[object]:
+        yield await work()
+
+    [item] = [item async for item in items()]
+    return item
+
+
+async def opened(policy: Retry, work: AsyncWork) -> object:
+    async def items() -> AsyncIterator[object]:
+        yield await work()
+
+    [item] = [item async for item in policy.stream(items)]
+    return item
+
+
+async def entered(policy: Retry, work: AsyncWork) -> object:
+    @asynccontextmanager
+    async def manager() -> AsyncGenerator[object]:
+        yield await work()
+
+    async with policy.enter(manager) as value:
+        return value
+
+
+LIMITED: dict[str, AsyncShape] = {**ASYNC_SHAPES, "generator": streamed, "stream": opened, "enter": entered}
+SHAPES = pytest.mark.parametrize("shape", LIMITED.values(), ids=LIMITED)
+COLOURS = pytest.mark.parametrize("colour", ["asyncio", "trio", "bare"])
+
+
+@dataclass
+class Seen:
+    """What was seen of one call: what came out and when, and what was told."""
+
+    value: object = None
+    error: BaseException | None = None
+    took: float = 0.0
+    told: list[str] = field(default_factory=list[str])
+    events: list[Event] = field(default_factory=list[Event])
+
+    @property
+    def report(self) -> Report:
+        said = report(self.error)
+        assert said is not None
+        return said
+
+    def tell(self, event: Event) -> None:
+        self.events.append(event)
+        self.told.append(" ".join(str(word) for word in (event.what, event.attempt, event.limit) if word))
+
+
+def working(*steps: tuple[float, object]) -> AsyncWork:
+    """Make an operation: each attempt takes so long, and returns this or raises it; the last one repeats."""
+    left = list(steps)
+
+    async def work() -> object:
+        takes, ending = left.pop(0) if len(left) > 1 else left[0]
+        if takes:
+            await backend().sleep(takes)
+        if isinstance(ending, BaseException):
+            raise ending
+        return ending
+
+    return work
+
+
+def swallowing(then: object = "late", waits: float = 0.0) -> AsyncWork:
+    """Make an operation that catches its cancellation, and goes on."""
+
+    async def work() -> object:
+        try:
+            await backend().sleep(LONG)
+        except (asyncio.CancelledError, trio.Cancelled):
+            if waits:
+                await backend().sleep(waits)
+            if isinstance(then, BaseException):
+                raise then from None
+        return then
+
+    return work
+
+
+def hooks(tell: Callable[[Event], None]) -> dict[str, Any]:
+    return dict.fromkeys(("on_success", "on_failure", "on_retry", "on_give_up"), tell)
+
+
+def policy_of(call: Seen, *, heard: bool, **options: Any) -> Retry:
+    said = defaults(on=Exception, backoff=[1] * 9, give_up_after=None)
+    return Retry(**said | (hooks(call.tell) if heard else {}) | options)
+
+
+async def made(
+    call: Seen, shape: AsyncShape, policy: Retry, work: AsyncWork, now: Callable[[], float]
+) -> None:
+    began = now()
+    try:
+        call.value = await shape(policy, work)
+    except Exception as error:
+        call.error = error
+    call.took = now() - began
+
+
+def seen(colour: str, shape: AsyncShape, work: AsyncWork, *, heard: bool = True, **options: Any) -> Seen:
+    """Make a call in virtual time; ``bare``: by Trio's clock for tests only."""
+    call = Seen()
+    policy = policy_of(call, heard=heard, **options)
+
+    async def bare() -> None:
+        await made(call, shape, policy, work, trio.current_time)
+
+    async def waiting(clock: VirtualClock) -> None:
+        await made(call, shape, policy, work, clock.now)
+
+    if colour == "bare":
+        trio.run(bare, clock=MockClock(autojump_threshold=0))
+    else:
+        in_virtual_time(colour, waiting)
+    return call
+
+
+def really(colour: str, shape: AsyncShape, work: AsyncWork, *, heard: bool = True, **options: Any) -> Seen:
+    """Make a call in real time."""
+    call = Seen()
+    policy = policy_of(call, heard=heard, **defaults(backoff=[0] * 9) | options)
+
+    async def main() -> None:
+        await made(call, shape, policy, work, backend().now)
+
+    in_colour(colour, lambda: None, main)
+    return call
+
+
+def in_virtual_time(colour: str, waiting: Callable[[VirtualClock], Awaitable[Any]]) -> Any:
+    """Run async code in virtual time, around the loop unless the colour says where."""
+    place = colour if " " in colour else f"{colour} around"
+    return at(place, lambda _: None, waiting)

@@ -1,0 +1,147 @@
+"""Guarded streams for the tests: the sources of `feeds`, read in every place.
+
+What happens, to the sources, to the reader and to whoever observes, is one trail of words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from redouble import SYSTEM, Retry, report
+from redouble.llm import Model
+from redouble.testing import virtual_time
+from redouble.types import Event
+from tests.support.fakes import ASYNC
+from tests.support.llm.chunk_sources import Feed, Words
+from tests.support.streams import HOOKS
+
+BLOCKING = ("worker", "alone", "thread")  # on the default worker, without any, and in a thread
+PLACES = BLOCKING + ASYNC
+VIRTUAL = tuple(place for place in PLACES if place != "uvloop")  # which keeps its own time
+
+
+def in_place(place: str, blocking: Callable[[], Any], waiting: Callable[[], Awaitable[Any]]) -> Any:
+    """Run one of the two there, in virtual time."""
+
+    async def main() -> Any:
+        return await waiting()
+
+    def timed() -> Any:
+        with virtual_time():
+            return blocking()
+
+    match place:
+        case "worker" | "alone":
+            return timed()
+        case "thread":
+            with ThreadPoolExecutor(1) as pool:
+                return pool.submit(timed).result()
+        case _:
+            with virtual_time():
+                return in_loop(place, main, MockClock(autojump_threshold=0))
+
+
+def in_loop(loop: str, main: Callable[[], Any], clock: MockClock | None = None) -> Any:
+    """Run a coroutine function on a loop."""
+    if loop == "trio":
+        return trio.run(main, clock=clock)
+    if loop == "uvloop":
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main())
+    return asyncio.run(main())
+
+
+POLICY = Retry(attempts=3, backoff=[1, 1])
+
+
+def model(place: str = "worker", **options: Any) -> Model:
+    """Make a model whose streams are of words, unless the options say otherwise."""
+    said: dict[str, Any] = {"policy": POLICY, "protocol": Words} | options
+    if place == "alone":
+        said["worker"] = None
+    return Model("acme", "m-1", **said)
+
+
+@dataclass(eq=False)
+class Read:
+    """How a stream went. What a row leaves out (``None``) of the second half is not compared."""
+
+    chunks: list[Any] = field(default_factory=list[Any])
+    raises: type[BaseException] | None = None
+    reason: str | None = None
+
+    attempts: int | None = None
+    limit: str | None = None
+    told: str | None = None
+    took: float | None = None
+    error: BaseException | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Read) and all(
+            mine == theirs
+            or (None in (mine, theirs) and word in ("attempts", "limit", "told", "took", "error"))
+            for (word, mine), theirs in zip(vars(self).items(), vars(other).values(), strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+
+
+def play(place: str, feed: Feed, *, most: int = 999, pause: float = 0, **options: Any) -> Read:
+    """Read a stream, so many chunks of it and so slowly, and tell how it went."""
+    hooks: dict[str, Any] = dict.fromkeys(HOOKS, partial(_heard, feed))
+    policy = options.pop("policy", POLICY)
+    asked = model(place, policy=replace(policy, **hooks), **options)
+    read = Read()
+
+    def take(chunk: Any) -> bool:
+        feed.trail.append("chunk")
+        read.chunks.append(chunk)
+        return len(read.chunks) < most
+
+    def blocking() -> None:
+        began = SYSTEM.now()
+        try:
+            with asked.stream(feed.open) as stream:
+                for chunk in stream:
+                    if not take(chunk):
+                        break
+                    SYSTEM.sleep(pause)
+        finally:
+            read.took = round(SYSTEM.now() - began, 9)
+
+    async def waiting() -> None:
+        began = SYSTEM.anow()
+        try:
+            async with asked.stream(feed.aopen) as stream:
+                async for chunk in stream:
+                    if not take(chunk):
+                        break
+                    await SYSTEM.asleep(pause)
+        finally:
+            read.took = round(SYSTEM.anow() - began, 9)
+
+    try:
+        in_place(place, blocking, waiting)
+    except BaseException as error:
+        said = report(error)
+        read.raises, read.error = type(error), error
+        if said is not None:
+            read.reason, read.attempts, read.limit = said.reason, said.attempts, said.limit
+    read.attempts = feed.opened if read.attempts is None else read.attempts
+    feed.trail.append("left")
+    read.told = " ".join(feed.trail)
+    return read
+
+
+def _heard(feed: Feed, event: Event) -> None:
+    feed.trail.append(f"{event.what}:{event.attempt}")

@@ -1,0 +1,188 @@
+"""A language model that answers as a script says, and every way to ask it, in every colour.
+
+A step of the script is an error to raise, or what to answer: the chunks of it, where it is asked for a
+stream. Errors among the chunks are raised in their turn. The last step repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import pytest
+import trio
+from trio.testing import MockClock
+
+from redouble import Report, Retry, report
+from redouble.llm import Model, Usage
+from redouble.testing import virtual_time
+from tests.support.fakes import in_colour
+
+AT_ONCE = Retry(backoff=[0] * 9)
+LABELS = {"provider": "openai", "model": "gpt-5"}
+
+
+def model_of(**options: Any) -> Model:
+    """Make a model that is asked again at once."""
+    made: dict[str, Any] = {"policy": AT_ONCE, **options}
+    return Model("openai", "gpt-5", **made)
+
+
+def always(answer: Any) -> Any:
+    """Make a function that answers the same whatever it is told."""
+
+    def answers(*_: object, **__: object) -> Any:
+        return answer
+
+    return answers
+
+
+def said(text: str, *, finish: str | None = None, usage: Usage | None = None) -> dict[str, Any]:
+    """Return a chunk as OpenAI has it."""
+    chunk: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}
+    if usage is not None:
+        chunk["usage"] = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
+    return chunk
+
+
+def status(code: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> httpx2.HTTPStatusError:
+    """Return the error of an answer that was read."""
+    request = httpx2.Request("POST", "http://model.test/")
+    answer = httpx2.Response(code, headers=headers, content=body, request=request)
+    return httpx2.HTTPStatusError(f"status {code}", request=request, response=answer)
+
+
+class Service:
+    """Answers as the script says."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script = script or ("ok",)
+        self.calls = 0
+        self.closed = 0
+        self.inside: Callable[[], object] = lambda: None  # whatever a test wants to know in there
+        self.seen: list[Any] = []
+
+    def _step(self) -> Any:
+        self.calls += 1
+        self.seen.append(self.inside())
+        step = self.script[min(self.calls, len(self.script)) - 1]
+        if isinstance(step, BaseException):
+            raise step
+        return step
+
+    def ask(self, *args: object, **kwargs: object) -> Any:
+        """Ask it, in blocking code."""
+        return self._step()
+
+    async def aask(self, *args: object, **kwargs: object) -> Any:
+        """Ask it, in async code."""
+        return self._step()
+
+    def chunks(self, *args: object, **kwargs: object) -> Generator[Any]:
+        """Hand out an answer, chunk by chunk."""
+        try:
+            for chunk in self._step():
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                yield chunk
+                self.seen.append(self.inside())
+        finally:
+            self.closed += 1
+
+    async def achunks(self, *args: object, **kwargs: object) -> AsyncGenerator[Any]:
+        """Hand it out in async code."""
+        try:
+            for chunk in self._step():
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                yield chunk
+                self.seen.append(self.inside())
+        finally:
+            self.closed += 1
+
+
+@dataclass
+class Seen:
+    """What came of one call."""
+
+    value: Any = None
+    error: Any = None
+    delays: list[float] = field(default_factory=list[float])
+
+    @property
+    def report(self) -> Report:
+        """What is told of a call that failed."""
+        told = report(self.error)
+        assert told is not None, f"{self.error!r} tells nothing"
+        return told
+
+
+Asking = Callable[[Model, Service, tuple[object, ...], dict[str, object]], Any]
+
+
+async def _all(stream: Any) -> list[Any]:
+    return [chunk async for chunk in stream]
+
+
+BLOCKING: dict[str, Asking] = {
+    "call": lambda model, it, args, said: model.call(it.ask, *args, **said),
+    "function": lambda model, it, args, said: model(it.ask)(*args, **said),
+    "stream": lambda model, it, args, said: list(model.stream(it.chunks, *args, **said)),
+    "generator": lambda model, it, args, said: list(model(it.chunks)(*args, **said)),
+}
+WAITING: dict[str, Asking] = {
+    "call": lambda model, it, args, said: model.call(it.aask, *args, **said),
+    "function": lambda model, it, args, said: model(it.aask)(*args, **said),
+    "stream": lambda model, it, args, said: _all(model.stream(it.achunks, *args, **said)),
+    "generator": lambda model, it, args, said: _all(model(it.achunks)(*args, **said)),
+}
+CALLS, STREAMS = ("call", "function"), ("stream", "generator")
+every_shape = pytest.mark.parametrize("shape", BLOCKING)
+every_call = pytest.mark.parametrize("shape", CALLS)
+every_stream = pytest.mark.parametrize("shape", STREAMS)
+
+
+def played(
+    colour: str, blocking: Callable[[], Any], waiting: Callable[[], Awaitable[Any]]
+) -> tuple[Any, list[float]]:
+    """Run one of the two in virtual time; return what it returns, and the delays."""
+
+    async def main() -> Any:
+        return await waiting()
+
+    with virtual_time() as clock:
+        if colour == "trio":
+            value = trio.run(main, clock=MockClock(autojump_threshold=0))
+        else:
+            within = copy_context()
+            value = in_colour(colour, lambda: within.run(blocking), main)
+    return value, clock.delays
+
+
+def ask(colour: str, shape: str, model: Model, service: Service, *args: object, **kwargs: object) -> Seen:
+    """Ask the service through the model."""
+
+    def blocking() -> Seen:
+        try:
+            return Seen(BLOCKING[shape](model, service, args, kwargs))
+        except Exception as error:
+            return Seen(error=error)
+
+    async def waiting() -> Seen:
+        try:
+            return Seen(await WAITING[shape](model, service, args, kwargs))
+        except Exception as error:
+            return Seen(error=error)
+
+    seen, delays = played(colour, blocking, waiting)
+    assert isinstance(seen, Seen)
+    seen.delays = delays
+    return seen
+
+
+def text_of(shape: str, text: str) -> Any:
+    """Return an answer that says this: whole, or in its chunks."""
+    return [said(letter) for letter in text] + [said("", finish="stop")] if shape in STREAMS else text

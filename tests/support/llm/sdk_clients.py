@@ -1,0 +1,202 @@
+"""One way to ask a language model with each SDK, on top of our transports: blocking, in the same words.
+
+    with sdk("anthropic-httpx2-trio", server.url("503,anthropic"), Retry(attempts=2)) as model:
+        heard = model.ask(stream=True)
+        assert heard.text == "Hello from attempt 2"
+
+A name is that of an SDK, and then that of a client of `clients`, which opens it. For tests/libraries, where
+the SDKs are installed; a name in there hides that of the server.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import redouble
+from redouble import Layer, Report
+from redouble._clients.idempotency import Keys
+from tests.support.http.clients import Client, client
+from tests.support.servers import Server, refused_port, value
+
+# fmt: off
+__all__ = [
+    "KEY", "PROMPT", "SDKS", "Heard", "Model", "Server", "asking", "every_sdk", "model_of", "refused_port",
+    "script_of", "sdk", "value",
+]
+# fmt: on
+
+SDKS = (
+    "openai-httpx2",
+    "openai-httpx2-asyncio",
+    "openai-httpx2-trio",
+    "openai-httpx",
+    "openai-httpx-asyncio",
+    "openai-httpx-trio",
+    "anthropic-httpx2",
+    "anthropic-httpx2-asyncio",
+    "anthropic-httpx2-trio",
+)
+# At the end of a stream openai leaves its async generators to the collector, without us too; Trio says so.
+LEFT = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+every_sdk = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=LEFT if name.startswith("openai") else ()) for name in SDKS]
+)
+KEY = "sk-not-to-be-told"
+PROMPT = "not to be told either"
+
+
+@dataclass
+class Heard:
+    """What the caller heard of one call, and the answers that the HTTP client saw below it."""
+
+    text: str = ""
+    error: Any = None
+    answers: list[Any] = field(default_factory=list[Any])
+
+    @property
+    def outcome(self) -> str:
+        """What was said, or else the name of the error."""
+        return self.text if self.error is None else type(self.error).__name__
+
+    @property
+    def cause(self) -> Any:
+        """The error of the HTTP client: the SDK has made its own of it, or let it through."""
+        ours = redouble.report(self.error) is None
+        return self.error.__cause__ if ours else self.error
+
+    def report(self) -> Report:
+        """Return the story: of the answer if there was one, else of the error."""
+        broke = self.error is not None and not hasattr(self.error, "response")
+        found = redouble.report(self.cause if broke else self.answers[-1])
+        assert found is not None, "it tells no story"
+        return found
+
+
+class Model:
+    """A language model, as an SDK shows it."""
+
+    def __init__(self, name: str, http: Client, raw: Any, heard: list[Any]) -> None:
+        self.raw, self._heard = raw, heard
+        self.run = http.run
+        self._aio = "-asyncio" in name or "-trio" in name
+
+    def ask(
+        self, *, stream: bool = False, within: float | None = None, around: Layer | None = None, **said: Any
+    ) -> Heard:
+        """Ask something, and tell what came of it; only an `Exception` is told of.
+
+        within: a `redouble.deadline` around the call.
+        around: a policy around the call.
+        said: to the SDK, such as ``extra_headers``.
+        """
+        limit = nullcontext() if within is None else redouble.deadline(within)
+        create, words = model_of(self.raw)
+        question = {**asking(self.raw), **({"stream": True} if stream else {}), **said}
+        call = create if around is None else self._around(around, create)
+        heard = Heard()
+        self._heard.clear()
+        self.run(self._aask if self._aio else self._ask, heard, limit, call, words, question)
+        heard.answers = [*self._heard]
+        return heard
+
+    def _around(self, policy: Layer, create: Callable[..., Any]) -> Callable[..., Any]:
+        async def acreate(**question: Any) -> Any:
+            return await create(**question)  # what they call create is no coroutine function, but returns one
+
+        def call(**question: Any) -> Any:
+            return policy.call(acreate if self._aio else create, **question)
+
+        return call
+
+    def _ask(self, heard: Heard, limit: Any, call: Any, words: Any, question: dict[str, Any]) -> None:
+        try:
+            with limit:
+                answer = call(**question)
+                for item in answer if "stream" in question else [answer]:
+                    heard.text += words(item)
+        except Exception as error:
+            heard.error = error
+
+    async def _aask(self, heard: Heard, limit: Any, call: Any, words: Any, question: dict[str, Any]) -> None:
+        try:
+            with limit:
+                answer = await call(**question)
+                if "stream" not in question:
+                    heard.text += words(answer)
+                    return
+                async for item in answer:
+                    heard.text += words(item)
+        except Exception as error:
+            heard.error = error
+
+
+@contextmanager
+def sdk(
+    name: str,
+    url: str,
+    policy: Layer | None = None,
+    *,
+    idempotency: Keys = "auto",
+    bare: bool = False,
+    **options: Any,
+) -> Generator[Model]:
+    """Open one of `SDKS`, with our transport unless ``bare``, and close it in the end.
+
+    options: of the SDK's client; it makes no retries of its own unless told to.
+    """
+    theirs, _, below = name.partition("-")
+    heard: list[Any] = []
+    hook = _heard_by(heard) if "-" in below else heard.append
+    ours: dict[str, Any] = {"idempotency": idempotency, "bare": bare, "event_hooks": {"response": [hook]}}
+    with client(below, policy, **ours) as http:
+        said: dict[str, Any] = {"api_key": KEY, "max_retries": 0, **options}
+        make = getattr(importlib.import_module(theirs), _class_of(theirs, aio="-" in below))
+        path = "v1" if theirs == "openai" else ""
+        yield Model(name, http, make(base_url=url + path, http_client=http.raw, **said), heard)
+
+
+def script_of(name: str, script: str) -> str:
+    """Write a script for an SDK: ``OK`` is an answer in its protocol."""
+    return script.replace("OK", name.partition("-")[0])
+
+
+def asking(raw: Any) -> dict[str, Any]:
+    """Write a question."""
+    question: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": PROMPT}]}
+    return question if hasattr(raw, "chat") else question | {"max_tokens": 9}
+
+
+def model_of(raw: Any) -> tuple[Callable[..., Any], Callable[[Any], str]]:
+    """Find the method that asks, and what reads the words off an answer or an event."""
+    if hasattr(raw, "chat"):
+        return raw.chat.completions.create, _openai_words
+    return raw.messages.create, _anthropic_words
+
+
+def _openai_words(found: Any) -> str:
+    choice = found.choices[0]
+    said: str | None = (getattr(choice, "message", None) or choice.delta).content
+    return said or ""
+
+
+def _anthropic_words(found: Any) -> str:
+    if found.type == "message":
+        return "".join(block.text for block in found.content)
+    return found.delta.text if found.type == "content_block_delta" else ""
+
+
+def _class_of(theirs: str, *, aio: bool) -> str:
+    return ("Async" if aio else "") + {"openai": "OpenAI", "anthropic": "Anthropic"}[theirs]
+
+
+def _heard_by(heard: list[Any]) -> Callable[[Any], Awaitable[None]]:
+    async def hook(response: Any) -> None:
+        heard.append(response)
+
+    return hook

@@ -1,0 +1,247 @@
+"""Calls of language models through an `llm.Model`, with each SDK as it is: with its own HTTP client.
+
+    with opened("anthropic-trio") as asked:
+        heard = asked.stream(llm.Model("anthropic", "m"), server.url("503,anthropic"))
+        assert heard.text == "Hello from attempt 2"
+
+Blocking, in the same words for all. For tests/libraries, where the SDKs are installed; a name in there hides
+that of the server.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+import redouble
+from redouble import Report, Retry, llm
+from tests.support.llm.sdk_clients import KEY, PROMPT
+from tests.support.servers import Server, black_hole, value
+
+# fmt: off
+__all__ = [
+    "ASYNC", "HELLO", "KEY", "LEFT", "PROMPT", "SDKS", "STREAMS", "USAGE", "Asked", "Heard", "Server",
+    "black_hole", "called", "every_stream", "every_way", "model", "opened", "tidily", "value",
+]
+# fmt: on
+
+KINDS = {"openai": "openai", "responses": "openai", "anthropic": "anthropic"}  # what is asked, and of whom
+LOOPS = ("asyncio", "trio")
+ASYNC = [f"{kind}-{loop}" for kind in KINDS for loop in LOOPS]
+SDKS = [*KINDS, *ASYNC]
+CLASSES = {"openai": "OpenAI", "anthropic": "Anthropic"}
+# The SDKs, and the HTTP client below them, iterate over async generators that they do not close: those of a
+# stream that ended early are left to the collector, with us or without, out of our reach. Trio says so.
+LEFT = pytest.mark.filterwarnings(
+    r"ignore:Async generator '(openai|anthropic|httpx2|httpcore2)\.:ResourceWarning"
+)
+AT_ONCE = [0] * 9
+HELLO = "Hello from attempt"
+USAGE = llm.Usage(7, 4)  # of any question, and of an answer that says so much
+LONG = 30.0  # seconds that are never waited out
+STREAMS = ["stream", "manager"]
+
+every_way = pytest.mark.parametrize("how", ["call", *STREAMS])
+every_stream = pytest.mark.parametrize("how", STREAMS)
+
+
+@dataclass
+class Heard:
+    """What the caller heard of one call."""
+
+    text: str = ""
+    error: Any = None
+    chunks: list[Any] = field(default_factory=list[Any])
+    usage: llm.Usage | None = None
+
+    @property
+    def outcome(self) -> str:
+        """What was said, or else the name of the error."""
+        return self.text if self.error is None else type(self.error).__name__
+
+    def report(self) -> Report:
+        """Return the story of the error."""
+        found = redouble.report(self.error)
+        assert found is not None, "it tells no story"
+        return found
+
+
+def model(provider: str = "someone", **options: Any) -> llm.Model:
+    """Make a model that does not wait between its attempts, and has much time for them."""
+    policy = options.pop("policy", None) or Retry(backoff=AT_ONCE, **options.pop("retry", {}))
+    given: dict[str, Any] = {"timeouts": LONG, **options}
+    return llm.Model(provider, "m", policy=policy, **given)
+
+
+class Asked:
+    """An SDK that is open: what can be asked of it."""
+
+    def __init__(self, name: str, raw: Any, run: Callable[..., Any]) -> None:
+        self.kind, _, self.loop = name.partition("-")
+        self.sdk = KINDS[self.kind]
+        self.raw, self._run = raw, run
+
+    def client(self, url: str, **options: Any) -> Any:
+        """Return its client for an address, with the same connections."""
+        path = "v1" if self.sdk == "openai" else ""
+        return self.raw.with_options(base_url=url + path, **options)
+
+    def script(self, script: str) -> str:
+        """Write a script: ``OK`` is an answer in its protocol."""
+        return script.replace("OK", self.kind)
+
+    def opener(self, client: Any, how: str) -> tuple[Any, dict[str, Any]]:
+        """Find the method that asks, and a question; ``how`` is a call, a stream, or a manager of one."""
+        question: dict[str, Any] = {"model": "m"}
+        if self.kind == "responses":
+            asks = client.responses
+            question["input"] = PROMPT
+        else:
+            asks = client.chat.completions if self.kind == "openai" else client.messages
+            question["messages"] = [{"role": "user", "content": PROMPT}]
+        if self.kind == "anthropic":
+            question["max_tokens"] = 9
+        if how == "manager":
+            return asks.stream, question
+        return asks.create, question | ({"stream": True} if how == "stream" else {})
+
+    def telling(self) -> dict[str, Any]:
+        """Return what a stream has to be told so that it tells its usage."""
+        return {"stream_options": {"include_usage": True}} if self.kind == "openai" else {}
+
+    def ask(
+        self,
+        how: str,
+        model: llm.Model,
+        url: str,
+        *,
+        most: int | None = None,
+        client: Any = None,
+        **said: Any,
+    ) -> Heard:
+        """Ask something, and tell what came of it; only an `Exception` is told of.
+
+        most: how many chunks of a stream are read before it is closed.
+        """
+        fn, question = self.opener(client or self.client(url), how)
+        heard = Heard()
+        work: Callable[..., Any] = self._acall if self.loop else self._call
+        if how != "call":
+            work = self._astream if self.loop else self._stream
+        self._run(work, heard, model, fn, {**question, **said}, most)
+        return heard
+
+    def call(self, model: llm.Model, url: str, **said: Any) -> Heard:
+        """Ask for a plain answer."""
+        return self.ask("call", model, url, **said)
+
+    def stream(self, model: llm.Model, url: str, **said: Any) -> Heard:
+        """Ask for a stream."""
+        return self.ask("stream", model, url, **said)
+
+    def run(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Run a function, of the colour that the client has, where the client lives."""
+        return self._run(fn, *args)
+
+    def _call(self, heard: Heard, model: llm.Model, fn: Any, question: Any, _: object) -> None:
+        try:
+            heard.chunks.append(model.call(fn, **question))
+            heard.text = words(heard.chunks[0])
+        except Exception as error:
+            heard.error = error
+
+    async def _acall(self, heard: Heard, model: llm.Model, fn: Any, question: Any, _: object) -> None:
+        try:
+            heard.chunks.append(await model.call(fn, **question))
+            heard.text = words(heard.chunks[0])
+        except Exception as error:
+            heard.error = _without_frames(error)
+
+    def _stream(self, heard: Heard, model: llm.Model, fn: Any, question: Any, most: int | None) -> None:
+        try:
+            with model.stream(fn, **question) as answer:
+                for chunk in answer:
+                    heard.chunks.append(chunk)
+                    heard.text += words(chunk)
+                    if len(heard.chunks) == most:
+                        break
+            heard.usage = answer.usage
+        except Exception as error:
+            heard.error = error
+
+    async def _astream(
+        self, heard: Heard, model: llm.Model, fn: Any, question: Any, most: int | None
+    ) -> None:
+        try:
+            async with model.stream(fn, **question) as answer:
+                async for chunk in answer:
+                    heard.chunks.append(chunk)
+                    heard.text += words(chunk)
+                    if len(heard.chunks) == most:
+                        break
+            heard.usage = answer.usage
+        except Exception as error:
+            heard.error = _without_frames(error)
+
+
+@contextmanager
+def opened(name: str, **options: Any) -> Generator[Asked]:
+    """Open one of `SDKS`, and close it in the end."""
+    kind, _, loop = name.partition("-")
+    make = getattr(importlib.import_module(KINDS[kind]), ("Async" if loop else "") + CLASSES[KINDS[kind]])
+    said: dict[str, Any] = {"api_key": KEY, "max_retries": 0, **options}
+    if not loop:
+        with make(**said) as raw:
+            yield Asked(name, raw, called)
+        return
+    with start_blocking_portal(loop) as portal, portal.wrap_async_context_manager(make(**said)) as raw:
+        yield Asked(name, raw, partial(tidily, portal) if loop == "trio" else portal.call)
+
+
+def called(fn: Callable[..., Any], *args: Any) -> Any:
+    """Call a function."""
+    return fn(*args)
+
+
+def tidily(portal: BlockingPortal, fn: Callable[..., Any], *args: Any) -> Any:
+    """Collect what is left of a call in the thread of its loop: found by another, the two would race."""
+    gc.disable()
+    try:
+        return portal.call(fn, *args)
+    finally:
+        portal.call(gc.collect)
+        gc.enable()
+
+
+def _without_frames(error: BaseException) -> BaseException:
+    """Let go of all that a chain of errors refers to: the generators that it went through."""
+    left: list[BaseException | None] = [error]
+    while left:
+        if (one := left.pop()) is not None and one.__traceback__ is not None:
+            one.__traceback__ = None
+            left += [one.__cause__, one.__context__]
+    return error
+
+
+def words(found: Any) -> str:
+    """Read the words off an answer, a chunk or an event, of either SDK."""
+    kind: str = getattr(found, "type", "")
+    if kind == "message":
+        return "".join(block.text for block in found.content)
+    if kind == "content_block_delta":
+        return found.delta.text or ""
+    if kind == "response.output_text.delta":
+        return found.delta or ""
+    if getattr(found, "object", "") == "response":
+        return str(found.output_text)
+    chunk = found.chunk if kind == "chunk" else found
+    said = [getattr(choice, "message", None) or choice.delta for choice in getattr(chunk, "choices", ())]
+    return "".join(one.content or "" for one in said)

@@ -1,0 +1,85 @@
+"""What the server received: per key, in order of arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from threading import Condition
+
+from tests.support.servers.connection import Head
+from tests.support.servers.script import Step
+
+LIMIT = 30.0  # seconds; long, for it is only waited out by a test that fails
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request."""
+
+    number: int  # the first one of its key is 1
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]  # names in small letters
+    raw: tuple[tuple[str, str], ...]  # names as they were sent, each time they were sent
+    connection: int  # the first connection of the server is 1
+    at: float  # when its head had arrived, by the clock of the server
+    played: str  # the text of the step
+    body: bytes = b""  # as far as it was read, without chunks
+    complete: bool = False  # was the whole of the body read?
+
+    @property
+    def tail(self) -> str:
+        """The path beyond the script: what the client added."""
+        return "/" + "".join(self.path.split("/", 4)[4:])
+
+
+class Ledger:
+    """Whoever reads here sees requests that have arrived, never one that is half written down."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, list[Received]] = {}
+        self._changed = Condition()
+
+    def arrived(
+        self, key: str, head: Head, steps: tuple[Step, ...], connection: int, at: float
+    ) -> tuple[Received, Step]:
+        """Write a request down, and say what is to be played for it."""
+        with self._changed:
+            entries = self._entries.setdefault(key, [])
+            step = steps[min(len(entries), len(steps) - 1)]
+            entry = Received(
+                number=len(entries) + 1,
+                method=head.method,
+                path=head.path,
+                query=head.query,
+                headers=head.headers,
+                raw=head.raw,
+                connection=connection,
+                at=at,
+                played=step.text,
+                complete=not head.has_body,
+            )
+            entries.append(entry)
+            self._changed.notify_all()
+            return entry, step
+
+    def filled(self, key: str, entry: Received, body: bytes, complete: bool) -> Received:
+        """Add the body to a request."""
+        entry = replace(entry, body=body, complete=complete)
+        with self._changed:
+            self._entries[key][entry.number - 1] = entry
+            self._changed.notify_all()
+        return entry
+
+    def of(self, key: str) -> list[Received]:
+        """Copy what was received for a key so far."""
+        with self._changed:
+            return [*self._entries.get(key, ())]
+
+    def wait_for(self, key: str, requests: int) -> list[Received]:
+        """Wait until so many requests have arrived for a key."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._entries.get(key, ())) >= requests, LIMIT):
+                raise TimeoutError(f"{len(self._entries.get(key, ()))} requests arrived, not {requests}")
+            return [*self._entries[key]]

@@ -1,0 +1,185 @@
+"""The server: it accepts, has a thread for each connection, and leaves none behind."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from threading import Condition, Thread
+from time import monotonic
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, unquote, urlsplit
+
+from tests.support.servers.connection import Gone, Head, Malformed, Wire
+from tests.support.servers.request_log import LIMIT, Ledger, Received
+from tests.support.servers.script import Step, parse
+from tests.support.servers.steps import play
+
+HOST = "127.0.0.1"
+BACKLOG = 1024
+
+
+class Server:
+    """Listens, inside ``with``, on a port of its own. The first ``refuse_first`` connections are reset."""
+
+    def __init__(self, *, refuse_first: int = 0, clock: Callable[[], float] = monotonic) -> None:
+        self.clock = clock
+        self._refusals = refuse_first
+        self._ledger = Ledger()
+        self._keys = count(1)
+        self._changed = Condition()
+        self._wires: dict[int, Wire] = {}
+        self._threads: list[Thread] = []
+        self._connections = 0
+
+    def start(self) -> None:
+        """Listen."""
+        self._listener = socket.create_server((HOST, 0), backlog=BACKLOG)
+        self._listener.setblocking(False)
+        self._bell, self._rope = socket.socketpair()
+        self.port: int = self._listener.getsockname()[1]
+        self._acceptor = Thread(target=self._accept, name="server", daemon=True)
+        self._acceptor.start()
+
+    def stop(self) -> None:
+        """Break off whatever is going on, and wait for all threads."""
+        self._rope.send(b"!")
+        self._acceptor.join()
+        for sock in (self._listener, self._bell, self._rope):
+            sock.close()
+        with self._changed:
+            for wire in self._wires.values():
+                wire.wake()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def base(self) -> str:
+        """Where it listens, without a slash."""
+        return f"http://{HOST}:{self.port}"
+
+    def url(self, script: str, key: str | None = None) -> str:
+        """Write the URL of a script, with a key of its own unless one is given."""
+        parse(script)
+        key = f"k{next(self._keys)}" if key is None else quote(key, safe="")
+        return f"{self.base}/s/{key}/{quote(script, safe='*~=,')}/"
+
+    def ledger(self, url: str) -> list[Received]:
+        """Tell what was received for a key, or the key of a URL, in order of arrival."""
+        return self._ledger.of(_key(url))
+
+    def wait_for(self, url: str, requests: int) -> list[Received]:
+        """Wait until so many requests have arrived for a key, or the key of a URL."""
+        return self._ledger.wait_for(_key(url), requests)
+
+    @property
+    def connections(self) -> int:
+        """How many connections were ever accepted."""
+        with self._changed:
+            return self._connections
+
+    @property
+    def open(self) -> int:
+        """How many connections are open now."""
+        with self._changed:
+            return len(self._wires)
+
+    def wait_until_open(self, connections: int) -> None:
+        """Wait until so many connections are open, neither more nor less."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._wires) == connections, LIMIT):
+                raise TimeoutError(f"{len(self._wires)} connections are open, not {connections}")
+
+    def _accept(self) -> None:
+        with selectors.DefaultSelector() as ears:
+            ears.register(self._listener, selectors.EVENT_READ)
+            ears.register(self._bell, selectors.EVENT_READ)
+            while self._bell not in (key.fileobj for key, _ in ears.select()):
+                with suppress(BlockingIOError, ConnectionAbortedError):  # a client that did not wait
+                    self._welcome(self._listener.accept()[0])
+
+    def _welcome(self, sock: socket.socket) -> None:
+        sock.setblocking(True)
+        with self._changed:
+            self._connections += 1
+            wire = Wire(sock, self._connections)
+            self._wires[wire.serial] = wire
+            self._changed.notify_all()
+        work = self._serve if wire.serial > self._refusals else self._refuse
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self._threads.append(Thread(target=self._talk, args=(work, wire), name="server", daemon=True))
+        self._threads[-1].start()
+
+    def _talk(self, work: Callable[[Wire], None], wire: Wire) -> None:
+        try:
+            work(wire)
+        except Gone:
+            pass
+        finally:
+            with self._changed:
+                del self._wires[wire.serial]
+                wire.close()
+                self._changed.notify_all()
+
+    def _refuse(self, wire: Wire) -> None:
+        wire.reset()
+
+    def _serve(self, wire: Wire) -> None:
+        try:
+            while True:
+                self._exchange(wire)
+        except Malformed as error:
+            _reject(wire, error.status, str(error))
+
+    def _exchange(self, wire: Wire) -> None:
+        head = wire.head()
+        at = self.clock()
+        key, steps = _located(head.path)
+        entry, step = self._ledger.arrived(key, head, steps, wire.serial, at)
+        if step.reads_body and head.has_body:
+            entry = self._receive(key, entry, head, wire)
+        play(step, entry, wire, head.wants_close)
+
+    def _receive(self, key: str, entry: Received, head: Head, wire: Wire) -> Received:
+        """Read the body, and write down as much of it as has come."""
+        body, complete = bytearray(), False
+        try:
+            wire.body(head, body)
+            complete = True
+        finally:
+            entry = self._ledger.filled(key, entry, bytes(body), complete)
+        return entry
+
+
+def _located(path: str) -> tuple[str, tuple[Step, ...]]:
+    match path.split("/", 4):
+        case ["", "s", key, script, *_]:
+            pass
+        case _:
+            raise Malformed(f"not /s/KEY/SCRIPT/: {path}", 404)
+    try:
+        return unquote(key), parse(unquote(script))
+    except ValueError as error:
+        raise Malformed(str(error)) from None
+
+
+def _reject(wire: Wire, status: int, why: str) -> None:
+    """Answer what no script is played for, and close."""
+    step = Step(why, "status", status, body=why.encode())
+    play(step, Received(0, "GET", "", "", {}, (), wire.serial, 0.0, why), wire, last=True)
+
+
+def _key(url: str) -> str:
+    return unquote(urlsplit(url).path.split("/")[2]) if "://" in url else url

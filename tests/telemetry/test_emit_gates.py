@@ -1,0 +1,242 @@
+"""What gates tell: one event for every call that was not let in, by whichever way it came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from redouble import (
+    SYSTEM,
+    AdaptiveConcurrency,
+    AdaptiveRate,
+    Bulkhead,
+    CircuitBreaker,
+    Gate,
+    Hints,
+    Keyed,
+    Layer,
+    RateLimit,
+    Retry,
+    Throttle,
+    Timeout,
+    Worker,
+    errors,
+    observe,
+)
+from redouble._telemetry.emit import sort_of
+from redouble.testing import VirtualClock, recorded
+from redouble.types import Event
+from tests.layers.limits.concurrency.test_adaptive_concurrency import made
+from tests.support.breaker_scripts import Service, Story
+from tests.support.fakes import ASYNC, Boom, Draws
+from tests.telemetry.test_observers import nobody_is_left_listening
+from tests.testing.test_virtual import at
+
+pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
+
+
+class Turnstile(Gate):
+    """A gate of somebody's own, which lets nobody in."""
+
+    def __init__(self, name: str | None) -> None:
+        if name is not None:
+            self.name = name
+
+    def admit(self, now: float, /) -> None:
+        raise errors.Rejected("closed", retry_after=3)
+
+
+class OwnBulkhead(Bulkhead):
+    """One that has its own way of letting calls in."""
+
+    def admit(self, now: float, /) -> Any:
+        return super().admit(now)
+
+
+def full(gate: Any) -> Any:
+    """Let one in, who stays."""
+    gate.admit(SYSTEM.now())
+    return gate
+
+
+def throttled(name: str | None) -> AdaptiveRate:
+    gate = AdaptiveRate(Boom, wait=0, least=0.001, name=name)
+    gate.ended(None, Boom(), SYSTEM.now())
+    return gate
+
+
+def overloaded(name: str | None) -> Throttle:
+    gate = Throttle(random=Draws(0.0), name=name)
+    for _ in range(9):
+        gate.ended(None, Boom(), SYSTEM.now())
+    return gate
+
+
+def isolated(name: str | None) -> CircuitBreaker:
+    breaker = CircuitBreaker(name=name)
+    breaker.isolate()
+    return breaker
+
+
+def opened(name: str | None) -> CircuitBreaker:
+    breaker = CircuitBreaker(failures=1, cooldown=1000, name=name)
+    breaker.ended(breaker.admit(SYSTEM.now()), Boom(), SYSTEM.now())
+    return breaker
+
+
+# what refuses, by which sort it is told, how it refuses, and whether it knows when to come back
+GATES: dict[str, tuple[Callable[[str | None], Any], str, type[errors.Rejected], bool]] = {
+    "bulkhead": (lambda name: full(Bulkhead(1, 0, name=name)), "bulkhead", errors.BulkheadFull, False),
+    "queue": (lambda name: full(Bulkhead(1, 9, 0, name=name)), "bulkhead", errors.BulkheadFull, False),
+    "own bulkhead": (
+        lambda name: full(OwnBulkhead(1, 0, name=name)), "bulkhead", errors.BulkheadFull, False
+    ),
+    "isolated": (isolated, "circuit_breaker", errors.CircuitOpen, False),
+    "open": (opened, "circuit_breaker", errors.CircuitOpen, True),
+    "rate": (lambda name: full(RateLimit(0.001, wait=0, name=name)), "rate_limit", errors.RateLimited, True),
+    "short wait": (
+        lambda name: full(RateLimit(0.001, wait=1, name=name)), "rate_limit", errors.RateLimited, True
+    ),
+    "adaptive rate": (throttled, "adaptive_rate", errors.RateLimited, True),
+    "concurrency": (
+        lambda name: full(AdaptiveConcurrency(1, name=name)),
+        "adaptive_concurrency",
+        errors.BulkheadFull,
+        False,
+    ),
+    "throttle": (overloaded, "throttle", errors.Rejected, False),
+    "own": (Turnstile, "turnstile", errors.Rejected, True),
+}  # fmt: skip
+EACH = pytest.mark.parametrize("gate", GATES)
+
+
+@EACH
+@pytest.mark.parametrize("shape", ["call", "decorator", "block", "mixed", "stream"])
+@pytest.mark.parametrize("colour", ["sync", *ASYNC])
+def test_a_refused_call_is_told_once(colour: str, shape: str, gate: str) -> None:
+    make, by, kind, knows = GATES[gate]
+    refusing, service, events = make("gate"), Service(), list[Event]()
+    with observe(events.append, only=["rejected"]):
+        error = made(colour, shape, refusing, service)
+    assert type(error) is kind
+    assert service.calls == 0
+    [event] = events
+    assert (event.what, event.by, event.name, event.attempt) == ("rejected", by, "gate", 0)
+    assert event.error is error
+    assert event.hint == error.retry_after
+    assert (event.hint is not None) == knows
+    assert not event.labels
+
+
+@EACH
+@pytest.mark.parametrize("shape", ["call", "block"])
+def test_one_without_a_name_is_called_by_its_sort(shape: str, gate: str) -> None:
+    make, by, _, _ = GATES[gate]
+    with recorded() as events:
+        made("sync", shape, make(None), Service())
+    assert [event.name for event in events if event.by == by] == [by]
+
+
+@EACH
+def test_an_observer_may_use_the_gate_again(gate: str) -> None:
+    """Nothing is held while it is told, for nobody, in this thread or in another."""
+    refusing, errors_seen = GATES[gate][0]("gate"), list[Any]()
+
+    def again(event: Event) -> None:
+        if len(errors_seen) < 3:
+            errors_seen.append(event.error)
+            errors_seen.append(made("sync", "decorator", refusing, Service()))
+            errors_seen.append(made("thread", "block", refusing, Service()))
+            getattr(refusing, "snapshot", int)()
+
+    with observe(again, only=["rejected"]):
+        first = made("sync", "call", refusing, Service())
+    assert first is errors_seen[0]
+    assert all(isinstance(error, errors.Rejected) for error in errors_seen)
+    assert len({id(error) for error in errors_seen}) >= 3
+
+
+@EACH
+def test_nobody_need_listen(gate: str) -> None:
+    refusing = GATES[gate][0]("gate")
+    assert isinstance(made("sync", "call", refusing, Service()), errors.Rejected)
+
+
+@pytest.mark.parametrize("place", ["sync", "asyncio around", "trio around"])
+def test_who_has_waited_in_vain_is_told_once(place: str) -> None:
+    gate, service = full(Bulkhead(1, 5, name="gate")), Service()
+
+    def blocking(clock: VirtualClock) -> float:
+        with pytest.raises(errors.BulkheadFull):
+            gate.call(service)
+        return clock.now()
+
+    async def waiting(clock: VirtualClock) -> float:
+        with pytest.raises(errors.BulkheadFull):
+            await gate.call(service.acall)
+        return clock.now()
+
+    with recorded() as events:
+        assert at(place, blocking, waiting) == 5
+    [event] = events
+    assert (event.what, event.by, event.name) == ("rejected", "bulkhead", "gate")
+
+
+@pytest.mark.parametrize("shape", ["call", "block"])
+def test_a_gate_that_has_but_one_error_tells_of_each_call(shape: str) -> None:
+    class Sparing(Turnstile):
+        error = errors.Rejected("closed")
+
+        def admit(self, now: float, /) -> None:
+            raise self.error
+
+    gate = Sparing("gate")
+    with recorded() as events:
+        for _ in range(3):
+            assert made("sync", shape, gate, Service()) is gate.error
+    assert [event.by for event in events] == ["sparing"] * 3
+
+
+def test_inside_others_it_is_told_once() -> None:
+    """By itself, whatever it is inside of; each attempt of a policy is a call."""
+    refusing = Turnstile("inner")
+    layers: list[Layer] = [
+        CircuitBreaker() | refusing,
+        Bulkhead(5) | RateLimit(9) | refusing,
+        Keyed(key=lambda: 1, make=lambda: refusing),
+        Timeout(60, worker=Worker()) | refusing,
+        Retry(on=Exception, attempts=3, backoff=[0, 0], hints=Hints(mode="ignore")) | refusing,
+    ]
+    heard: list[list[str]] = []
+    for layer in layers:
+        with recorded() as events, pytest.raises(errors.Rejected):
+            layer.call(int)
+        heard.append([f"{event.by} {event.name}" for event in events if event.what == "rejected"])
+    assert heard == [["turnstile inner"]] * 4 + [["turnstile inner"] * 3]
+
+
+@pytest.mark.parametrize("story", ["bad bad good good", "isolate good good", "bad bad +30 a> good good"])
+def test_a_breaker_tells_of_every_call_and_once_of_the_outage(story: str) -> None:
+    described = Story(failures=2, name="pay")
+    with recorded() as events:
+        described.tell(story)
+    told = [event for event in events if "rejected" in event.what]
+    assert [event.what for event in told] == ["circuit_rejected", "rejected", "rejected"]
+    assert {event.name for event in told} == {"pay"}
+    assert not [event for event in described.events if event.what == "rejected"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sort"),
+    [
+        ("CircuitBreaker", "circuit_breaker"),
+        ("Bulkhead", "bulkhead"),
+        ("V2Gate", "v2_gate"),
+        ("gate", "gate"),
+        ("_Own", "_own"),
+    ],
+)
+def test_what_sort_of_thing_it_is(name: str, sort: str) -> None:
+    assert sort_of(type(name, (), {})()) == sort

@@ -1,0 +1,206 @@
+"""How observing ends, and what an observer cannot do to a call."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from math import inf, nan
+from types import MethodType
+from typing import Any
+
+import pytest
+
+from redouble import Clock, Retry, deadline, errors, observe
+from redouble._runtime.ambient import ambient
+from redouble._telemetry.observers import watch
+from redouble.types import Event, What
+from tests.support.call_shapes import SHAPES
+from tests.support.fakes import ASYNC, Boom, Ledger, Panic
+from tests.telemetry.test_observers import nobody_is_left_listening, zero
+from tests.telemetry.test_observers_failures_only import made
+
+pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
+
+
+@contextmanager
+def switching_all_the_time() -> Generator[None]:
+    """Let threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+# ------------------------------------------------------------------------- how it ends
+
+
+@pytest.mark.parametrize("only", [(), ("retry",)])
+def test_many_threads_remove_it_once(only: tuple[What, ...]) -> None:
+    kept = observe(print, only=["give_up"])
+    handles = [observe(print, only=only) for _ in range(50)]
+    failed: list[BaseException] = []
+    together = threading.Barrier(4)
+
+    def remove() -> None:
+        together.wait()
+        try:
+            for handle in handles:
+                handle.remove()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=remove) for _ in range(4)]
+    with switching_all_the_time():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    left = len(watch.entries)
+    kept.remove()
+    assert (failed, left) == ([], 1)
+    assert not ambient.active
+
+
+def test_a_deadline_is_seen_while_observers_come_and_go() -> None:
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            observe(listens, only=["success"]).remove()
+
+    def listens(event: Event) -> None: ...
+
+    retried = Retry()(zero)
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        with switching_all_the_time(), deadline(0):
+            for _ in range(2000):
+                with pytest.raises(errors.RedoubleError):
+                    retried()
+    finally:
+        over.set()
+        thread.join()
+
+
+# -------------------------------------------------------------------------- what fails
+
+
+@pytest.mark.parametrize("shape", ["decorator", "call", "deadline"])
+def test_an_observer_that_fails_changes_nothing(
+    shape: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged once for each sort of event; others are told all the same."""
+    monkeypatch.setattr("redouble._telemetry.observers._complained", set[object]())
+    heard: list[str] = []
+
+    def failing(event: Event) -> None:
+        raise ValueError(shape)
+
+    retried = partial(Retry().call, zero) if shape == "call" else Retry()(zero)
+    with ExitStack() as observed:
+        observed.enter_context(observe(failing))
+        observed.enter_context(observe(lambda event: heard.append(event.what)))
+        if shape == "deadline":
+            observed.enter_context(deadline(60))
+        assert [retried(), retried()] == [0, 0]
+    assert heard == ["before_attempt", "success"] * 2
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+
+
+def test_each_method_that_fails_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    class Clumsy:
+        def first(self, event: Event) -> None:
+            raise ValueError("first")
+
+        def second(self, event: Event) -> None:
+            raise ValueError("second")
+
+    for method in (Clumsy().first, Clumsy().first, Clumsy().second):
+        with observe(method, only=["success"]):
+            Retry()(zero)()
+    assert [
+        message.partition(" failed on success;")[0].rpartition(".")[2] for message in caplog.messages
+    ] == [
+        "first",
+        "second",
+    ]
+
+
+def test_a_method_of_something_that_is_no_function_may_fail_too(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd:
+        def __call__(self, event: Event, *more: object) -> None:
+            raise ValueError("odd")
+
+    with observe(MethodType(Odd(), 3)):
+        assert Retry()(zero)() == 0
+    assert len(caplog.records) == 2
+
+
+class Odd(Clock):
+    """A clock that tells these times, and the last one for ever."""
+
+    def __init__(self, *times: float) -> None:
+        self.times = [*times]
+
+    def now(self) -> float:
+        return self.times.pop(0) if len(self.times) > 1 else self.times[0]
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+TIMES = [(9, 3), (9, 9, 3), (nan,), (inf,), (5, nan), (5, 5, inf), (nan, nan, 3), (nan, 3, 4), (5, 3, 7)]
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("shape", ["decorator", "call", "hook"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_broken_clock_tells_no_nonsense(shape: str, times: tuple[float, ...], fails: bool) -> None:
+    events: list[Event] = []
+    own: dict[str, Any] = {"before_attempt": events.append} if shape == "hook" else {}
+    policy = Retry(on=Boom, attempts=1, clock=Odd(*times), **own)
+    with observe(events.append):
+        made("sync", "call" if shape == "call" else "decorator", policy, int(fails))
+    assert {event.what for event in events} >= {"give_up" if fails else "success"}
+    for event in events:
+        assert 0 <= (event.attempt_elapsed or 0) <= event.elapsed < inf
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_was_paid_for_a_retry_is_handed_back_if_an_observer_crashes(shape: str) -> None:
+    ledger = Ledger()
+    policy = Retry(on=Boom, backoff=[0], budget=ledger)
+
+    def crashing(event: Event) -> None:
+        raise Panic
+
+    for colour in ("sync", *ASYNC):
+        with observe(crashing, only=["retry"]), pytest.raises(Panic):
+            made(colour, shape, policy, 1)
+        assert ledger.lines == ["start", "failed unknown", "spend unknown", f"refund {len(ledger.grants)}"]
+        ledger.lines.clear()
+
+
+@pytest.mark.parametrize("crash", [KeyboardInterrupt, SystemExit, Panic])
+@pytest.mark.parametrize("what", ["before_attempt", "success"])
+@pytest.mark.parametrize("shape", ["decorator", "call"])
+def test_what_is_no_exception_passes(shape: str, what: What, crash: type[BaseException]) -> None:
+    called: list[int] = []
+
+    def crashing(event: Event) -> None:
+        raise crash
+
+    def work() -> None:
+        called.append(1)
+
+    policy = Retry()
+    retried: Callable[[], object] = (lambda: policy.call(work)) if shape == "call" else policy(work)
+    with observe(crashing, only=[what]), pytest.raises(crash):
+        retried()
+    assert len(called) == (what == "success")

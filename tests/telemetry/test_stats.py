@@ -1,0 +1,156 @@
+"""`redouble.stats()`: a look at everything that has a name, for as long as it is there."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from redouble import (
+    AdaptiveConcurrency,
+    AdaptiveRate,
+    Bulkhead,
+    Chaos,
+    CircuitBreaker,
+    Gate,
+    Hedge,
+    Keyed,
+    RateLimit,
+    Retry,
+    RetryBudget,
+    Throttle,
+    TokenBucket,
+    stats,
+)
+from redouble._telemetry.registry import SECTIONS, register, unregister
+from redouble.testing import virtual_time
+from tests.support.fakes import Boom
+
+# what has a name, its section, and some of what it tells at first
+NAMED: dict[str, tuple[Callable[[str | None], Any], str, dict[str, object]]] = {
+    "RetryBudget": (lambda name: RetryBudget(name=name), "budgets", {"available": 100, "granted": 0}),
+    "TokenBucket": (lambda name: TokenBucket(7, name=name), "budgets", {"tokens": 7, "capacity": 7}),
+    "RetryThrottling": (lambda name: TokenBucket.grpc(8, name=name), "budgets", {"tokens": 8, "above": 4}),
+    "CircuitBreaker": (lambda name: CircuitBreaker(name=name), "breakers", {"state": "closed"}),
+    "Bulkhead": (lambda name: Bulkhead(3, name=name), "bulkheads", {"limit": 3, "in_use": 0, "queued": 0}),
+    "RateLimit": (lambda name: RateLimit(3, burst=2, name=name), "limits", {"available": 2, "queued": 0}),
+    "AdaptiveRate": (lambda name: AdaptiveRate(name=name), "limits", {"rate": None, "queued": 0}),
+    "AdaptiveConcurrency": (
+        lambda name: AdaptiveConcurrency(name=name),
+        "limits",
+        {"limit": 20, "in_use": 0},
+    ),
+    "Throttle": (lambda name: Throttle(name=name), "limits", {"share": 0.0, "requests": 0}),
+    "Hedge": (lambda name: Hedge(0.1, name=name), "layers", {"delay": 0.1, "hedged": 0}),
+    "Chaos": (lambda name: Chaos(latency=1, name=name), "layers", {"hit": 0, "on": True}),
+    "Keyed": (lambda name: Keyed(int, lambda: Bulkhead(1), name=name), "layers", {"keys": 0}),
+}
+EACH = pytest.mark.parametrize("kind", NAMED)
+
+
+def listed(name: str) -> dict[str, dict[str, Any]]:
+    """Return what is listed under a name, by section."""
+    return {section: named[name] for section, named in stats().items() if name in named}
+
+
+@EACH
+def test_what_has_a_name_is_listed_while_it_is_there(kind: str) -> None:
+    make, section, told = NAMED[kind]
+    thing = make("stats one")
+    found = listed("stats one")
+    assert found.keys() == {section}
+    assert found[section] == {"type": kind, **thing.snapshot()}
+    assert found[section].items() >= told.items()
+    del thing
+    gc.collect()
+    assert listed("stats one") == {}
+
+
+@EACH
+def test_what_has_no_name_is_not(kind: str) -> None:
+    before = {section: len(named) for section, named in stats().items()}
+    thing = NAMED[kind][0](None)
+    assert {section: len(named) for section, named in stats().items()} == before
+    assert thing.name is None
+
+
+def test_two_of_one_name() -> None:
+    """Of things that count each for itself, each is listed; sections do not mind one another."""
+    things = [make("stats two") for make, _, _ in NAMED.values() for _ in range(2)]
+    found = stats()
+    for section in SECTIONS[1:]:
+        own = [name for name in found[section] if name.startswith("stats two")]
+        expected = ["stats two", *(f"stats two#{number}" for number in range(2, len(own) + 1))]
+        assert own == expected
+        assert len(own) == 2 * sum(of == section for _, of, _ in NAMED.values())
+    assert len(things) == 2 * len(NAMED)
+
+
+def test_it_is_ready_for_json() -> None:
+    """In whatever state they are."""
+    things = [make("stats json") for make, _, _ in NAMED.values()]
+    breaker = CircuitBreaker(failures=1, name="stats json")
+    with suppress(Boom), breaker:
+        raise Boom
+    things += [breaker, Retry(name="stats json", attempts=None, give_up_after=9, budget=RetryBudget())]
+    with virtual_time():
+        seen = stats()
+    assert json.loads(json.dumps(seen, allow_nan=False)) == seen
+    assert list(seen) == [*SECTIONS]
+
+
+def test_a_snapshot_that_fails() -> None:
+    """It is said of the one, and the others tell all the same."""
+
+    class Broken(Bulkhead):
+        def snapshot(self) -> Mapping[str, float]:
+            raise ZeroDivisionError
+
+    things = [Broken(1, name="stats broken"), Bulkhead(2, name="stats broken")]
+    found = stats()["bulkheads"]
+    assert found["stats broken"] == {"type": "Broken", "snapshot": "failed"}
+    assert found["stats broken#2"] == {"type": "Bulkhead", **things[1].snapshot()}
+
+
+def test_a_gate_of_your_own_may_be_listed_and_struck_out() -> None:
+    class Own(Gate):
+        name = "stats own"
+
+        def snapshot(self) -> Mapping[str, int]:
+            return {"passed": 3}
+
+    gate = Own()
+    register(gate, "layers")
+    assert listed("stats own") == {"layers": {"type": "Own", "passed": 3}}
+    unregister(gate)
+    unregister(gate)
+    assert listed("stats own") == {}
+
+
+def test_looking_at_a_layer_that_is_made_by_key_lists_none_of_its_kind() -> None:
+    """What is made to be looked at is gone before anybody sees it; what a key has is there."""
+
+    def key(number: int) -> int:
+        return number
+
+    def there(number: int) -> list[str]:
+        assert number >= 0
+        return [name for name in stats()["bulkheads"] if name.startswith("stats keyed")]
+
+    keyed = Keyed(key, lambda: Bulkhead(1, name="stats keyed"))
+    work = keyed(there)
+    assert (keyed | Retry()).explain()
+    assert there(0) == []
+    assert work(1) == ["stats keyed"]
+    assert work(2) == ["stats keyed", "stats keyed#2"]
+
+
+def test_names_that_look_like_those_of_others() -> None:
+    names = ("stats alike", "stats alike", "stats alike#2")
+    things = [Bulkhead(limit, name=name) for limit, name in enumerate(names, 1)]
+    found = [told["limit"] for name, told in stats()["bulkheads"].items() if name.startswith(names[0])]
+    assert found == [thing.limit for thing in things]

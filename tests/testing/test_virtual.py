@@ -1,0 +1,246 @@
+"""Virtual time, wherever a block of it may begin: an hour of delays costs nothing and counts as an hour."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from redouble import SYSTEM, Clock, Gate, Retry
+from redouble._runtime.ambient import MOST, ambient
+from redouble._runtime.clock import LOOPS, VIRTUAL, reader
+from redouble.testing import Script, VirtualClock, fail, ok, recorded, virtual_time
+from tests.support.fakes import ASYNC, Ledger, Virtual
+
+# Where the block is: around what runs the loop, or inside the loop that runs. Trio's clock jumps by itself,
+# or is made to.
+WHERE = [f"{colour} {where}" for colour in ASYNC for where in ("around", "inside")]
+PLACES = ["sync", "thread", *WHERE, "trio around jumping", "trio inside jumping"]
+
+Blocking: TypeAlias = Callable[[VirtualClock], Any]
+Waiting: TypeAlias = Callable[[VirtualClock], Awaitable[Any]]
+
+
+@pytest.fixture
+def unwaiting() -> Iterator[None]:
+    """See that a test leaves everything as it was, and fails instead of really waiting for an hour."""
+
+    def ring(*_: object) -> None:
+        pytest.fail("this test really waits")
+
+    run_forever = asyncio.BaseEventLoop.run_forever
+    before = signal.signal(signal.SIGALRM, ring) if hasattr(signal, "SIGALRM") else None
+    if before is not None:
+        signal.alarm(60)
+    yield
+    if before is not None:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert asyncio.BaseEventLoop.run_forever is run_forever
+    assert (VIRTUAL.get(), MOST.get(), LOOPS, ambient.active) == (None, None, {}, [])
+
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+
+def run(colour: str, main: Callable[[], Awaitable[Any]], *, jumping: bool = False) -> Any:
+    """Run async code; Trio with its clock for tests."""
+
+    async def coroutine() -> Any:
+        return await main()
+
+    if colour == "trio":
+        return trio.run(main, clock=MockClock(autojump_threshold=0) if jumping else MockClock())
+    if colour == "asyncio":
+        return asyncio.run(coroutine())
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.get_loop().call_later(60, runner.get_loop().stop)  # it lets no signal disturb it
+        return runner.run(coroutine())
+
+
+def at(place: str, blocking: Blocking, waiting: Waiting) -> Any:
+    """Run one of the two in virtual time."""
+    colour, *where = place.split()
+
+    def here() -> Any:
+        with virtual_time() as clock:
+            return blocking(clock)
+
+    async def inside() -> Any:
+        with virtual_time() as clock:
+            return await waiting(clock)
+
+    if colour == "sync":
+        return here()
+    if colour == "thread":
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(here).result()
+    jumping = "jumping" in where
+    if "inside" in where:
+        return run(colour, inside, jumping=jumping)
+    with virtual_time() as clock:
+        return run(colour, lambda: waiting(clock), jumping=jumping)
+
+
+IMPORTED = Retry(backoff=[3600, 7200.5, 1800], give_up_after=None)
+
+
+# ---------------------------------------------------------------------------- the clock
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_clock_is_moved_by_hand(place: str) -> None:
+    def blocking(clock: VirtualClock) -> list[float]:
+        moments = [clock.now(), SYSTEM.now()]
+        for step in (60, 0, 0.5, 3600.0):
+            clock.advance(step)
+            moments += [clock.now(), SYSTEM.now()]
+        assert clock.delays == []
+        return moments
+
+    async def waiting(clock: VirtualClock) -> list[float]:
+        return blocking(clock)
+
+    assert at(place, blocking, waiting) == [0, 0, 60, 60, 60, 60, 60.5, 60.5, 3660.5, 3660.5]
+
+
+def test_time_cannot_be_moved_by_just_anything() -> None:
+    with virtual_time() as clock:
+        for bad in (-1, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match=r"^seconds="):
+                clock.advance(bad)
+        wrong: Any = "1s"
+        with pytest.raises(TypeError, match=r"^seconds='1s': write seconds as a number"):
+            clock.advance(wrong)
+        assert clock.now() == 0
+
+
+def test_how_a_clock_looks() -> None:
+    with virtual_time() as clock:
+        clock.advance(12.5)
+        assert repr(clock) == "<virtual clock at 12.5 s>"
+        assert isinstance(clock, Clock)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_system_clock_is_the_virtual_one(place: str) -> None:
+    """So every layer sees it, whichever clock it was given at import."""
+
+    def blocking(clock: VirtualClock) -> list[float]:
+        SYSTEM.sleep(3600)
+        return [SYSTEM.now(), SYSTEM.anow(), clock.now(), *clock.delays]
+
+    async def waiting(clock: VirtualClock) -> list[float]:
+        await SYSTEM.asleep(3600)
+        return [SYSTEM.now(), SYSTEM.anow(), clock.now(), *clock.delays]
+
+    assert at(place, blocking, waiting) == [3600] * 4
+
+
+def test_time_is_real_where_only_something_else_is_at_work() -> None:
+    assert (reader(SYSTEM, aio=False), SYSTEM.now() > 0) == (time.monotonic, True)
+    with recorded():
+        assert abs(SYSTEM.now() - time.monotonic()) < 60
+        assert abs(SYSTEM.anow() - time.monotonic()) < 60
+
+
+class Noting(Gate):
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def admit(self, now: float, /) -> None:
+        self.times.append(now)
+
+    def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:
+        self.times.append(now)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_gates_and_budgets_live_in_virtual_time(place: str) -> None:
+    ledger, gate = Ledger(), Noting()
+    guarded = Retry(backoff=[3600], give_up_after=None, budget=ledger) | gate
+    script = Script(fail(takes=1), ok("done", takes=2))
+
+    async def waiting(_: VirtualClock) -> object:
+        return await guarded.call(script.aio)
+
+    assert at(place, lambda _: guarded.call(script), waiting) == "done"
+    assert gate.times == [0, 1, 3601, 3603]
+    assert (ledger.lines, ledger.times) == (
+        ["start", "failed network", "spend network", "credit 1"],
+        [0, 1, 1, 3603],
+    )
+
+
+class Own(Virtual):
+    async def asleep(self, seconds: float) -> None:
+        self.sleep(seconds)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_policy_with_a_clock_of_its_own_keeps_it(place: str) -> None:
+    own = Own(50.0)
+    policy = Retry(backoff=[3600], give_up_after=None, clock=own)
+
+    def blocking(clock: VirtualClock) -> object:
+        return policy.call(Script("fail", ok((clock.delays, clock.now()))))
+
+    async def waiting(clock: VirtualClock) -> object:
+        return await policy.call(Script("fail", ok((clock.delays, clock.now()))).aio)
+
+    assert at(place, blocking, waiting) == ([], 0)
+    assert (own.waits, own.time) == ([3600], 3650)
+    assert reader(own, aio=True) == own.anow
+
+
+def test_two_blocks_one_after_the_other() -> None:
+    clocks: list[VirtualClock] = []
+    for _ in range(2):
+        with virtual_time() as clock:
+            IMPORTED.call(Script("fail", ok()))
+            clocks.append(clock)
+    assert clocks[0] is not clocks[1]
+    assert [(clock.delays, clock.now()) for clock in clocks] == [([3600], 3600)] * 2
+
+
+def test_a_block_in_a_block() -> None:
+    """The inner clock begins at zero; the outer one goes on, and writes down all of it."""
+    with virtual_time() as outer:
+        IMPORTED.call(Script("fail", ok()))
+        with virtual_time() as inner:
+            IMPORTED.call(Script("fail", "fail", ok()))
+            assert SYSTEM.now() == inner.now() == 10800.5
+        assert SYSTEM.now() == outer.now() == 14400.5
+        IMPORTED.call(Script("fail", ok()))
+    assert (inner.delays, inner.now()) == ([3600, 7200.5], 10800.5)
+    assert (outer.delays, outer.now()) == ([3600, 3600, 7200.5, 3600], 18000.5)
+
+
+@pytest.mark.parametrize("before", [0.1, 0.3, 1 / 3, 12.34, 1234.5678])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_was_before_leaves_no_trace_in_the_inner_clock(place: str, before: float) -> None:
+    """No 0.30000000000000004: of what a test reads, it can name every digit."""
+    policy = Retry(backoff=[0.2, 0.05, 0.7])
+
+    def blocking(outer: VirtualClock) -> float:
+        outer.advance(before)
+        with virtual_time() as inner:
+            policy.call(Script("fail", "fail", "fail", ok()))
+        return inner.now()
+
+    async def waiting(outer: VirtualClock) -> float:
+        outer.advance(before)
+        with virtual_time() as inner:
+            await policy.call(Script("fail", "fail", "fail", ok()).aio)
+        return inner.now()
+
+    assert at(place, blocking, waiting) == 0.95

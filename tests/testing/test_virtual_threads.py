@@ -1,0 +1,187 @@
+"""Virtual time and what is outside of it: threads at work, other threads, and their loops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from redouble import SYSTEM, Retry
+from redouble._runtime.clock import LOOPS, virtual
+from redouble.testing import Script, VirtualClock, ok, virtual_time
+from tests.testing.test_virtual import unwaiting
+from tests.testing.test_virtual_endings import real, turned
+from tests.testing.test_virtual_loop import BOTH, HOUR, called, in_time
+
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+
+POLICY = Retry(backoff=[HOUR, HOUR], give_up_after=None)
+
+
+def in_thread(work: Callable[[], Any]) -> Any:
+    """Run in a thread of its own, which knows nothing of this context."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+# ------------------------------------------------------------------------- other threads
+
+
+def test_other_threads_stay_in_real_time() -> None:
+    with virtual_time() as clock:
+        clock.advance(HOUR)
+        assert in_thread(real)
+        in_thread(lambda: SYSTEM.sleep(0))
+        assert (clock.delays, clock.now()) == ([], HOUR)
+
+
+def test_other_loops_in_other_threads_stay_in_real_time() -> None:
+    async def main() -> tuple[bool, list[str], Any]:
+        value = await Retry(backoff=[0]).call(Script("fail", ok("done")).aio)
+        return real(), turned(asyncio.get_running_loop()), value
+
+    with virtual_time() as clock:
+        assert in_thread(lambda: asyncio.run(main())) == (True, [], "done")
+        assert clock.delays == []
+
+
+def test_a_loop_that_runs_in_another_thread_is_left_alone() -> None:
+    ready, leave = threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ready.set()
+        leave.wait()
+        seen.extend((loop in LOOPS, turned(loop), virtual(), real()))
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    ready.wait()
+    with virtual_time():
+        leave.set()
+        thread.join()
+    assert seen == [False, [], None, True]
+
+
+def test_a_block_of_each_thread() -> None:
+    """Each has its own time, also on its own loop."""
+    start = threading.Barrier(4)
+
+    def work(hours: int) -> tuple[list[float], float]:
+        policy = Retry(backoff=[hours * HOUR] * 20, attempts=21, give_up_after=None)
+
+        async def call() -> None:
+            await policy.call(Script(*[ConnectionError] * 20, ok()).aio)
+
+        start.wait()
+        with virtual_time() as clock:
+            policy.call(Script(*[ConnectionError] * 20, ok()))
+            asyncio.run(call())
+            return clock.delays, clock.now()
+
+    with ThreadPoolExecutor(4) as pool:
+        for hours, seen in enumerate(pool.map(work, range(1, 5)), 1):
+            assert seen == ([hours * HOUR] * 40, 40 * hours * HOUR)
+
+
+# ----------------------------------------------------------------------- threads at work
+
+
+@pytest.mark.parametrize("place", BOTH)
+@pytest.mark.parametrize("how", ["to_thread", "run_in_executor", "an executor of your own"])
+def test_a_thread_at_work_holds_the_clock(place: str, how: str) -> None:
+    """Nobody knows how long it takes, so no timeout may pass meanwhile; and the loop goes on."""
+
+    async def waiting(clock: VirtualClock) -> tuple[str, bool]:
+        loop, asked, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+        def work() -> str:
+            loop.call_soon_threadsafe(asked.set)
+            release.wait()
+            return "worked"
+
+        with ThreadPoolExecutor(1) as pool:
+            async with asyncio.timeout(HOUR):
+                match how:
+                    case "to_thread":
+                        future: asyncio.Future[str] = asyncio.ensure_future(asyncio.to_thread(work))
+                    case "run_in_executor":
+                        future = loop.run_in_executor(None, work)
+                    case _:
+                        future = loop.run_in_executor(pool, work)
+                await asked.wait()
+                release.set()
+                said = await future
+        held = clock.now() < HOUR
+        await asyncio.sleep(HOUR)  # nobody is at work any more
+        return said, held
+
+    assert in_time(place, waiting) == ("worked", True)
+
+
+@pytest.mark.parametrize("place", BOTH)
+def test_a_thread_that_fails_or_is_given_up_lets_go_of_the_clock(place: str) -> None:
+    async def waiting(clock: VirtualClock) -> float:
+        loop, release = asyncio.get_running_loop(), threading.Event()
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(None, lambda: 1 / 0)
+        with ThreadPoolExecutor(1) as pool:
+            future = loop.run_in_executor(pool, release.wait)
+            future.cancel()
+            await asyncio.wait([future])
+            before = clock.now()
+            await asyncio.sleep(HOUR)
+            release.set()
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            loop.run_in_executor(pool, print)
+        await asyncio.sleep(HOUR)
+        return clock.now() - before
+
+    assert in_time(place, waiting) == pytest.approx(2 * HOUR)
+
+
+@pytest.mark.parametrize("place", BOTH)
+def test_what_a_thread_waits_for_with_a_policy_is_virtual(place: str) -> None:
+    """`asyncio.to_thread` takes the context with it."""
+
+    async def waiting(clock: VirtualClock) -> tuple[str, list[float], float]:
+        said = await asyncio.to_thread(POLICY.call, Script("fail", "fail", ok("done")))
+        return said, clock.delays, clock.now()
+
+    said, delays, now = in_time(place, waiting)
+    assert (said, delays) == ("done", [HOUR, HOUR])
+    assert now == pytest.approx(2 * HOUR, abs=60)  # and what the thread really took
+
+
+def test_a_loop_inside_a_thread_of_a_loop() -> None:
+    async def main() -> Any:
+        return await asyncio.to_thread(lambda: asyncio.run(called()))
+
+    with virtual_time() as clock:
+        assert asyncio.run(main()) == "done"
+    assert clock.delays == [HOUR]
+
+
+def test_no_timer_is_hurried_by_the_end_of_the_threads() -> None:
+    """At its end a loop waits for its threads, while timers may be set."""
+    rung: list[str] = []
+
+    async def main() -> None:
+        loop, release = asyncio.get_running_loop(), threading.Event()
+        loop.run_in_executor(None, release.wait).cancel()
+        loop.call_later(HOUR, rung.append, "early")
+        ending = asyncio.ensure_future(loop.shutdown_default_executor())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        release.set()
+        await ending
+
+    with virtual_time() as clock:
+        asyncio.run(main())
+    assert rung == []
+    assert clock.now() < HOUR
