@@ -10,17 +10,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from math import inf
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from redouble import Bulkhead, Kind, RateLimit, RetryBudget, TokenBucket, errors
+from redouble._engine import retry_budget as _budget
+from redouble._engine import token_bucket as _bucket
+from redouble._internal import sliding_counter as _recent
+from redouble._layers.limits import bulkhead as _bulkhead
+from redouble._layers.limits import pacing as _flow
+from redouble._layers.limits import rate_limit as _ratelimit
+from redouble._layers.limits import slots as _entry
+from redouble._layers.limits import slots as _places
+from redouble._layers.limits import wait_queue as _line
 from redouble._layers.limits.pacing import Flow
 
-USED = "budget recent bucket ratelimit flow line bulkhead places entry"
-FILES = {f"_{name}.py" for name in USED.split()}
+USED = (_budget, _recent, _bucket, _ratelimit, _flow, _line, _bulkhead, _places, _entry)
+FILES = {module.__file__ for module in USED}
 
 
 class Used:
@@ -120,7 +128,7 @@ class Interruption:
         self.left, self.does = place, does
 
     def __call__(self, frame: FrameType, what: str, _: object) -> None:
-        if what in ("call", "c_return") and Path(frame.f_code.co_filename).name in FILES:
+        if what in ("call", "c_return") and frame.f_code.co_filename in FILES:
             self.left -= 1
             if not self.left:
                 sys.setprofile(None)

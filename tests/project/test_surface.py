@@ -274,9 +274,7 @@ def test_what_is_said_of_an_error_is_so(name: str) -> None:
 LOADED_LATER = """
 import pickle, sys
 import redouble
-later = "timeout worker ratelimit adaptive concurrency throttle hedge chaos keyed bulkhead breaker"
-later = [*later.split(), "stats"]
-assert not {f"redouble._{name}" for name in later} & set(sys.modules)
+assert not {*redouble._LATER.values()} & {*sys.modules}
 assert {"Timeout", "Worker", "Hedge", "Keyed"} <= set(dir(redouble))
 assert redouble.Throttle is vars(redouble)["Throttle"]
 limit = redouble.Timeout(2, worker=redouble.Worker(grace=1))

@@ -13,6 +13,8 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Clock, Retry
+from redouble._runtime import asyncio_backend as _asyncio
+from redouble._runtime import trio_backend as _trio
 from redouble._runtime.backend import backend, cancelling, in_event_loop
 from redouble._runtime.clock import Borrowed
 from tests.runtime.test_trio_backend import Busy, flaky, mocked
@@ -71,10 +73,7 @@ def test_no_async_wait_is_too_long_to_begin(colour: str) -> None:
 @pytest.mark.parametrize("colour", ASYNC)
 def test_the_backend_is_what_runs(colour: str) -> None:
     async def main() -> None:
-        expected = (
-            "redouble._runtime.trio_backend" if colour == "trio" else "redouble._runtime.asyncio_backend"
-        )
-        assert getattr(backend(), "__name__", None) == expected
+        assert backend() is (_trio if colour == "trio" else _asyncio)
         before = trio.current_time() if colour == "trio" else time.monotonic()
         assert 0 <= SYSTEM.anow() - before < 60
         assert 0 <= backend().now() - before < 60
@@ -133,12 +132,12 @@ def test_a_wait_of_zero_gives_way(colour: str) -> None:
 def test_a_library_that_is_not_there_is_not_asked(
     missing: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert getattr(backend(), "__name__", None) == "redouble._runtime.asyncio_backend"
+    assert backend() is _asyncio
     for module in missing:
         monkeypatch.delitem(sys.modules, module)
     before = time.monotonic()
     assert before <= SYSTEM.anow() <= time.monotonic()
-    assert getattr(backend(), "__name__", None) == "redouble._runtime.asyncio_backend"
+    assert backend() is _asyncio
     assert not in_event_loop()
 
 
@@ -159,16 +158,15 @@ def test_nothing_is_imported_that_does_not_run(used: str) -> None:
         "    raise ConnectionError\n"
         "policy = redouble.Retry(backoff=[0, 0])\n"
         f"{SCRIPTS[used]}\n"
-        "ours = {'redouble._runtime.asyncio_backend', 'redouble._runtime.trio_backend'}\n"
-        "print(*sorted({'asyncio', 'trio', *ours} & set(sys.modules)))"
+        f"print(*{{'asyncio', 'trio', {_asyncio.__name__!r}, {_trio.__name__!r}}} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
     loaded = set(done.stdout.split())
     if used != "trio":
-        assert loaded == ({"asyncio", "redouble._runtime.asyncio_backend"} if used == "asyncio" else set())
+        assert loaded == ({"asyncio", _asyncio.__name__} if used == "asyncio" else set())
     else:
-        assert loaded >= {"trio", "redouble._runtime.trio_backend"}
-        assert "redouble._runtime.asyncio_backend" not in loaded
+        assert loaded >= {"trio", _trio.__name__}
+        assert _asyncio.__name__ not in loaded
 
 
 @pytest.mark.parametrize("shape", ["call", "run", "loop"])

@@ -6,11 +6,17 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from functools import partial
 from itertools import count
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from redouble import CircuitBreaker, errors
+from redouble._internal import reentrancy as _desk
+from redouble._internal import sliding_counter as _recent
+from redouble._layers import gate as _gate
+from redouble._layers.breaker import circuit as _circuit
+from redouble._layers.breaker import circuit as _period
+from redouble._layers.breaker import circuit_breaker as _breaker
+from redouble._layers.breaker import notifications as _news
 from redouble._layers.breaker.circuit import Ticket
 from redouble._runtime.backend import backend
 from redouble.types import Event
@@ -86,7 +92,7 @@ class Interruption:
         self.left, self.does = line, does
 
     def __call__(self, frame: FrameType, what: str, _: object) -> Any:
-        if Path(frame.f_code.co_filename).name not in FILES:
+        if frame.f_code.co_filename not in FILES:
             return None
         if what == "line":
             self.left -= 1
@@ -96,7 +102,7 @@ class Interruption:
         return self
 
 
-FILES = {f"_{name}.py" for name in ("breaker", "circuit", "desk", "gate", "news", "period", "recent")}
+FILES = {module.__file__ for module in (_breaker, _circuit, _desk, _gate, _news, _period, _recent)}
 
 
 def at_every_line(

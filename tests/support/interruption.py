@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 
 @contextmanager
-def coming(inside: tuple[str, ...], between: Callable[[], None], moment: int) -> Generator[list[bool]]:
+def coming(inside: Collection[str], between: Callable[[], None], moment: int) -> Generator[list[bool]]:
     """Do something at so many calls and returns in these files; tell whether it came to that."""
     left, came = [moment], list[bool]()
 
     def watch(frame: FrameType, event: str, arg: Any) -> None:
-        if came or not frame.f_code.co_filename.endswith(inside):
+        if came or frame.f_code.co_filename not in inside:
             return
         left[0] -= 1
         if left[0] < 0:

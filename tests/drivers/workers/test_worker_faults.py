@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from redouble import Retry, Worker, errors, report
+from redouble._drivers.workers import processes as _processes
+from redouble._drivers.workers import threads as _threads
 from tests.drivers.workers.test_threads import idle
 from tests.support.fakes import ASYNC, COLOURS, in_colour
 
@@ -234,16 +236,15 @@ print(policy.call(work))
 
 def test_workers_load_no_event_loop_and_no_processes() -> None:
     """Who uses no worker does not even load the threads."""
-    script = """
+    names = {"asyncio", "trio", "multiprocessing", "logging", _threads.__name__, _processes.__name__}
+    script = f"""
 import sys
 from redouble import Retry, Worker
 def loaded():
-    ours = {"redouble._drivers.workers.threads", "redouble._drivers.workers.processes"}
-    names = {"asyncio", "trio", "multiprocessing", "logging", *ours}
-    return sorted(names & set(sys.modules))
+    return sorted({names} & set(sys.modules))
 Retry(timeout=9).call(int)
 print(*loaded())
 Retry(timeout=9, worker=Worker()).call(int)
 print(*loaded())
 """
-    assert program(script, start="") == ["", "redouble._drivers.workers.threads"]
+    assert program(script, start="") == ["", _threads.__name__]

@@ -14,10 +14,15 @@ from typing import TypeAlias
 import pytest
 
 from redouble import Grant, RetryBudget, TokenBucket
+from redouble._engine import retry_budget as _budget
+from redouble._engine import token_bucket as _bucket
+from redouble._internal import locks as _shared
+from redouble._internal import reentrancy as _desk
+from redouble._internal import sliding_counter as _recent
 from tests.support.budgets import ANY, Meanwhile, bucket_of
 from tests.support.interruption import coming
 
-INSIDE = ("_budget.py", "_bucket.py", "_recent.py", "_shared.py", "_desk.py")
+INSIDE = {str(module.__file__) for module in (_budget, _bucket, _recent, _shared, _desk)}
 MOMENTS = 200  # more than any single use has
 
 Budget: TypeAlias = RetryBudget | TokenBucket

@@ -11,11 +11,16 @@ from contextlib import suppress
 
 import pytest
 
+from redouble._internal import locks as _shared
 from redouble.llm import Reservation, Spend
+from redouble.llm._spend import ledger as _allowance
+from redouble.llm._spend import ledger as _allowances
+from redouble.llm._spend import spend as _reservation
+from redouble.llm._spend import spend as _spend
 from tests.support.interruption import coming
 from tests.support.llm.spends import tokens
 
-INSIDE = ("_spend.py", "_reservation.py", "_allowances.py", "_allowance.py", "_shared.py")
+INSIDE = {str(module.__file__) for module in (_spend, _reservation, _allowances, _allowance, _shared)}
 MOMENTS = 400  # more than any single use has
 
 

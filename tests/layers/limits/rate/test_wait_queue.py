@@ -80,7 +80,7 @@ def with_tasks(colour: str, main: Callable[[VirtualClock, Callable[..., Task]], 
 # ------------------------------------------------------------------------------ in order
 
 
-class Waiter:
+class QueuedCall:
     """One that waits, on a thread of its own and in some colour."""
 
     def __init__(self, line: Line, colour: str, came: list[str]) -> None:
@@ -99,7 +99,7 @@ def test_one_line_for_all_colours(colours: tuple[str, ...]) -> None:
     """And while they wait the lock is free, and nobody else passes."""
     pace, came = Permits(), list[str]()
     line = line_of(pace)
-    waiters = [Waiter(line, colour, came) for colour in colours]
+    waiters = [QueuedCall(line, colour, came) for colour in colours]
     assert line._lock.acquire(blocking=False)
     line._lock.release()
     assert pace.held

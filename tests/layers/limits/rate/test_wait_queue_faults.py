@@ -23,7 +23,7 @@ from tests.layers.limits.rate.test_wait_queue import (
     FAR,
     LOOPS,
     Permits,
-    Waiter,
+    QueuedCall,
     line_of,
     one_after,
     with_tasks,
@@ -106,7 +106,7 @@ def test_a_waiter_whose_loop_was_closed_is_taken_out(colour: str) -> None:
     loop.set_exception_handler(lambda loop, context: None)  # which says that a task was destroyed
     task = loop.create_task(line.aenter())
     loop.run_until_complete(asyncio.wait([task], timeout=0))
-    next_one = Waiter(line, "sync", came)
+    next_one = QueuedCall(line, "sync", came)
     assert len(line) == 2
     loop.close()
     line.change(pace.add, 1)
