@@ -15,21 +15,21 @@ from math import inf
 from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from redouble._clients.call_record import Told
+from redouble._clients.call_record import LazyCallRecord
 from redouble._clients.idempotency import Keys, as_idempotency
-from redouble._internal.extras import missing
+from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cut_after
-from redouble.http._client import NOW, Going
+from redouble.http._client import NOW, PolicyBinding
 from redouble.http._exchange import Exchange, spelled_status
 
 try:
     import aiohttp
 
-    from redouble.http._aiohttp_response import LATE, Received, keep, ready_again, refill, source_of
+    from redouble.http._aiohttp_response import LATE, RestartableContent, keep, ready_again, refill, source_of
 except ModuleNotFoundError as error:
-    raise missing("aiohttp", error) from None
+    raise missing_extra("aiohttp", error) from None
 
 __all__ = ["Middleware", "middleware"]
 
@@ -55,7 +55,7 @@ class Middleware:
     """What `middleware` makes."""
 
     def __init__(self, policy: Layer | None = None, idempotency: Keys = None) -> None:
-        self._going = Going("aiohttp", policy, idempotency, self._attempt, aio=True)
+        self._going = PolicyBinding("aiohttp", policy, idempotency, self._attempt, aio=True)
         # aiohttp reconnects by itself, without a word, after an error of a connection that was used before,
         # and asks its middlewares again, who have given up already. By task: that is who asks.
         self._waiting = False
@@ -98,7 +98,7 @@ class Middleware:
         if terms.credited:
             (terms.credits.get(host) or terms.credit_for(host, host))(now)
         if response.content.is_eof() and response.content.exception() is None:
-            response.__redouble__ = Told(terms.plan, started, now)
+            response.__redouble__ = LazyCallRecord(terms.plan, started, now)
             return cast("aiohttp.ClientResponse", response)
         exchange = terms.resumed(request, host, started)
         exchange.how = handler
@@ -129,7 +129,7 @@ class Middleware:
         exchange.request.response = None  # or the answer and its request would keep each other alive
         content = response.content
         if not content.is_eof() or content.exception() is not None:  # else nothing can break any more
-            response.content = cast("Any", Received(exchange, response))
+            response.content = cast("Any", RestartableContent(exchange, response))
         return response
 
     def _give_key(self, request: aiohttp.ClientRequest) -> None:

@@ -10,20 +10,20 @@ raised. `redouble.report` tells the story of either.
 from __future__ import annotations
 
 from redouble._clients.idempotency import Keys
-from redouble._internal.extras import missing
+from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 
 try:
     import httpx
 
-    from redouble.http._httpx_library import Family
+    from redouble.http._httpx_library import HttpxLibrary
     from redouble.http._httpx_transport import AsyncSender, Sender
 except ModuleNotFoundError as error:
-    raise missing("httpx", error) from None
+    raise missing_extra("httpx", error) from None
 
 __all__ = ["AsyncTransport", "Transport"]
 
-_FAMILY = Family(httpx, __name__)
+_FAMILY = HttpxLibrary(httpx, __name__)
 
 
 class Transport(Sender, httpx.BaseTransport):

@@ -15,13 +15,13 @@ from math import inf
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from redouble._clients.call_record import Told
+from redouble._clients.call_record import LazyCallRecord
 from redouble._clients.idempotency import Keys
-from redouble._clients.socket_deadline import waiting
-from redouble._internal.extras import missing
+from redouble._clients.socket_deadline import limited_waits
+from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
-from redouble.http._client import NOW, Going
+from redouble.http._client import NOW, PolicyBinding
 from redouble.http._exchange import Exchange, spelled_status
 from redouble.http._request_body import content_of
 
@@ -31,10 +31,10 @@ try:
     from requests.utils import prepend_scheme_if_needed, select_proxy
     from urllib3.exceptions import EmptyPoolError
 
-    from redouble.http._requests_response import LATE, Received, discard, keep, shorter
+    from redouble.http._requests_response import LATE, RestartableResponse, discard, keep, shorter
     from redouble.http._urllib3_sockets import limit_pools
 except ModuleNotFoundError as error:
-    raise missing("requests", error) from None
+    raise missing_extra("requests", error) from None
 
 __all__ = ["Adapter"]
 
@@ -67,7 +67,7 @@ class Adapter(BaseAdapter):
             limit_pools(wrapped.poolmanager)
         self._said: dict[str, Any] = {"policy": policy, "wrapped": wrapped, "idempotency": idempotency}
         self._wrapped = wrapped
-        self._going = Going("requests", policy, idempotency, self._attempt, aio=False)
+        self._going = PolicyBinding("requests", policy, idempotency, self._attempt, aio=False)
 
     def send(
         self,
@@ -121,7 +121,7 @@ class Adapter(BaseAdapter):
         if terms.credited:
             (terms.credits.get(host) or terms.credit_for(host, host))(now)
         if not how[0]:
-            response.connection, response.__redouble__ = self, Told(terms.plan, started, now)
+            response.connection, response.__redouble__ = self, LazyCallRecord(terms.plan, started, now)
             return cast("requests.Response", response)
         exchange = terms.resumed(request, host, started)
         exchange.how = how
@@ -144,7 +144,7 @@ class Adapter(BaseAdapter):
         exchange.ended(response)
         cast("Any", response).connection = self  # by which an auth that was challenged sends once more
         if (exchange.how[0] or exchange.final) and type(response) is requests.Response:
-            response.__class__ = Received  # the same, but its body begins anew should it break
+            response.__class__ = RestartableResponse  # the same, but its body begins anew should it break
             cast("Any", response)._exchange = exchange
         return response
 
@@ -168,7 +168,7 @@ class Adapter(BaseAdapter):
             exchange.ends = exchange.now() + rest
         failure = None
         try:
-            with waiting(exchange.now, rest):
+            with limited_waits(exchange.now, rest):
                 rest = rest if rest == inf else exchange.hurry(rest)
                 response = self._sent(exchange.request, exchange.how, rest)
                 if response.status_code >= 400:

@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Retry
 from redouble.config import from_mapping, policy
-from redouble.config._errors import Place, amend, nearest, shown
+from redouble.config._errors import DocPath, nearest, rewrite, shown
 from redouble.errors import ConfigError
 
 MISTAKES: list[Any] = [
@@ -163,15 +163,15 @@ def test_the_nearest_or_all() -> None:
     ],
 )
 def test_paths(keys: tuple[str, ...], path: str) -> None:
-    assert Place(keys).path == path
+    assert DocPath(keys).path == path
 
 
 def test_an_error_is_amended_and_stays_the_same() -> None:
     error = ConfigError("is wrong", path="a.b")
-    amend(error, end=" (in x.toml)")
+    rewrite(error, end=" (in x.toml)")
     assert (str(error), error.path) == ("a.b: is wrong (in x.toml)", "a.b")
-    amend(error, path="REDOUBLE_A_B")
+    rewrite(error, path="REDOUBLE_A_B")
     assert (str(error), error.path) == ("REDOUBLE_A_B: is wrong (in x.toml)", "REDOUBLE_A_B")
     bare = ConfigError("is wrong")
-    amend(bare, end=" here")
+    rewrite(bare, end=" here")
     assert (str(bare), bare.path) == ("is wrong here", "")

@@ -18,7 +18,7 @@ from redouble.config._options import error_names as _names
 from redouble.config._options.backoff import OPTIONAL, SERIES, SHORT
 from redouble.config._options.catalogue import BUDGETS, GATES
 from redouble.config._qubit_compat import KEYS
-from redouble.config._reload import Live
+from redouble.config._reload import ConfigStore
 from tests.project.test_docs import run, snippets
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -36,7 +36,7 @@ class Busy(Exception):
 @pytest.fixture(autouse=True)
 def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration and without names, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_live, "LIVE", ConfigStore())
     monkeypatch.setattr(_names, "_registered", {})
 
 

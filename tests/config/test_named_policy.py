@@ -10,7 +10,7 @@ import pytest
 
 from redouble import CircuitBreaker, Timeout, policy_of
 from redouble.config import _reload as _live
-from redouble.config._reload import Live, load, policies, reload
+from redouble.config._reload import ConfigStore, load, policies, reload
 from redouble.errors import ConfigError
 from tests.support.fakes import Boom, in_colour
 
@@ -18,7 +18,7 @@ from tests.support.fakes import Boom, in_colour
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 def said(attempts: int) -> dict[str, Any]:

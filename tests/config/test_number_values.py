@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble.config._errors import Place
+from redouble.config._errors import DocPath
 from redouble.config._options.values import (
-    Duration,
+    DurationValue,
     Flag,
     Labels,
     Listed,
@@ -26,7 +26,7 @@ from redouble.config._options.values import (
 )
 from redouble.errors import ConfigError
 
-HERE = Place(("policies", "a", "timeout"))
+HERE = DocPath(("policies", "a", "timeout"))
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ HERE = Place(("policies", "a", "timeout"))
     ],
 )
 def test_durations(said: Any, seconds: float) -> None:
-    assert Duration().read(said, HERE) == seconds
-    assert isinstance(Duration().read(said, HERE), float)
+    assert DurationValue().read(said, HERE) == seconds
+    assert isinstance(DurationValue().read(said, HERE), float)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_durations(said: Any, seconds: float) -> None:
 )
 def test_what_is_no_duration(said: Any) -> None:
     with pytest.raises(ConfigError, match=r"is no duration: write seconds as a number.*'250ms'") as told:
-        Duration().read(said, HERE)
+        DurationValue().read(said, HERE)
     assert told.value.path == "policies.a.timeout"
     assert len(str(told.value)) < 300
 
@@ -71,16 +71,16 @@ def test_what_is_no_duration(said: Any) -> None:
 @pytest.mark.parametrize("said", [0, 0.0, -0.0, timedelta(0)])
 def test_a_bare_zero_is_seldom_meant_as_a_limit(said: Any) -> None:
     with pytest.raises(ConfigError, match=r"write 'unlimited' for no limit, or '0s' if"):
-        Duration(zero=False).read(said, HERE)
-    assert Duration(zero=False).read("0s", HERE) == 0
-    assert Duration(zero=False).write(0.0, HERE) == "0s"
-    assert Duration().write(0.0, HERE) == 0
+        DurationValue(zero=False).read(said, HERE)
+    assert DurationValue(zero=False).read("0s", HERE) == 0
+    assert DurationValue(zero=False).write(0.0, HERE) == "0s"
+    assert DurationValue().write(0.0, HERE) == 0
 
 
 @settings(max_examples=50)
 @given(st.floats(0, 1e300))
 def test_a_duration_comes_back(seconds: float) -> None:
-    for kind in (Duration(), Duration(zero=False)):
+    for kind in (DurationValue(), DurationValue(zero=False)):
         assert kind.read(kind.write(seconds, HERE), HERE) == seconds
 
 
@@ -119,10 +119,10 @@ def test_what_may_be_unlimited_says_so() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
-        (Duration(), "5s", "5s"),
-        (Duration(), " 5 ", 5),
-        (Duration(), "0.5", 0.5),
-        (Duration(), "nan", "nan"),
+        (DurationValue(), "5s", "5s"),
+        (DurationValue(), " 5 ", 5),
+        (DurationValue(), "0.5", 0.5),
+        (DurationValue(), "nan", "nan"),
         (Whole(), " 7 ", 7),
         (Whole(), "-7", -7),
         (Whole(), "7.0", "7.0"),

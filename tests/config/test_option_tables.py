@@ -11,10 +11,10 @@ import pytest
 
 from redouble import Hints, Retry, Timeout, Worker, errors
 from redouble.config import from_mapping, policy
-from redouble.config._errors import Place
+from redouble.config._errors import DocPath
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, HINTS, LAYERS, RETRY, WORKER
 from redouble.config._options.table import Table, defaults
-from redouble.config._options.values import Choice, Duration, Number, Unlimited, Whole
+from redouble.config._options.values import Choice, DurationValue, Number, Unlimited, Whole
 
 TABLES = {**BUDGETS.tables, **LAYERS.tables, "hints": HINTS, "worker": WORKER}
 
@@ -55,7 +55,7 @@ def test_the_defaults_are_found_where_the_thing_keeps_them(name: str) -> None:
     """What was made without options has nothing to write."""
     table = TABLES[name]
     needed: dict[str, Any] = {"bulkhead": {"limit": 1}, "rate_limit": {"rate": 1}, "timeout": {"seconds": 1}}
-    assert table.write(table.make(**needed.get(name, {})), Place()) == needed.get(name, {})
+    assert table.write(table.make(**needed.get(name, {})), DocPath()) == needed.get(name, {})
 
 
 BOUNDS = [
@@ -63,7 +63,7 @@ BOUNDS = [
     for name, table in TABLES.items()
     for key, option in table.options.items()
     for kind in [option.kind.of if isinstance(option.kind, Unlimited) else option.kind]
-    if isinstance(kind, Number | Whole | Choice | Duration)
+    if isinstance(kind, Number | Whole | Choice | DurationValue)
 ]
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from redouble import Retry
 from redouble.config import _reload as _live
-from redouble.config._reload import Live, Reload, load, policies, reload
+from redouble.config._reload import ConfigStore, Reload, load, policies, reload
 from redouble.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 def said(attempts: int = 5, **more: Any) -> dict[str, Any]:

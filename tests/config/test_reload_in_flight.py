@@ -13,7 +13,7 @@ import pytest
 
 from redouble import SYSTEM, RetryBudget
 from redouble.config import _reload as _live
-from redouble.config._reload import Live, load, policies, reload
+from redouble.config._reload import ConfigStore, load, policies, reload
 from tests.support.bulkhead_callers import A_MINUTE, until
 from tests.support.fakes import Boom, in_colour
 
@@ -21,7 +21,7 @@ from tests.support.fakes import Boom, in_colour
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 def said(attempts: int, **more: Any) -> dict[str, Any]:

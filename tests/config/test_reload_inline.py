@@ -15,7 +15,7 @@ from tests.support.fakes import Boom
 
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_live, "LIVE", _live.Live())
+    monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())
 
 
 def breaker(**options: object) -> dict[str, object]:

@@ -13,7 +13,7 @@ from redouble.config._options import catalogue as _gates
 from redouble.config._options.catalogue import NAMED
 from redouble.config._options.table import Option, Table
 from redouble.config._options.values import Whole
-from redouble.config._reload import Live, load, policies, reload
+from redouble.config._reload import ConfigStore, load, policies, reload
 from redouble.errors import Rejected
 
 
@@ -46,7 +46,7 @@ class Fixed(Turnstile):
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration, and with two more types of gates in documents."""
-    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_live, "LIVE", ConfigStore())
     options = {
         "coins": Option(Whole(), "How many calls.", needed=True),
         "width": Option(Whole(), "How wide."),

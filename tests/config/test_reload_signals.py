@@ -12,7 +12,7 @@ import pytest
 
 from redouble._internal.locks import _after_fork
 from redouble.config import _reload as _live
-from redouble.config._reload import Live, Reload, load, policies, reload
+from redouble.config._reload import ConfigStore, Reload, load, policies, reload
 from redouble.errors import ConfigError
 from tests.config.test_reload_in_flight import said
 from tests.support.bulkhead_callers import A_MINUTE, until
@@ -22,7 +22,7 @@ from tests.support.fakes import Boom
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 class Watched(Mapping[str, str]):

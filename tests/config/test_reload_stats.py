@@ -18,7 +18,7 @@ GATES = {
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(_live, "LIVE", _live.Live())
+    monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())
     gc.collect()  # what other tests have left
     gc.disable()
     yield

@@ -12,9 +12,9 @@ import pytest
 
 from redouble import Bulkhead, Pipeline, Timeout
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.layer import StandIn
+from redouble._layers.layer import LayerProxy
 from redouble.config import _reload as _live
-from redouble.config._reload import Live, load, policies
+from redouble.config._reload import ConfigStore, load, policies
 from tests.config.test_named_policy import Failing, said
 from tests.support.fakes import ASYNC, in_colour
 
@@ -22,7 +22,7 @@ from tests.support.fakes import ASYNC, in_colour
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 class Service(Failing):
@@ -158,7 +158,7 @@ def answers(layer: Any) -> list[object]:
 
 def test_before_there_is_a_configuration_it_has_no_opinion() -> None:
     nothing: list[object] = [WorstCase(), Traits(), list[str]()]
-    assert answers(policies("payments")) == answers(StandIn()) == answers(Pipeline()) == nothing
+    assert answers(policies("payments")) == answers(LayerProxy()) == answers(Pipeline()) == nothing
     assert policies("payments").describe() == "payments: not loaded yet"
 
 

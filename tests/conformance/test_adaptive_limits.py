@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 from redouble import SYSTEM, AdaptiveConcurrency, AdaptiveRate
 from redouble._layers.limits.adaptive_concurrency import By
-from redouble._layers.limits.cubic import Cubic, Tide
-from redouble._layers.limits.limit_algorithms import Aimd, Gradient, Sample, Vegas, Way
+from redouble._layers.limits.cubic import AdaptiveTokenBucket, CubicCurve
+from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Sample, Vegas
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, in_colour
 from tests.conformance.support import ScriptedError
@@ -39,7 +39,7 @@ MIXED = [
 )
 def test_the_curve(throttled: tuple[int, ...], rates: list[float]) -> None:
     """The rate at 5, 6, 7 and so on, after throttling at a rate of 10 at 5."""
-    cubic, rate, seen = Cubic(10, 5), 10.0, list[float]()
+    cubic, rate, seen = CubicCurve(10, 5), 10.0, list[float]()
     for t in range(5, 5 + len(rates)):
         rate = cubic.cut(rate, t) if t in throttled else cubic.grown(t)
         seen.append(rate)
@@ -48,11 +48,11 @@ def test_the_curve(throttled: tuple[int, ...], rates: list[float]) -> None:
 
 def test_aws_cubic_botocore_units() -> None:
     """aws.cubic.botocore_units: when the curve is back at its top, and what is left after throttling."""
-    cubic = Cubic(10, 0)
+    cubic = CubicCurve(10, 0)
     assert cubic.plateau == pytest.approx(1.9574338205844317)
     assert cubic.cut(8, 0) == pytest.approx(5.6)
     assert cubic.plateau == pytest.approx(1.8171205928321397)
-    assert Cubic(10, 0, beta=0.6).cut(10, 0) == 6
+    assert CubicCurve(10, 0, beta=0.6).cut(10, 0) == 6
 
 
 # Every 0.2 s there is an answer; these are the tenth and the sixteenth.
@@ -71,7 +71,7 @@ RATES = [
 def test_end_to_end(fact: str) -> None:
     """Answer by answer; to the outside there is no rate before the first throttling."""
     with virtual_time() as clock:
-        tide, gate = Tide(0.0), AdaptiveRate(on=THROTTLED)
+        tide, gate = AdaptiveTokenBucket(0.0), AdaptiveRate(on=THROTTLED)
         for n, (measured, rate) in enumerate(zip(MEASURED, RATES, strict=True), 1):
             t = n / 5
             clock.advance(t - clock.now())
@@ -86,7 +86,7 @@ def test_end_to_end(fact: str) -> None:
 
 def test_aws_adaptive_clamps_min_rate() -> None:
     """aws.adaptive.clamps.min_rate: what is lower is raised to it, and the bucket has room for a token."""
-    tide = Tide(0.0, least=0.2)
+    tide = AdaptiveTokenBucket(0.0, least=0.2)
     tide.set(0.1, 0.0)
     assert (tide.rate, tide.capacity) == (0.2, 1)
 
@@ -123,7 +123,7 @@ def half(limit: float) -> float:
         pytest.param(Gradient(), 100, [(10, 1), (100, 100)], [100, 57], id="limit.envoy_gradient.less"),
     ],
 )
-def test_the_next_limit(way: Way, initial: float, samples: Samples, expected: list[int]) -> None:
+def test_the_next_limit(way: LimitAlgorithm, initial: float, samples: Samples, expected: list[int]) -> None:
     """By how long calls took, and how many were under way; the first sample says how long is normal."""
     limit, seen = initial, list[int]()
     for rtt, under_way in samples:

@@ -13,8 +13,8 @@ import pytest
 from trio.testing import MockClock
 
 from redouble import SYSTEM, Backoff, CircuitBreaker, Hedge, Keyed, Reason, Retry, TokenBucket, errors
-from redouble._layers.limits.cubic import Cubic
-from redouble._layers.limits.limit_algorithms import Gradient, Sample, Vegas, Way
+from redouble._layers.limits.cubic import CubicCurve
+from redouble._layers.limits.limit_algorithms import Gradient, LimitAlgorithm, Sample, Vegas
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour, takes
 from tests.conformance.hedged import GRPC, in_async_code, late, raced
@@ -119,10 +119,10 @@ SPECIFIED = [6.606547753887045, 6.763279816944947, 7.598174833907107, 11.5112328
 
 def test_aws_cubic_mixed_go_variant() -> None:
     """aws.cubic.mixed.go_variant: the curve comes back to what was throttled, Go's to what was left."""
-    cubic = Cubic(10, 5)
+    cubic = CubicCurve(10, 5)
     left = cubic.cut(cubic.cut(cubic.grown(6), 7), 8)
     assert [cubic.grown(t) for t in range(9, 13)] == pytest.approx(SPECIFIED, abs=5e-7)
-    assert [Cubic(left, 8).grown(t) for t in range(9, 13)] == pytest.approx(GO_VARIANT, abs=5e-7)
+    assert [CubicCurve(left, 8).grown(t) for t in range(9, 13)] == pytest.approx(GO_VARIANT, abs=5e-7)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,9 @@ def test_aws_cubic_mixed_go_variant() -> None:
         pytest.param(Gradient(), 100, [(10, 1), (1, 100)], [100, 136], id="limit.envoy_gradient.shorter"),
     ],
 )
-def test_limits(way: Way, initial: float, samples: list[tuple[float, int]], limits: list[int]) -> None:
+def test_limits(
+    way: LimitAlgorithm, initial: float, samples: list[tuple[float, int]], limits: list[int]
+) -> None:
     """The limit after calls that took so long, with so many under way."""
     limit, seen = initial, list[int]()
     for rtt, under_way in samples:

@@ -11,7 +11,7 @@ import pytest
 from redouble import policies
 from redouble.config import _reload as _live
 from redouble.config import load, reload
-from redouble.config._reload import Live
+from redouble.config._reload import ConfigStore
 from redouble.instruments import memory
 from tests.conformance.flows import EVERY, in_colour
 
@@ -33,7 +33,7 @@ every_mistake = pytest.mark.parametrize(
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 def document(attempts: int, version: str) -> dict[str, Any]:

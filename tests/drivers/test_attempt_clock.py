@@ -12,7 +12,7 @@ import pytest
 
 import redouble
 from redouble import Retry, Worker, cancelled, errors, report
-from redouble._drivers.workers.threads import Job
+from redouble._drivers.workers.threads import ThreadJob
 from redouble.testing import virtual_time
 from tests.drivers.test_attempt import AT_ONCE, BESIDE, LONG, SOON, Stuck, ended, until_told
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
@@ -43,9 +43,9 @@ def test_what_a_worker_slept_in_the_time_of_a_test_counts(
 ) -> None:
     """Also one that is quicker than whoever is about to wait for it."""
     through = Event()
-    start = Job.start
+    start = ThreadJob.start
 
-    def quickly(job: Job, *said: Any) -> None:
+    def quickly(job: ThreadJob, *said: Any) -> None:
         start(job, *said)
         through.wait()
 
@@ -54,7 +54,7 @@ def test_what_a_worker_slept_in_the_time_of_a_test_counts(
         through.set()
         return "done"
 
-    monkeypatch.setattr(Job, "start", quickly)
+    monkeypatch.setattr(ThreadJob, "start", quickly)
     with virtual_time() as clock:
         outcome = ended(Retry(attempt_timeout=1, attempts=1, worker=Worker()), work)
         assert clock.delays == [slept]

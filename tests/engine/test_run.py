@@ -196,10 +196,10 @@ RETRIED = ["delay", "spend unknown", "retry"]
 )
 def test_the_order_of_one_call(script: list[object], expected: list[str]) -> None:
     """No delay is drawn after the last attempt, but the verdict is asked, and failure told."""
-    from redouble._drivers.calls import begin
+    from redouble._drivers.calls import begin_run
 
     traced, clock = Traced(), Virtual()
-    run = begin(Run, traced.policy(attempts=2, clock=clock), "work", aio=False, started=0.0)
+    run = begin_run(Run, traced.policy(attempts=2, clock=clock), "work", aio=False, started=0.0)
     for ending in script:
         assert run.start(clock.time) is None
         if isinstance(ending, Exception):

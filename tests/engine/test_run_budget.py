@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import Grant, Kind, Retry, Verdict, errors, report
-from redouble._drivers.calls import begin
+from redouble._drivers.calls import begin_run
 from redouble._engine.run import Run
 from redouble.types import Event
 from tests.conftest import Drive
@@ -144,7 +144,7 @@ def test_the_engine_refunds_by_itself() -> None:
         ledger.lines.append(event.what)
 
     policy = Retry(on=Boom, budget=ledger, clock=Virtual(), on_give_up=told)
-    assert begin(Run, policy, "work", aio=False, attempt=1, started=0.0).failed(Boom(), 0.0) is None
+    assert begin_run(Run, policy, "work", aio=False, attempt=1, started=0.0).failed(Boom(), 0.0) is None
     assert ledger.lines == ["failed unknown", "spend unknown", "refund 1", "give_up"]
 
 

@@ -83,7 +83,7 @@ def test_every_run(
     assert run.attempt <= policy.attempts
     spent = sum(line.startswith("spend") for line in ledger.lines)
     refunded = sum(line.startswith("refund") for line in ledger.lines)
-    run.hand_back()
+    run.refund()
     started = max(0, run.attempt - 1)
     assert sum(line.startswith("refund") for line in ledger.lines) == spent - started
     assert refunded <= 1

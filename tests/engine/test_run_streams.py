@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Retry, Verdict, errors, report
-from redouble._drivers.calls import begin
-from redouble._engine.run import Committing
+from redouble._drivers.calls import begin_run
+from redouble._engine.run import StreamRun
 from redouble.types import Event
 from tests.support.fakes import Boom, Ledger, Virtual, always
 from tests.support.streams import HOOKS
@@ -27,7 +27,7 @@ class Engine:
         said: dict[str, Any] = {"on": Boom, "backoff": [1, 2], "give_up_after": 10}
         self.clock = Virtual()
         policy = Retry(**said | hooks | options, budget=self.ledger, clock=self.clock)
-        self.run = begin(Committing, policy, "stream", aio=False)
+        self.run = begin_run(StreamRun, policy, "stream", aio=False)
 
     def hear(self, event: Event) -> None:
         self.told.append(event.what)
@@ -165,7 +165,7 @@ def test_a_clock_that_lies(now: float) -> None:
 def test_nobody_listens_and_nothing_is_spent() -> None:
     policy = Retry(on=Boom)
     for late in (None, Boom(), KeyError()):
-        run = begin(Committing, policy, "stream", aio=False)
+        run = begin_run(StreamRun, policy, "stream", aio=False)
         assert run.start(0) is None
         assert run.returned(1, 0) is None
         run.committed = True
@@ -174,7 +174,7 @@ def test_nobody_listens_and_nothing_is_spent() -> None:
         else:
             assert run.failed(late, 0) is None
         assert run.ok is (late is None)
-    accepting = begin(Committing, Retry(on=always(Verdict.accept())), "stream", aio=False)
+    accepting = begin_run(StreamRun, Retry(on=always(Verdict.accept())), "stream", aio=False)
     assert accepting.start(0) is None
     accepting.committed = True
     assert accepting.failed(Boom(), 0) is None

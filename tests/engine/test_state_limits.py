@@ -50,14 +50,14 @@ def said(limit: str, seconds: float) -> dict[str, float]:
 )
 def test_the_shortest_limit_counts(options: dict[str, Any], expected: tuple[float, str]) -> None:
     run = begun(**options)
-    assert (run.room(), run.bound) == expected
+    assert (run.time_left(), run.bound) == expected
 
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(KEPT, 2)))
 def test_on_a_tie_the_first_counts(first: str, second: str) -> None:
     """The attempt's own before all others."""
     run = begun(**said(first, 2), **said(second, 2))
-    assert (run.room(), run.bound) == (2, first)
+    assert (run.time_left(), run.bound) == (2, first)
 
 
 @given(started=st.floats(-1e6, 1e6), seconds=st.floats(1e-3, 1e6), second=st.sampled_from(["work", "total"]))
@@ -65,7 +65,7 @@ def test_a_tie_is_one_wherever_the_clock_began(started: float, seconds: float, s
     """What a monotonic clock shows means nothing, so its rounding must not decide."""
     run = run_of(started, **said("attempt", seconds), **said(second, seconds))
     assert run.start(started) is None
-    assert (run.room(), run.bound) == (seconds, "attempt")
+    assert (run.time_left(), run.bound) == (seconds, "attempt")
 
 
 @pytest.mark.parametrize(
@@ -86,23 +86,23 @@ def test_what_is_left_for_the_second_attempt(options: dict[str, Any], expected: 
     run = begun(backoff=[2], **options)
     assert run.failed(Boom(), 3) == 2
     assert run.start(5) is None
-    assert (run.room(), run.bound) == expected
+    assert (run.time_left(), run.bound) == expected
 
 
 def test_time_that_passed_before_the_attempt_began() -> None:
     """What it takes to have a worker ready is not the attempt's: only the limits of the call count."""
     run = begun(attempt_timeout=1, timeout=9)
-    assert (run.room(own=False), run.bound, run.attempt_started) == (9, "total", 0)
+    assert (run.time_left(own=False), run.bound, run.attempt_started) == (9, "total", 0)
     run.now = 3.0
-    assert (run.room(), run.bound, run.attempt_started) == (1, "attempt", 3)
+    assert (run.time_left(), run.bound, run.attempt_started) == (1, "attempt", 3)
     run.now = 8.5
-    assert (run.room(), run.bound, run.attempt_started) == (0.5, "total", 8.5)
+    assert (run.time_left(), run.bound, run.attempt_started) == (0.5, "total", 8.5)
 
 
 def test_there_is_never_less_than_no_time() -> None:
     run = begun(timeout=1)
     run.now = 5.0
-    assert run.room() == 0
+    assert run.time_left() == 0
     assert run.expired().seconds == 0
 
 
@@ -117,7 +117,7 @@ def test_there_is_never_less_than_no_time() -> None:
 )
 def test_what_an_attempt_fails_with(limit: str, text: str) -> None:
     run = begun(**said(limit, 0.5))
-    run.room()
+    run.time_left()
     error = run.expired()
     assert isinstance(error, errors.AttemptTimeout)
     assert isinstance(error, TimeoutError)
@@ -137,7 +137,7 @@ def test_a_limit_of_the_call_ends_it(limit: str) -> None:
 
     run = begun(on=never, **said(limit, 1))
     run.tell = tell(told)
-    run.room()
+    run.time_left()
     assert run.failed(run.expired(), 1) is None
     reason = "work_timeout" if limit == "work" else "timeout"
     assert (run.reason, run.instead, run.report().limit) == (reason, True, limit)
@@ -156,14 +156,14 @@ def tell(told: list[str]) -> Any:
 )
 def test_the_attempts_own_limit_is_retried_if_no_rule_has_an_opinion(on: Any) -> None:
     run = begun(on=on, attempt_timeout=1, backoff=[2])
-    run.room()
+    run.time_left()
     assert run.failed(run.expired(), 1) == 2
 
 
 @pytest.mark.parametrize("on", [always(False), [always(False), TimeoutError]], ids=["no", "no first"])
 def test_the_attempts_own_limit_is_judged(on: Any) -> None:
     run = begun(on=on, attempt_timeout=1)
-    run.room()
+    run.time_left()
     assert run.failed(run.expired(), 1) is None
     assert (run.reason, run.instead, run.report().limit) == ("stopped", False, "attempt")
     assert run.report().history[0].kind == "timeout"
@@ -203,23 +203,23 @@ def ended(run: Run, error: Exception | None, now: float) -> tuple[str | None, st
 def test_which_limit_it_was(options: dict[str, Any], cut: bool, expected: tuple[str, str]) -> None:
     """The one that ended the call, or else the one that cut the last attempt."""
     run = begun(**options)
-    run.room()
+    run.time_left()
     assert ended(run, None if cut else Boom(), 1) == expected
 
 
 def test_the_limit_of_an_earlier_attempt_is_forgotten() -> None:
     run = begun(attempt_timeout=1, attempts=2, backoff=[0])
-    run.room()
+    run.time_left()
     run.failed(run.expired(), 1)
     assert run.start(1) is None
-    run.room()
+    run.time_left()
     assert ended(run, Boom(), 1.5) == ("attempts", None)
 
 
 def test_a_late_success_says_so() -> None:
     run = begun(timeout=1)
-    run.room()
-    run.returns(late=True)
+    run.time_left()
+    run.record_return(late=True)
     assert run.returned("late", 2) is None
     assert run.ok
     assert (run.report().limit, run.report().late) == ("total", True)
@@ -227,14 +227,14 @@ def test_a_late_success_says_so() -> None:
 
 def test_a_success_in_time_is_not_late() -> None:
     run = begun(timeout=1)
-    run.room()
+    run.time_left()
     assert run.returned("done", 0.5) is None
     assert (run.report().limit, run.report().late) == (None, False)
 
 
 def test_a_failure_is_not_late() -> None:
     run = begun(timeout=1)
-    run.room()
+    run.time_left()
     run.failed(run.expired(), 1)
     assert not run.report().late
 
@@ -243,7 +243,7 @@ def test_workers_that_are_left_are_counted() -> None:
     run = begun(attempt_timeout=1, backoff=[0, 0])
     for number in (1, 2):
         run.leave_worker(alone=False)
-        run.room()
+        run.time_left()
         assert run.failed(run.expired(), number) == 0
         assert run.start(number) is None
     run.leave_worker(alone=True)
@@ -266,7 +266,7 @@ def test_an_attempt_never_has_more_than_any_limit_leaves(
     wait = run.failed(Boom(), took)
     if wait is None or run.start(took + wait) is not None:
         return
-    room = run.room()
+    room = run.time_left()
     assert 0 <= room <= limits.get("attempt_timeout", inf)
     assert room <= limits.get("work_timeout", inf) - took
     assert room <= limits.get("timeout", inf) - took - delay + 1e-9

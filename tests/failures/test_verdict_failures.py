@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, Hints, Kind, Retry, TokenBucket, Verdict, errors, testing, transient
-from redouble._failures.verdict import Failures, told_when
+from redouble._failures.verdict import FailureFilter, told_when
 from tests.conftest import Drive
 from tests.support.fakes import Boom, Call, Judge, Panic, Script, Virtual, always, in_colour, ok
 
@@ -132,15 +132,15 @@ SAYINGS: list[tuple[Any, Exception, str | None, bool | None]] = [
 
 @pytest.mark.parametrize(("on", "error", "action", "counts"), SAYINGS)
 def test_what_an_error_counts_for(on: Any, error: Exception, action: str | None, counts: bool | None) -> None:
-    failures = Failures(on, "Gate")
+    failures = FailureFilter(on, "Gate")
     verdict = failures.verdict(error)
     assert (verdict and verdict.action) == action
-    assert failures.count(error) is failures.heard(error) is counts
+    assert failures.count(error) is failures.counts(error) is counts
     assert failures.on is on
 
 
 def test_a_verdict_tells_of_what_kind_and_when() -> None:
-    verdict = Failures(always(BUSY), "Gate").verdict(Boom())
+    verdict = FailureFilter(always(BUSY), "Gate").verdict(Boom())
     assert verdict is not None
     assert (verdict.kind, verdict.after) == (Kind.throttled, 3)
 
@@ -148,10 +148,10 @@ def test_a_verdict_tells_of_what_kind_and_when() -> None:
 @pytest.mark.parametrize("on", [Exception, errors.Rejected, always(True), always(False)])
 def test_how_a_call_ended_is_heard_of_errors_of_the_other_side_alone(on: Any) -> None:
     """Going well is no failure; a cancellation, or a refusal further in, has nothing to say."""
-    failures = Failures(on, "Gate")
-    assert failures.heard(None) is False
+    failures = FailureFilter(on, "Gate")
+    assert failures.counts(None) is False
     neutral = [Panic(), KeyboardInterrupt(), GeneratorExit(), SHUT, errors.CircuitOpen("open")]
-    assert [failures.heard(error) for error in neutral] == [None] * len(neutral)
+    assert [failures.counts(error) for error in neutral] == [None] * len(neutral)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_how_a_call_ended_is_heard_of_errors_of_the_other_side_alone(on: Any) ->
 )
 def test_what_cannot_count(on: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
-        Failures(on, "Gate")
+        FailureFilter(on, "Gate")
 
 
 RULE = always(True)
@@ -189,7 +189,7 @@ RULE = always(True)
     ],
 )
 def test_whether_all_that_another_names_counts_here_too(on: Any, other: Any, covers: bool) -> None:
-    assert Failures(on, "Gate").covers(other) is covers
+    assert FailureFilter(on, "Gate").covers(other) is covers
 
 
 @pytest.mark.parametrize(

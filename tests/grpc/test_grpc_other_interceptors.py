@@ -13,7 +13,7 @@ import pytest
 
 import redouble.grpc
 from redouble import Bulkhead, errors
-from redouble.grpc._attempt import Cut, details_of
+from redouble.grpc._attempt import AttemptTimer, details_of
 from tests.support.grpc.calls import (
     ONE,
     SHAPES,
@@ -174,7 +174,7 @@ def test_one_behind_that_takes_longer_than_an_attempt_may(remote: Server) -> Non
 def test_a_limit_that_comes_too_late_cuts_nothing(remote: Server) -> None:
     call = Cancelled()
     permit: Any = SimpleNamespace(current=call)
-    with Cut(permit, 3600.0) as cut:
+    with AttemptTimer(permit, 3600.0) as cut:
         pass
     cut._cut()
     assert (cut.cancelled_caught, call.cancelled) == (False, False)

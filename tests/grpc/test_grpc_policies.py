@@ -45,7 +45,7 @@ MAKE = pytest.mark.parametrize("make", [redouble.grpc.interceptors, redouble.grp
 
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_live, "LIVE", _live.Live())
+    monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import redouble.grpc
 from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
 from redouble.grpc._attempt import expired
 from redouble.grpc._finished_call import AIO, SYNC, Known
-from redouble.grpc._permit import Permit
-from redouble.grpc._request_stream import Replayable
+from redouble.grpc._permit import RpcResendGuard
+from redouble.grpc._request_stream import RequestSource
 from redouble.testing import virtual_time
 from redouble.types import Ended, On
 from tests.support.grpc.calls import (
@@ -266,6 +266,8 @@ def test_a_policy_of_gates_alone_is_told_of_time_too(remote: Server) -> None:
 def test_who_has_used_up_the_time_is_not_asked_again(late: bool, left: float, expected: str | None) -> None:
     """Nothing would come of the milliseconds that are left, and there may be some by another clock."""
     (ours,) = redouble.grpc.interceptors(retry())
-    permit = Permit(ours._terms().plan("t.Service/Say", "unary"), print, SimpleNamespace(), Replayable(b""))
+    permit = RpcResendGuard(
+        ours._terms().plan("t.Service/Say", "unary"), print, SimpleNamespace(), RequestSource(b"")
+    )
     permit.now, permit.until, permit.late = lambda: 100.0, 100.0 + left, late
-    assert permit.meet(None) == expected
+    assert permit.check(None) == expected

@@ -10,7 +10,7 @@ import pytest
 
 from redouble import Bulkhead, Pipeline, Retry, Timeout, retry
 from redouble.config import _reload as _live
-from redouble.config._reload import Live, load, policies
+from redouble.config._reload import ConfigStore, load, policies
 from redouble.errors import ConfigError
 from redouble.grpc._service_config import service_config
 
@@ -18,7 +18,7 @@ from redouble.grpc._service_config import service_config
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without a configuration, and leave none behind."""
-    monkeypatch.setattr(_live, "LIVE", Live())
+    monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
 def names(**options: Any) -> Any:

@@ -19,7 +19,7 @@ from redouble import (
     report,
 )
 from redouble.http import Idempotency
-from redouble.http._request_body import AGAIN, Content, content_of
+from redouble.http._request_body import AGAIN, Resendable, content_of
 from tests.support.fakes import Ledger, Virtual
 from tests.support.http.offline_clients import Client, retrying
 
@@ -45,7 +45,7 @@ def read(file: BytesIO) -> BytesIO:
     return file
 
 
-BODIES: dict[str, Callable[[], Content]] = {
+BODIES: dict[str, Callable[[], Resendable]] = {
     "again": lambda: AGAIN,
     "a file": lambda: content_of(BytesIO(b"abc")),
     "not begun": lambda: content_of(pieces_of()),

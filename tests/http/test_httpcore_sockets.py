@@ -15,12 +15,12 @@ import httpx
 import httpx2
 import pytest
 
-from redouble._clients.socket_deadline import UNTIL, Shrunk
+from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout
 from redouble.http._httpcore_sockets import (
     PIECE,
-    AsyncBackend,
-    Backend,
-    SocketStream,
+    AsyncLimitedBackend,
+    LimitedBackend,
+    LimitedSocketStream,
     limit_async_sockets,
     limit_sockets,
     refuse_retries,
@@ -109,12 +109,12 @@ def clock() -> Virtual:
 
 
 def limited(clock: Virtual, seconds: float) -> Any:
-    return UNTIL.set((clock.now() + seconds, clock.now))
+    return SOCKET_DEADLINE.set((clock.now() + seconds, clock.now))
 
 
 def opened(clock: Virtual) -> tuple[Wire, Any]:
     wire = Wire(clock)
-    return wire, Backend(wire, Words()).connect_tcp("there", 80, timeout=9)
+    return wire, LimitedBackend(wire, Words()).connect_tcp("there", 80, timeout=9)
 
 
 def test_without_a_limit_a_connection_is_as_it_was(clock: Virtual) -> None:
@@ -140,7 +140,7 @@ def test_each_wait_is_no_longer_than_what_is_left(
         for _ in told:
             stream.read(1, own)
     finally:
-        UNTIL.reset(before)
+        SOCKET_DEADLINE.reset(before)
     assert [wait for _, wait in wire.waits[1:]] == told
 
 
@@ -151,7 +151,7 @@ def test_much_is_written_piece_by_piece(clock: Virtual) -> None:
     try:
         stream.write(b"a" * PIECE + b"b" * PIECE + b"c", 8)
     finally:
-        UNTIL.reset(before)
+        SOCKET_DEADLINE.reset(before)
     assert wire.waits[1:] == [("write", 8), ("write", 8), ("write", 7)]
     assert wire.written == [b"a" * PIECE, b"b" * PIECE, b"c"]
 
@@ -165,7 +165,7 @@ def test_nothing_is_waited_for_when_time_is_up(clock: Virtual) -> None:
             with pytest.raises(Late, match="the time of the call was up"):
                 wait(what, timeout=5)
     finally:
-        UNTIL.reset(before)
+        SOCKET_DEADLINE.reset(before)
     assert [wait for _, wait in wire.waits[1:]] == [1]
 
 
@@ -176,7 +176,7 @@ def test_what_speaks_tls_is_limited_too(clock: Virtual) -> None:
         secure = stream.start_tls("context", timeout=9)
         secure.read(1, 9)
     finally:
-        UNTIL.reset(before)
+        SOCKET_DEADLINE.reset(before)
     assert wire.waits[1:] == [("tls context", 4), ("read", 3)]
 
 
@@ -184,14 +184,14 @@ def test_a_timeout_that_was_shortened_is_the_clients_own_again_after_the_attempt
     """What is read after the first byte is read by the client's own terms."""
     wire, stream = opened(clock)
     for own in (None, 60.0):
-        stream.read(1, Shrunk(own, 2))
-        stream.write(b"x", Shrunk(Shrunk(own, 5), 2))
+        stream.read(1, ShortenedTimeout(own, 2))
+        stream.write(b"x", ShortenedTimeout(ShortenedTimeout(own, 5), 2))
     assert [wait for _, wait in wire.waits[1:]] == [None, None, 60.0, 60.0]
 
 
 def test_other_ways_to_connect(clock: Virtual) -> None:
     wire = Wire(clock)
-    backend = Backend(wire, Words())
+    backend = LimitedBackend(wire, Words())
     assert backend.connect_unix_socket("/socket", timeout=2).read(1, 3) == b"x"
     backend.sleep(4)
     assert wire.waits == [("connect /socket", 2), ("read", 3), ("sleep", 4)]
@@ -202,14 +202,14 @@ def test_the_same_in_async_code(clock: Virtual) -> None:
     wire = Wire(clock)
 
     async def main() -> None:
-        backend = AsyncBackend(AsyncWire(wire), Words())
+        backend = AsyncLimitedBackend(AsyncWire(wire), Words())
         for stream in (await backend.connect_tcp("there", 80), await backend.connect_unix_socket("/socket")):
             secure = await stream.start_tls("context", timeout=1)
-            await secure.read(1, Shrunk(None, 2))
-            await secure.write(b"x", Shrunk(60.0, 2))
+            await secure.read(1, ShortenedTimeout(None, 2))
+            await secure.write(b"x", ShortenedTimeout(60.0, 2))
             before = limited(clock, 4)
-            await secure.read(1, Shrunk(60.0, 2))
-            UNTIL.reset(before)
+            await secure.read(1, ShortenedTimeout(60.0, 2))
+            SOCKET_DEADLINE.reset(before)
             assert await secure.aclose() == "closed"
             assert secure.get_extra_info("socket") == "info of socket"
         await backend.sleep(3)
@@ -248,7 +248,7 @@ def test_a_socket_does_what_the_librarys_own_does(library: Any, misfortune: str)
         with mine, peer:
             own = sys.modules[f"{library.__name__}._backends.sync"].SyncStream(mine)
             stream = taken(own, library) if ours else own
-            assert type(stream) is (SocketStream if ours else type(own))
+            assert type(stream) is (LimitedSocketStream if ours else type(own))
             try:
                 found.append(MISFORTUNES[misfortune](stream, peer))
             except Exception as error:
@@ -282,7 +282,7 @@ def test_a_pool_of_a_class_of_the_callers_own_is_limited(clock: Virtual) -> None
         with pytest.raises(httpcore2.ReadTimeout, match="the time of the call was up"):
             stream.read(1, 5)
     finally:
-        UNTIL.reset(before)
+        SOCKET_DEADLINE.reset(before)
 
 
 def test_a_pool_of_another_library_is_left_alone() -> None:
@@ -308,7 +308,7 @@ def test_a_transport_is_limited_once(library: Any) -> None:
         backend = transport._pool._network_backend
         limit(transport)
         assert transport._pool._network_backend is backend
-        assert isinstance(backend, Backend | AsyncBackend)
+        assert isinstance(backend, LimitedBackend | AsyncLimitedBackend)
 
 
 @TRANSPORTS

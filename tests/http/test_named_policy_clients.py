@@ -8,14 +8,14 @@ from redouble import Timeout, config, policies
 from redouble._clients.idempotency import Idempotency
 from redouble.config import _reload as _live
 from redouble.errors import ConfigError
-from redouble.http._client import Going
+from redouble.http._client import PolicyBinding
 from redouble.http._request_body import AGAIN
 from tests.support.http.offline_clients import Request
 
 
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_live, "LIVE", _live.Live())
+    monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())
 
 
 def send(exchange: object) -> object:
@@ -26,8 +26,8 @@ async def asend(exchange: object) -> object:
     return exchange
 
 
-def going(name: str = "payments", *, aio: bool = False) -> Going:
-    return Going("client", policies(name), Idempotency("auto"), asend if aio else send, aio=aio)
+def going(name: str = "payments", *, aio: bool = False) -> PolicyBinding:
+    return PolicyBinding("client", policies(name), Idempotency("auto"), asend if aio else send, aio=aio)
 
 
 def load(**options: object) -> None:
@@ -76,4 +76,4 @@ def test_what_a_client_cannot_go_by_is_no_valid_configuration() -> None:
 def test_a_name_inside_a_pipeline_is_refused() -> None:
     load(attempts=2)
     with pytest.raises(TypeError, match="name the whole pipeline in the configuration"):
-        Going("client", Timeout(1) | policies("payments"), None, send, aio=False)
+        PolicyBinding("client", Timeout(1) | policies("payments"), None, send, aio=False)

@@ -161,7 +161,7 @@ def test_options_for_one_request(colour: str) -> None:
     wire = Wire(fails=99)
     aio = colour in ASYNC
     plan = wire.plan(Bulkhead(3) | retrying(attempts=5, name="mine"), aio=aio)
-    for other in (plan.varied({"attempts": 2}), plan.other(retrying(attempts=2, name="mine"))):
+    for other in (plan.with_options({"attempts": 2}), plan.for_policy(retrying(attempts=2, name="mine"))):
         wire.sent.clear()
         send = partial(other.call_for("a"), "x")
         with pytest.raises(Boom) as caught:
@@ -174,6 +174,6 @@ def test_options_for_one_request(colour: str) -> None:
 
 def test_options_need_a_retry_to_be_options_of() -> None:
     with pytest.raises(TypeError, match=r"^attempts, timeout: there is no Retry in the policy to be varied"):
-        Wire().plan(Timeout(2)).varied({"timeout": 2, "attempts": 3})
+        Wire().plan(Timeout(2)).with_options({"timeout": 2, "attempts": 3})
     with pytest.raises(ValueError, match="attempts"):
-        Wire().plan(Retry()).varied({"attempts": 0})
+        Wire().plan(Retry()).with_options({"attempts": 0})

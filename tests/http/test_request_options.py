@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from redouble import Retry, Timeout
-from redouble._internal.bounded_cache import Kept
-from redouble.http._client import NO_RETRIES, said
+from redouble._internal.bounded_cache import BoundedCache
+from redouble.http._client import NO_RETRIES, request_options
 from redouble.http._plan import HttpPlan
 from tests.support.fakes import Ledger
 
@@ -52,19 +52,19 @@ def plan_of(*layers: Any) -> HttpPlan:
     ],
 )
 def test_every_way_to_say_it(value: Any, expected: object) -> None:
-    assert said(value) == expected
+    assert request_options(value) == expected
 
 
 def test_what_was_said_is_not_changed() -> None:
     value = {"idempotent": True, "attempts": 2, "policy": None}
-    said(value)
+    request_options(value)
     assert value == {"idempotent": True, "attempts": 2, "policy": None}
 
 
 @pytest.mark.parametrize("value", [True, 0, 1, 3, "none", b"x", [], ["attempts"], Retry, object()])
 def test_what_cannot_be_said(value: Any) -> None:
     with pytest.raises(TypeError, match=r"extensions\['redouble'\].*: write a policy, None for no retries"):
-        said(value)
+        request_options(value)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_cannot_be_said(value: Any) -> None:
 )
 def test_what_is_wrong_with_one_option(value: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
-        said(value)
+        request_options(value)
 
 
 # ----------------------------------------------------------------------------------- plans
@@ -107,46 +107,50 @@ def attempts(plan: HttpPlan) -> list[int | None]:
     ],
 )
 def test_the_plan_that_comes_of_it(value: Any, expected: list[int]) -> None:
-    assert attempts(said(value).plan(plan_of(), Kept[HttpPlan](MOST))) == expected
+    assert attempts(request_options(value).plan(plan_of(), BoundedCache[HttpPlan](MOST))) == expected
 
 
 @pytest.mark.parametrize("value", [{}, {"idempotent": True}, {"idempotency_key": "k"}])
 def test_the_plan_stays_if_nothing_is_said_about_it(value: Any) -> None:
-    plan, kept = plan_of(), Kept[HttpPlan](MOST)
-    assert said(value).plan(plan, kept) is plan
+    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
+    assert request_options(value).plan(plan, kept) is plan
     assert len(kept) == 0
 
 
 def test_all_other_options_stay() -> None:
     budget = Ledger()
     plan = plan_of(Retry(attempts=3, name="mine", budget=budget))
-    (layer,) = said({"attempts": 2}).plan(plan, Kept[HttpPlan](MOST)).layers
+    (layer,) = request_options({"attempts": 2}).plan(plan, BoundedCache[HttpPlan](MOST)).layers
     assert isinstance(layer, Retry)
     assert (layer.attempts, layer.name, layer.budget) == (2, "mine", budget)
 
 
 def test_whoever_says_the_same_has_the_same_plan() -> None:
-    plan, kept = plan_of(), Kept[HttpPlan](MOST)
-    first, second, other = (said({"attempts": n, "timeout": 5}).plan(plan, kept) for n in (2, 2, 5))
+    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
+    first, second, other = (
+        request_options({"attempts": n, "timeout": 5}).plan(plan, kept) for n in (2, 2, 5)
+    )
     assert first is second
     assert first is not other
-    assert said(RETRY).plan(plan, kept) is said(RETRY).plan(plan, kept)
+    assert request_options(RETRY).plan(plan, kept) is request_options(RETRY).plan(plan, kept)
 
 
 def test_what_has_no_hash_is_not_kept() -> None:
-    plan, kept = plan_of(), Kept[HttpPlan](MOST)
+    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
     for _ in range(2):
-        assert attempts(said({"attempts": 2, "labels": {"a": "b"}, "backoff": [0]}).plan(plan, kept)) == [2]
+        assert attempts(
+            request_options({"attempts": 2, "labels": {"a": "b"}, "backoff": [0]}).plan(plan, kept)
+        ) == [2]
     assert len(kept) == 0
 
 
 def test_no_more_plans_are_kept_than_so_many() -> None:
     """The oldest goes; those that stay are the same."""
-    plan, kept = plan_of(), Kept[HttpPlan](MOST)
-    made = [said({"attempts": n}).plan(plan, kept) for n in range(1, MOST + 51)]
+    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
+    made = [request_options({"attempts": n}).plan(plan, kept) for n in range(1, MOST + 51)]
     assert len(kept) == MOST
-    assert said({"attempts": MOST + 50}).plan(plan, kept) is made[-1]
-    assert said({"attempts": 1}).plan(plan, kept) is not made[0]
+    assert request_options({"attempts": MOST + 50}).plan(plan, kept) is made[-1]
+    assert request_options({"attempts": 1}).plan(plan, kept) is not made[0]
     assert len(kept) == MOST
 
 
@@ -168,19 +172,19 @@ def test_no_more_plans_are_kept_than_so_many() -> None:
 )
 def test_a_plan_that_cannot_be_made(value: Any, error: type[Exception], says: str) -> None:
     """It says so by the name of the option, each time."""
-    plan, kept = plan_of(), Kept[HttpPlan](MOST)
+    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
     for _ in range(2):
         with pytest.raises(error, match=says):
-            said(value).plan(plan, kept)
+            request_options(value).plan(plan, kept)
     assert len(kept) == 0
 
 
 def test_what_is_wrong_is_not_taken_for_what_is_right() -> None:
     """True equals 1, and a plan for one attempt is kept."""
-    plan, kept = plan_of(), Kept[HttpPlan](MOST)
-    assert attempts(said({"attempts": 1}).plan(plan, kept)) == [1]
+    plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
+    assert attempts(request_options({"attempts": 1}).plan(plan, kept)) == [1]
     with pytest.raises(TypeError, match="attempts"):
-        said({"attempts": True}).plan(plan, kept)
+        request_options({"attempts": True}).plan(plan, kept)
 
 
 @pytest.fixture
@@ -193,13 +197,13 @@ def threads_that_switch_often() -> Iterator[None]:
 
 @pytest.mark.usefixtures("threads_that_switch_often")
 def test_many_threads_say_different_things_at_once() -> None:
-    plan, kept, errors = plan_of(), Kept[HttpPlan](MOST), list[Exception]()
+    plan, kept, errors = plan_of(), BoundedCache[HttpPlan](MOST), list[Exception]()
 
     def work(own: int) -> None:
         try:
             for n in range(400):
                 number = 1 + own + 8 * n
-                assert attempts(said({"attempts": number}).plan(plan, kept)) == [number]
+                assert attempts(request_options({"attempts": number}).plan(plan, kept)) == [number]
         except Exception as error:
             errors.append(error)
 

@@ -13,7 +13,7 @@ import pytest
 
 from redouble import Retry, observe, report
 from redouble._drivers.first_attempt import FIRST_ATTEMPT
-from redouble._internal.codegen import shaped
+from redouble._internal.codegen import compile_wrapper
 from tests.support.fakes import Boom, Ledger, Virtual, always, in_colour
 from tests.support.signatures import CALLS, WRONG, only_keyword, positional
 
@@ -173,8 +173,8 @@ def test_one_signature_is_compiled_once() -> None:
 
     first: Any
     second: Any
-    first = shaped(positional, FIRST_ATTEMPT, is_async=False)
-    second = shaped(other, FIRST_ATTEMPT, is_async=False)
+    first = compile_wrapper(positional, FIRST_ATTEMPT, is_async=False)
+    second = compile_wrapper(other, FIRST_ATTEMPT, is_async=False)
     assert first.__code__ is second.__code__
 
 

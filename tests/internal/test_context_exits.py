@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from redouble._internal.context_exits import Ways, _here
+from redouble._internal.context_exits import ContextExits, _here
 
 
-def entered(*ways_out: object) -> Ways[object]:
+def entered(*ways_out: object) -> ContextExits[object]:
     """Enter, in a context that is not this one."""
-    ways = Ways[object]()
+    ways = ContextExits[object]()
     for way_out in ways_out:
         copy_context().run(ways.enter, way_out)
     return ways
 
 
 def test_each_leaves_as_it_entered_last() -> None:
-    ways = Ways[str]()
+    ways = ContextExits[str]()
     other = copy_context()
     ways.enter("first")
     other.run(ways.enter, "other")
@@ -35,7 +35,7 @@ def test_what_was_entered_elsewhere_is_left_too() -> None:
 
 
 def test_nothing_is_left_that_was_not_entered() -> None:
-    ways = Ways[str]()
+    ways = ContextExits[str]()
     ways.enter("once")
     assert ways.leave() == "once"
     with pytest.raises(RuntimeError, match=r"^something was left that had not been entered$"):
@@ -43,7 +43,7 @@ def test_nothing_is_left_that_was_not_entered() -> None:
 
 
 def test_what_was_left_elsewhere_is_not_kept() -> None:
-    ways = Ways[int]()
+    ways = ContextExits[int]()
     for number in range(100):
         ways.enter(number)
         copy_context().run(ways.leave)
@@ -53,7 +53,7 @@ def test_what_was_left_elsewhere_is_not_kept() -> None:
 class Contended(list[Any]):
     """A list that somebody else takes from just before we do."""
 
-    def __init__(self, items: list[Any], ways: Ways[object]) -> None:
+    def __init__(self, items: list[Any], ways: ContextExits[object]) -> None:
         super().__init__(items)
         self.quicker: list[object] = []
         self.ways = ways

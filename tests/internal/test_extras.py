@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import redouble
-from redouble._internal.extras import missing
+from redouble._internal.extras import missing_extra
 
 SOURCE = str(Path(redouble.__file__).parent.parent)
 
@@ -54,4 +54,4 @@ def test_other_instruments_need_nothing() -> None:
 
 def test_what_the_library_itself_lacks_is_its_own_business() -> None:
     error = ModuleNotFoundError("No module named 'h11'", name="h11")
-    assert missing("httpx", error) is error
+    assert missing_extra("httpx", error) is error

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from redouble import CircuitBreaker, Retry, observe, stats
-from redouble._internal.locks import Guard, _after_fork, weakly
+from redouble._internal.locks import ForkSafeLock, _after_fork, weak_method
 from redouble._telemetry import observers as _watch
 from redouble._telemetry import registry as _register
 from redouble.config import register
@@ -20,7 +20,7 @@ from redouble.instruments import memory
 
 
 @contextmanager
-def taken(lock: Guard) -> Generator[None]:
+def taken(lock: ForkSafeLock) -> Generator[None]:
     """Have a thread that never gives it back, as after a fork: there it does not exist any more."""
     has, done = threading.Event(), threading.Event()
 
@@ -48,7 +48,7 @@ class Busy(Exception):
     """Something to be registered."""
 
 
-USES: dict[str, tuple[Guard, Callable[[], object]]] = {
+USES: dict[str, tuple[ForkSafeLock, Callable[[], object]]] = {
     "observers": (_watch._lock, lambda: observe(print).remove()),
     "names": (_register._lock, lambda: (Retry(name="after a fork"), stats())),
     "registered": (_names._lock, lambda: register("tests.AfterAFork", Busy)),
@@ -84,7 +84,7 @@ class Whose:
 
 def test_a_method_is_called_as_long_as_there_is_somebody() -> None:
     somebody = Whose()
-    see = weakly(somebody.see)
+    see = weak_method(somebody.see)
     see(1)
     assert somebody.seen == [1]
     gone = weakref.ref(somebody)

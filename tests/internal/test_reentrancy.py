@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble._internal.reentrancy import Desk
+from redouble._internal.reentrancy import SerialExecutor
 from tests.support.fakes import Boom
 
 
@@ -18,7 +18,7 @@ class Office:
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.desk = Desk(lambda: self.done.append("after"))
+        self.desk = SerialExecutor(lambda: self.done.append("after"))
 
     def deed(self, name: str) -> str:
         assert self.desk.busy
@@ -28,7 +28,7 @@ class Office:
 
 def test_a_deed_and_what_it_returns() -> None:
     office = Office()
-    assert office.desk.do(office.deed, "a") == "A"
+    assert office.desk.run(office.deed, "a") == "A"
     assert office.done == ["a begins", "a ends", "after"]
     assert not office.desk.busy
 
@@ -38,11 +38,11 @@ def test_one_in_the_middle_of_another_comes_after_it() -> None:
 
     def outer(name: str) -> str:
         office.done.append(f"{name} begins")
-        assert office.desk.do(office.deed, "inner") is None
+        assert office.desk.run(office.deed, "inner") is None
         office.done.append(f"{name} ends")
         return name
 
-    assert office.desk.do(outer, "outer") == "outer"
+    assert office.desk.run(outer, "outer") == "outer"
     assert office.done == ["outer begins", "outer ends", "inner begins", "inner ends", "after"]
 
 
@@ -50,13 +50,13 @@ def test_one_that_fails_does_not_keep_the_others_out() -> None:
     office = Office()
 
     def fail(_: str) -> None:
-        office.desk.do(office.deed, "left")
+        office.desk.run(office.deed, "left")
         raise Boom
 
     with pytest.raises(Boom):
-        office.desk.do(fail, "x")
+        office.desk.run(fail, "x")
     assert not office.desk.busy
-    assert office.desk.do(office.deed, "next") == "NEXT"
+    assert office.desk.run(office.deed, "next") == "NEXT"
     assert office.done == ["after", "left begins", "left ends", "next begins", "next ends", "after"]
 
 
@@ -68,18 +68,18 @@ def test_interrupted_at_every_line() -> None:
         def interrupt(
             frame: FrameType, what: str, _: object, office: Office = office, left: Any = left
         ) -> Any:
-            if frame.f_code is not Desk.do.__code__:
+            if frame.f_code is not SerialExecutor.run.__code__:
                 return None
             left[0] -= what == "line"
             if what == "line" and not left[0]:
                 sys.settrace(None)
-                office.desk.do(office.deed, "inner")
+                office.desk.run(office.deed, "inner")
             return interrupt
 
         before = sys.gettrace()
         sys.settrace(interrupt)
         try:
-            returned = office.desk.do(office.deed, "outer")
+            returned = office.desk.run(office.deed, "outer")
         finally:
             sys.settrace(before)
         if left[0] > 0:

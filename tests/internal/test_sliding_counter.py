@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._internal.sliding_counter import SLICES, Recent
+from redouble._internal.sliding_counter import SLICES, SlidingCounter
 
 
 def test_nothing_at_first() -> None:
-    recent = Recent()
+    recent = SlidingCounter()
     assert (recent.total, len(recent.counts)) == (0, SLICES)
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_it_counts_as_many_slices_as_asked_for(size: int) -> None:
-    recent = Recent(size)
+    recent = SlidingCounter(size)
     recent.add(3, 0)
     recent.move(size - 1)
     assert recent.total == 3
@@ -27,7 +27,7 @@ def test_it_counts_as_many_slices_as_asked_for(size: int) -> None:
 
 
 def test_a_slice_that_is_over_can_still_be_added_to() -> None:
-    recent = Recent(10)
+    recent = SlidingCounter(10)
     recent.move(50)
     recent.add(1, 41)
     recent.add(1, 40)  # too old
@@ -38,7 +38,7 @@ def test_a_slice_that_is_over_can_still_be_added_to() -> None:
 
 
 def test_never_below_none() -> None:
-    recent = Recent(10)
+    recent = SlidingCounter(10)
     recent.add(2, 0)
     recent.move(1)
     recent.add(-1, 1)  # there is none in that slice to take
@@ -49,7 +49,7 @@ def test_never_below_none() -> None:
 
 @pytest.mark.parametrize("back", [1, 9])
 def test_a_little_back_is_no_move(back: int) -> None:
-    recent = Recent(10)
+    recent = SlidingCounter(10)
     recent.move(50)
     recent.add(1, 50)
     recent.move(50 - back)
@@ -58,7 +58,7 @@ def test_a_little_back_is_no_move(back: int) -> None:
 
 @pytest.mark.parametrize("to", [40, 0, -50])
 def test_far_back_is_another_clock(to: int) -> None:
-    recent = Recent(10)
+    recent = SlidingCounter(10)
     recent.move(50)
     recent.add(1, 50)
     recent.move(to)
@@ -74,7 +74,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 12), st.integers(-
 @given(size=st.integers(1, 12), start=st.integers(-1000, 1000), steps=STEPS)
 def test_it_agrees_with_a_list(size: int, start: int, steps: list[tuple[int, int, int]]) -> None:
     """Forwards by any number of slices, adding to slices of now and of before, and taking away."""
-    recent, now = Recent(size), start
+    recent, now = SlidingCounter(size), start
     recent.move(start - 2 * size)
     recent.move(start)
     known: dict[int, int] = {}
@@ -94,7 +94,7 @@ def test_it_agrees_with_a_list(size: int, start: int, steps: list[tuple[int, int
 @settings(deadline=None)
 @given(size=st.integers(1, 12), moves=st.lists(st.integers(-40, 40), min_size=2))
 def test_wherever_it_moves_it_stands_there_or_a_little_later(size: int, moves: list[int]) -> None:
-    recent = Recent(size)
+    recent = SlidingCounter(size)
     recent.move(moves[0])
     for before, to in pairwise([recent.latest, *moves]):
         assert recent.latest - size < before <= recent.latest

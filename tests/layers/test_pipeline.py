@@ -14,7 +14,7 @@ import pytest
 
 import redouble
 from redouble import Layer, Pipeline, Retry, RetryBudget, Timeout, Worker, policy_of
-from redouble._internal.callables import spelled
+from redouble._internal.callables import display_name
 from redouble._layers.layer import decoration
 from tests.layers.test_layer import AtMost, aadd, add
 from tests.support.fakes import Virtual, in_colour
@@ -111,7 +111,7 @@ def test_everybody_in_a_pipeline_knows_the_function_by_its_name() -> None:
         fetch()
     said = redouble.report(caught.value)
     assert said is not None
-    assert said.name == spelled(fetch)
+    assert said.name == display_name(fetch)
     assert said.attempts == 2
 
 

@@ -222,7 +222,7 @@ def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
         breaker._circuit._open(0)
 
     with breaker._lock:
-        breaker._desk.do(interrupted)
+        breaker._desk.run(interrupted)
     assert breaker.settings.cooldown == 50
     story.tell("+49:open +1:half_open")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from redouble import Grant, Kind, RetryBudget
 from redouble._engine.retry_budget import HostBudgets
-from redouble._internal.sliding_counter import SLICES, Recent
+from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble.testing import virtual_time
 
 KIND = Kind.unknown
@@ -177,7 +177,7 @@ def test_nothing_becomes_younger_or_if_late_older(
     times: list[int], old: float, new: float, late: bool
 ) -> None:
     """At any time after a change, no more is counted than really was lately; or no less, if late."""
-    recent = Recent(SLICES + late)
+    recent = SlidingCounter(SLICES + late)
     slices = [(time / TICK, int(time / TICK * SLICES // old)) for time in sorted(times)]
     for _, index in slices:
         recent.move(index)

@@ -25,7 +25,7 @@ from redouble._layers.limits import rate_limit as _ratelimit
 from redouble._layers.limits import slots as _entry
 from redouble._layers.limits import slots as _places
 from redouble._layers.limits import wait_queue as _line
-from redouble._layers.limits.pacing import Flow
+from redouble._layers.limits.pacing import GcraPacer
 
 USED = (_budget, _recent, _bucket, _ratelimit, _flow, _line, _bulkhead, _places, _entry)
 FILES = {module.__file__ for module in USED}
@@ -156,7 +156,7 @@ def test_nothing_is_lost_and_nothing_is_made(make: Callable[[], Used], ways: str
 
 
 def test_a_flow_that_is_released_in_the_middle() -> None:
-    class Interrupted(Flow):
+    class Interrupted(GcraPacer):
         __slots__ = ()
 
         def _look(self, now: float) -> None:

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, RateLimit, RetryBudget, TokenBucket, errors
-from redouble._layers.limits.pacing import SMALLEST, Flow
-from redouble._layers.limits.slots import Entry, Ticket
+from redouble._layers.limits.pacing import SMALLEST, GcraPacer
+from redouble._layers.limits.slots import Lease, WaitableSlots
 from tests.support.bulkhead_callers import A_MINUTE
 from tests.support.fakes import COLOURS, in_colour
 
@@ -43,20 +43,20 @@ def switching() -> Iterator[None]:
 )
 def test_places(limit: int, steps: list[tuple[str, int]]) -> None:
     """Who waits comes in as soon as there is a place, in order; nobody else does."""
-    places, everybody, rung = Entry(limit, None, None, None), list[Ticket](), list[Ticket]()
+    places, everybody, rung = WaitableSlots(limit, None, None, None), list[Lease](), list[Lease]()
     for what, number in steps:
         before = len(places.inside)
         if what == "come":
-            ticket = Ticket()
+            ticket = Lease()
             everybody.append(ticket)
-            if not places.take(ticket):
-                places.join(ticket, lambda ticket=ticket: rung.append(ticket), 99)  # type: ignore[misc]
+            if not places.try_acquire(ticket):
+                places.enqueue(ticket, lambda ticket=ticket: rung.append(ticket), 99)  # type: ignore[misc]
         elif what == "retune":
-            places.retune(number + 1, None, None)
+            places.reconfigure(number + 1, None, None)
         elif everybody:
             gone = everybody.pop(number % len(everybody))
-            places.quit(gone)
-            places.leave(gone)
+            places.stop_waiting(gone)
+            places.release(gone)
         inside = len(places.inside)
         assert inside <= max(before, places.limit)
         assert not places.queue or inside >= places.limit
@@ -64,7 +64,7 @@ def test_places(limit: int, steps: list[tuple[str, int]]) -> None:
         assert list(places.queue) == [ticket for ticket in everybody if ticket in places.queue]
     assert len(rung) == len(set(rung))
     for ticket in everybody:
-        places.leave(ticket)
+        places.release(ticket)
     assert not places.inside
     assert not places.queue
 
@@ -128,9 +128,9 @@ def test_calls_while_the_limit_goes_up_and_down(colour: str) -> None:
 )
 def test_permits(terms: list[tuple[float, int, list[float]]]) -> None:
     """By whatever terms calls pass, in any t seconds of these at most t / interval + burst do."""
-    flow, now = Flow(1, 1), 1000.0
+    flow, now = GcraPacer(1, 1), 1000.0
     for interval, burst, waits in terms:
-        flow.retune(interval, burst, now)
+        flow.reconfigure(interval, burst, now)
         free = flow.available(now)
         passed: list[float] = []
         assert flow.due(now) <= interval + SMALLEST

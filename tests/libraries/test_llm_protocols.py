@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble.llm._protocols.detection import Chunks
+from redouble.llm._protocols.detection import DetectedProtocol
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.usage import Usage
 from tests.libraries.servers import library
@@ -110,9 +110,9 @@ WAYS: dict[str, tuple[str, Listen, list[bytes]]] = {
 every_way = pytest.mark.parametrize("way", WAYS)
 
 
-def heard(way: str, events: list[bytes], protocol: str = "auto") -> Chunks:
+def heard(way: str, events: list[bytes], protocol: str = "auto") -> DetectedProtocol:
     name, listen, _ = WAYS[way]
-    found = Chunks(protocol)
+    found = DetectedProtocol(protocol)
     with answering(name, b"".join(events)) as client:
         for chunk in listen(client):
             assert found.read(chunk) is None
@@ -123,7 +123,7 @@ def heard(way: str, events: list[bytes], protocol: str = "auto") -> Chunks:
 @pytest.mark.parametrize("named", [False, True])
 def test_a_stream_that_is_whole(way: str, named: bool) -> None:
     name, _, events = WAYS[way]
-    for protocol in (heard(way, events, name if named else "auto"), Chunks()):
+    for protocol in (heard(way, events, name if named else "auto"), DetectedProtocol()):
         for event in [] if protocol.known else events:
             assert protocol.read(event) is None
         assert (protocol.known, protocol.ended, protocol.usage, protocol.pieces) == (True, True, TOOK, 4)
@@ -157,7 +157,7 @@ def test_errors_that_the_sdk_passes_on() -> None:
     failed = response_events("response.failed", error={"code": "server_error", "message": "Oh"})
     told = {"type": "error", "code": "rate_limit_exceeded", "message": "Slow", "param": None}
     for events, kind in ((failed, "server_error"), ([*RESPONSE[:2], wire.sse(told, "error")], told["code"])):
-        protocol = Chunks()
+        protocol = DetectedProtocol()
         with answering("openai", b"".join(events)) as client:
             errors = [error for event in responses(client) if (error := protocol.read(event)) is not None]
         assert [error.type for error in errors] == [kind]
@@ -170,14 +170,14 @@ def test_errors_that_the_sdk_passes_on() -> None:
 )
 def test_errors_that_the_sdk_raises_are_found_on_the_wire(way: str, said: bytes) -> None:
     name, listen, events = WAYS[way]
-    protocol = Chunks()
+    protocol = DetectedProtocol()
     with (
         answering(name, b"".join([*events[:3], said])) as client,
         pytest.raises(library(name).APIError) as caught,
     ):
         for chunk in listen(client):
             assert protocol.read(chunk) is None
-    error = Chunks().read(said)
+    error = DetectedProtocol().read(said)
     assert error is not None
     assert error.type == caught.value.type
     assert not protocol.ended
@@ -197,11 +197,11 @@ def test_answers_that_are_not_streamed() -> None:
 
 def test_the_classes_themselves() -> None:
     types, chats = library("anthropic.types"), library("openai.types.chat.chat_completion_chunk")
-    stop = Chunks()
+    stop = DetectedProtocol()
     assert stop.read(types.RawMessageStopEvent(type="message_stop")) is None
     assert (stop.known, stop.ended) == (True, True)
     choice = chats.Choice(index=0, delta=chats.ChoiceDelta(), finish_reason="stop")
     said = {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk"}
-    chunk = Chunks()
+    chunk = DetectedProtocol()
     assert chunk.read(chats.ChatCompletionChunk(choices=[choice], **said)) is None
     assert (chunk.known, chunk.ended, chunk.pieces) == (True, True, 0)

@@ -95,7 +95,7 @@ def really_run(snippet: Snippet, path: str, namespace: dict[str, object]) -> Non
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Make a module for the page to run in: dataclasses and pickles look theirs up by name."""
-    monkeypatch.setattr(_live, "LIVE", _live.Live())  # a page may load a configuration
+    monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())  # a page may load a configuration
     page = ModuleType("a_page_of_the_documentation")
     monkeypatch.setitem(sys.modules, page.__name__, page)
     return page

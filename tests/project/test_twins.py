@@ -23,10 +23,10 @@ TWINS = [
     ("_drivers/calls", "call", "acall"),
     ("_drivers/calls", "drive", "adrive"),
     ("_drivers/calls", "outcome", "aoutcome"),
-    ("_drivers/blocks", "wait", "await_"),
+    ("_drivers/blocks", "start_attempt", "astart_attempt"),
     ("_drivers/context_managers", "Entrance.__enter__", "Entrance.__aenter__"),
     ("_drivers/context_managers", "Entrance.__exit__", "Entrance.__aexit__"),
-    ("_layers/limits/bulkhead", "Place.enter", "Place.aenter"),
+    ("_layers/limits/bulkhead", "SlotAdmission.enter", "SlotAdmission.aenter"),
     ("_layers/chaos", "Chaos.around.troubled", "Chaos.around_async.troubled"),
     ("_layers/gate", "Gate.__enter__", "Gate.__aenter__"),
     ("_layers/gate", "Gate.around", "Gate.around_async"),
@@ -35,26 +35,26 @@ TWINS = [
     ("_drivers/streams", "Stream.__next__", "Stream.__anext__"),
     ("_drivers/stream_source", "Source.first", "AsyncSource.afirst"),
     ("_drivers/stream_source", "close_failed", "aclose_failed"),
-    ("_drivers/stream_source", "opened", "aopened"),
+    ("_drivers/stream_source", "open_first", "aopen_first"),
     ("_drivers/streams", "Opener.open", "Opener.aopen"),
     ("_layers/limits/throttle", "Throttle._enter", "Throttle._aenter"),
-    ("_layers/limits/wait_queue", "Permit.enter", "Permit.aenter"),
+    ("_layers/limits/wait_queue", "QueuedAdmission.enter", "QueuedAdmission.aenter"),
     ("http/_exchange", "Exchange.outcome", "Exchange.aoutcome"),
     ("http/_exchange", "Exchange.restarted", "Exchange.arestarted"),
     ("http/_exchange", "Exchange._restarted", "Exchange._arestarted"),
-    ("http/_httpx_library", "Family.hold", "Family.ahold"),
+    ("http/_httpx_library", "HttpxLibrary.prefetch", "HttpxLibrary.aprefetch"),
     ("http/_httpx_transport", "Sender.handle_request", "AsyncSender.handle_async_request"),
     ("http/_httpx_transport", "Sender._failed", "AsyncSender._failed"),
     ("http/_httpx_transport", "Sender._concluded", "AsyncSender._concluded"),
     ("http/_httpx_transport", "Sender._send", "AsyncSender._send"),
     ("http/_httpx_transport", "Sender._discard", "AsyncSender._discard"),
-    ("http/_httpx_response", "Received.close", "AsyncReceived.aclose"),
-    ("http/_httpx_response", "Received._begin_again", "AsyncReceived._begin_again"),
-    ("grpc/_attempt", "begun", "abegun"),
-    ("grpc/_attempt", "made", "amade"),
-    ("grpc/_attempt", "answered", "aanswered"),
-    ("grpc/_attempt", "opened", "aopened"),
-    ("llm/_stream", "Opening.open", "Opening.aopen"),
+    ("http/_httpx_response", "RestartableBody.close", "AsyncRestartableBody.aclose"),
+    ("http/_httpx_response", "RestartableBody._begin_again", "AsyncRestartableBody._begin_again"),
+    ("grpc/_attempt", "start_rpc", "astart_rpc"),
+    ("grpc/_attempt", "run_policy", "arun_policy"),
+    ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
+    ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
+    ("llm/_stream", "StreamOpener.open", "StreamOpener.aopen"),
     ("llm/_call", "attempting", "aattempting"),
     ("llm/_model", "Model.around", "Model.around_async"),
 ]
@@ -64,23 +64,24 @@ INSIDE = {"Gate.around_async", "Chaos.around_async.troubled", "Model.around_asyn
 
 # What has another name in async code. The name of the other colour is no name there.
 FUNCTIONS = {
-    "aanswered": "answered",
+    "aattempt_stream": "attempt_stream",
+    "aattempt_unary": "attempt_unary",
     "aattempting": "attempting",
-    "abegun": "begun",
-    "abound": "bound",
+    "astart_rpc": "start_rpc",
+    "arun_limited": "run_limited",
     "acall": "call",
     "aclose_failed": "close_failed",
     "adetails_of": "details_of",
     "adrive": "drive",
     "AIO": "SYNC",
     "aiter": "iter",
-    "amade": "made",
+    "arun_policy": "run_policy",
     "anext": "next",
-    "aopened": "opened",
+    "aopen_first": "open_first",
     "aoutcome": "outcome",
     "aresult_of": "result_of",
     "astream_of": "stream_of",
-    "await_": "wait",
+    "astart_attempt": "start_attempt",
     "awithin": "within",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
@@ -91,9 +92,9 @@ METHODS = {
     "_aenter": "_enter",
     "_anow": "_now",
     "AsyncReceived": "Received",
-    "adrop": "drop",
-    "aload": "load",
-    "ahold": "hold",
+    "adiscard": "discard",
+    "aread_all": "read_all",
+    "aprefetch": "prefetch",
     "aoutcome": "outcome",
     "arestarted": "restarted",
     "_arestarted": "_restarted",
@@ -223,7 +224,7 @@ class Unchecked(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> Any:
         match node:
-            case ast.Call(func=ast.Name(id="done"), args=[_, result]):
+            case ast.Call(func=ast.Name(id="reject_awaitable"), args=[_, result]):
                 return self.visit(result)
             case _:
                 return self.generic_visit(node)
@@ -275,73 +276,100 @@ def test_no_async_driver_is_without_a_twin() -> None:
     """What has no other half is listed here: it belongs to a protocol that only async code has."""
     alone = {
         "_drivers/blocks.AsyncAttempts.__anext__",
-        *(f"_drivers/attempt.{name}" for name in ("_aprocessed", "_within", "aworked", "cut")),
+        *(f"_drivers/attempt.{name}" for name in ("_aprocessed", "_within", "arun_on_worker", "cut")),
         *(
             f"aiohttp.Middleware.{name}"
             for name in ("__call__", "_attempt", "_concluded", "_failed", "_send")
         ),
         *("http/_aiohttp_response.ready_again", "http/_aiohttp_response.keep"),
-        *(f"http/_aiohttp_response.Received.{name}" for name in ("_begin_again", "_have", "_within")),
-        "http/_httpx_response.AsyncReceived.read_whole",
-        *("http/_httpx_transport.AsyncSender._attempt", "http/_httpx_response.Pieces.__aiter__"),
-        *("http/_httpx_response.Pieces.aclose", "http/_httpx_library.Family.aload"),
-        *("http/_httpx_library.Family.adrop", "http/_httpx_transport.AsyncSender.aclose"),
-        *(f"http/_httpx_response.AsyncReceived.{name}" for name in ("__aiter__", "_collected", "_held")),
         *(
-            f"http/_httpcore_sockets.AsyncBackend.{name}"
+            f"http/_aiohttp_response.RestartableContent.{name}"
+            for name in ("_begin_again", "_have", "_within")
+        ),
+        "http/_httpx_response.AsyncRestartableBody.read_whole",
+        *("http/_httpx_transport.AsyncSender._attempt", "http/_httpx_response.PrefetchedBody.__aiter__"),
+        *("http/_httpx_response.PrefetchedBody.aclose", "http/_httpx_library.HttpxLibrary.aread_all"),
+        *("http/_httpx_library.HttpxLibrary.adiscard", "http/_httpx_transport.AsyncSender.aclose"),
+        *(
+            f"http/_httpx_response.AsyncRestartableBody.{name}"
+            for name in ("__aiter__", "_collected", "_held")
+        ),
+        *(
+            f"http/_httpcore_sockets.AsyncLimitedBackend.{name}"
             for name in ("connect_tcp", "connect_unix_socket", "sleep")
         ),
-        "http/_httpcore_sockets.AsyncStream.start_tls",
+        "http/_httpcore_sockets.AsyncLimitedStream.start_tls",
         *(
             "_runtime/asyncio_backend.checkpoint",
             "_runtime/backend.Backend.checkpoint",
             "_drivers/calls.acall_blocking",
         ),
-        *("_layers/chaos.Troubled.aopen", "_layers/hedge/race._close", "_layers/hedge/race.close_all"),
-        *("_layers/limits/wait_queue.Line.aenter", "_layers/keyed_table.Held.aopen"),
         *(
-            f"llm/_stream.AsyncGuarded.{name}"
+            "_layers/chaos.FaultyStreamOwner.aopen",
+            "_layers/hedge/race._close",
+            "_layers/hedge/race.close_all",
+        ),
+        *("_layers/limits/wait_queue.WaitQueue.aenter", "_layers/keyed_table.KeyedStreamOwner.aopen"),
+        *(
+            f"llm/_stream.AsyncGuardedStream.{name}"
             for name in ("__anext__", "_afirst", "_anext", "_leave", "aclose")
         ),
-        *("llm/_stream.AsyncGuarded.asend", "llm/_stream.AsyncGuarded.athrow"),
+        *("llm/_stream.AsyncGuardedStream.asend", "llm/_stream.AsyncGuardedStream.athrow"),
         *(f"grpc/_aio_call.{name}" for name in ("run", "told")),
-        *(f"grpc/_aio_call.{name}" for name in ("messages", "_each", "Reading.__anext__", "Reading.read")),
-        *(f"grpc/_aio_call.Running.{name}_metadata" for name in ("initial", "trailing")),
-        *(f"grpc/_aio_call.Running.{name}" for name in ("details", "debug_error_string", "_going")),
-        *("grpc/_aio_call.Running.wait_for_connection", "grpc/_request_stream.AsyncTaking.__anext__"),
-        *("grpc/_aio_call.Writing.write", "grpc/_aio_call.Writing.done_writing"),
-        *(f"grpc/_request_stream.AsyncRequests.{name}" for name in ("take", "_ask")),
+        *(
+            f"grpc/_aio_call.{name}"
+            for name in ("messages", "_each", "StreamResponseCall.__anext__", "StreamResponseCall.read")
+        ),
+        *(f"grpc/_aio_call.TaskCall.{name}_metadata" for name in ("initial", "trailing")),
+        *(f"grpc/_aio_call.TaskCall.{name}" for name in ("details", "debug_error_string", "_going")),
+        *(
+            "grpc/_aio_call.TaskCall.wait_for_connection",
+            "grpc/_request_stream.AsyncAttemptRequests.__anext__",
+        ),
+        *("grpc/_aio_call.WritableCall.write", "grpc/_aio_call.WritableCall.done_writing"),
+        *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_ask")),
         *(
             f"grpc/_interceptors.{one}{other}.intercept_{one.lower()}_{other.lower()}"
             for one in ("Unary", "Stream")
             for other in ("Unary", "Stream")
         ),
-        *("llm/_stream.Chunks.__anext__", "llm/_stream_source.AsyncLeft.aclose"),
+        *("llm/_stream.GuardedItems.__anext__", "llm/_stream_source.AsyncUnreadSource.aclose"),
         *("llm/_stream_source._aentered", "llm/_stream_source.asource_of"),
         "_layers/hedge/race.attempted",
         *(
             f"_layers/hedge/race_asyncio.{name}"
-            for name in ("Heat._attempt", "Heat.put_down", "_closed", "_over", "race")
+            for name in ("RaceTask._attempt", "RaceTask.put_down", "_closed", "_over", "race")
         ),
-        *(f"_layers/hedge/race_trio.{name}" for name in ("Heat._attempt", "Heat.watch", "race")),
+        *(
+            f"_layers/hedge/race_trio.{name}"
+            for name in ("RaceNurseryTask._attempt", "RaceNurseryTask.watch", "race")
+        ),
         *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
-        *("_layers/limits/slots.Entry.aenter", "_layers/fallback.Replaced.aopen", "_layers/fallback._items"),
-        *("_layers/gate.Admission.aopen", "_layers/gate.Gate.__aexit__", "_layers/gate.Passage.aenter"),
+        *(
+            "_layers/limits/slots.WaitableSlots.aenter",
+            "_layers/fallback.FallbackStreamOwner.aopen",
+            "_layers/fallback._items",
+        ),
+        *(
+            "_layers/gate.StreamAdmission.aopen",
+            "_layers/gate.Gate.__aexit__",
+            "_layers/gate.Admission.aenter",
+        ),
         *(f"_drivers/async_items.AsyncItems.{name}" for name in ("__anext__", "asend", "athrow", "aclose")),
         *(
             f"_drivers/async_items.{name}"
             for name in ("AsyncItems._begin", "_busy", "_close", "_over", "_second")
         ),
-        "_drivers/async_items.Owner.aopen",
-        "_drivers/streams.Remembering.__anext__",
+        "_drivers/async_items.StreamOwner.aopen",
+        "_drivers/streams.ResumableItems.__anext__",
         "_drivers/streams.Stream.aclose",
         "_drivers/stream_source.AsyncSource.aclose",
         "_drivers/stream_source.astream_of",
-        *(f"_layers/timeout.{name}" for name in ("Once.cut", "Opening.aopen")),
+        *(f"_layers/timeout.{name}" for name in ("TimeoutCall.cut", "TimeoutStreamOwner.aopen")),
         "_layers/retry/retry.Retry.acall",
         "config/_named_policy.Named.acall",
         "_runtime/trio_backend._quietly",
-        "testing/_virtual_clock.Queue.wait",
+        "testing/_virtual_clock.SleeperQueue.wait",
         "testing/_virtual_clock.VirtualClock.asleep",
     }
     found = {

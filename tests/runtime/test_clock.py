@@ -16,7 +16,7 @@ from redouble import SYSTEM, Clock, Retry
 from redouble._runtime import asyncio_backend as _asyncio
 from redouble._runtime import trio_backend as _trio
 from redouble._runtime.backend import backend, cancelling, in_event_loop
-from redouble._runtime.clock import Borrowed
+from redouble._runtime.clock import ForeignClock
 from tests.runtime.test_trio_backend import Busy, flaky, mocked
 from tests.support.fakes import ASYNC, Virtual, in_colour
 
@@ -233,7 +233,7 @@ def test_a_clock_needs_only_now_and_sleep() -> None:
         borrowing(duck).call(fetch)
     assert duck.virtual.waits == [7, 7]
     assert vars(borrowing(duck))["clock"] is duck
-    assert isinstance(borrowing(duck)._time, Borrowed)
+    assert isinstance(borrowing(duck)._time, ForeignClock)
 
 
 def test_in_async_code_what_it_lacks_is_the_real_clocks() -> None:

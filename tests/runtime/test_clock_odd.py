@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Clock, Retry
-from redouble._drivers.calls import begin
+from redouble._drivers.calls import begin_run
 from redouble._engine.run import MOST_STALLED, Run
 from tests.conftest import Drive
 from tests.support.fakes import SYNC, Boom, Call, Ledger, Virtual, fail, in_colour, ok
@@ -170,7 +170,7 @@ def test_delays_too_short_to_be_seen(colour: str, most: int | None) -> None:
 def test_what_counts_as_movement(moment: str) -> None:
     """Between attempts, within one, or the delay itself: each begins the count anew."""
     policy = Retry(on=Boom, until=bool, attempts=None, backoff=[0, float(moment == "delay")], clock=Virtual())
-    run = begin(Run, policy, "work", aio=False)
+    run = begin_run(Run, policy, "work", aio=False)
     assert run.start(0.0) is None
     assert run.failed(Boom(), 0.0) == 0
     run.stalled = MOST_STALLED
@@ -194,7 +194,7 @@ def test_time_that_moves_is_not_taken_for_standing_still(who: str) -> None:
     policy = Retry(
         on=lambda _: moves("rule"), on_failure=lambda _: moves("observer"), backoff=[0], clock=clock
     )
-    run = begin(Run, policy, "work", aio=False, attempt=1, started=0.0)
+    run = begin_run(Run, policy, "work", aio=False, attempt=1, started=0.0)
     run.stalled = MOST_STALLED + 1
     moves("operation")
     assert run.failed(Boom(), clock.time) == (None if who == "nobody" else 0)

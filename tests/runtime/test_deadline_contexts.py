@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from redouble import deadline, remaining
 from redouble._runtime.ambient import ambient
-from redouble._runtime.deadline import Moment
+from redouble._runtime.deadline import ActiveDeadline
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import ASYNC, in_colour
 from tests.testing.test_virtual import unwaiting
@@ -73,7 +73,7 @@ def test_an_async_generator_leaves_it(colour: str) -> None:
 
 def alive() -> int:
     gc.collect()
-    return sum(type(thing) is Moment for thing in gc.get_objects())
+    return sum(type(thing) is ActiveDeadline for thing in gc.get_objects())
 
 
 def test_an_async_generator_that_the_loop_has_to_close() -> None:

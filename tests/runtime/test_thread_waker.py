@@ -7,37 +7,37 @@ from math import inf
 
 import pytest
 
-from redouble._runtime.thread_waker import Bell
+from redouble._runtime.thread_waker import ThreadWaker
 from tests.support.bulkhead_callers import A_MINUTE
 
 
 def test_it_is_silent_until_it_rings() -> None:
-    bell = Bell()
+    bell = ThreadWaker()
     assert bell.silent
-    bell.ring()
+    bell.wake()
     assert not bell.silent
-    bell.ring()
+    bell.wake()
     assert not bell.silent
 
 
 @pytest.mark.parametrize("seconds", [0, 1000, threading.TIMEOUT_MAX, 1e300, inf])
 def test_who_comes_after_it_rang_does_not_wait(seconds: float) -> None:
-    bell = Bell()
-    bell.ring()
+    bell = ThreadWaker()
+    bell.wake()
     bell.wait(seconds)
     assert bell.silent  # that ring is over
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0, 1e-9])
 def test_time_that_runs_out(seconds: float) -> None:
-    bell = Bell()
+    bell = ThreadWaker()
     bell.wait(seconds)
     assert bell.silent
 
 
 @pytest.mark.parametrize("seconds", [1000, 1e300, inf])
 def test_it_wakes_who_waits(seconds: float) -> None:
-    bell, woken = Bell(), list[str]()
+    bell, woken = ThreadWaker(), list[str]()
 
     def wait() -> None:
         bell.wait(seconds)
@@ -46,6 +46,6 @@ def test_it_wakes_who_waits(seconds: float) -> None:
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     assert woken == []
-    bell.ring()
+    bell.wake()
     thread.join(A_MINUTE)
     assert woken == ["up"]

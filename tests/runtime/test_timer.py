@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble._runtime.asyncio_timer import MOST_LEFT, Cut, Timer
+from redouble._runtime.asyncio_timer import MOST_LEFT, Timer, TimerEntry
 from redouble.testing import virtual_time
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.limited_calls import LONG
@@ -53,7 +53,7 @@ def check(of: Timer) -> None:
 
 async def limited(seconds: float, takes: float = LONG) -> bool:
     """Sleep under a limit; say whether it was cut."""
-    with Cut(seconds) as cut:
+    with TimerEntry(seconds) as cut:
         await asyncio.sleep(takes)
     assert cut.cancel_called is cut.cancelled_caught
     return cut.cancelled_caught
@@ -86,7 +86,7 @@ def test_limits_are_reached_in_order(colour: str, order: int) -> None:
     reached: list[float] = []
 
     async def one(number: int) -> None:
-        cut = Cut(TINY * number)
+        cut = TimerEntry(TINY * number)
         moment = next(moment for moment, _, own in timer().heap if own is cut)
         with cut:
             await asyncio.sleep(LONG)
@@ -120,7 +120,7 @@ def test_a_coroutine_driven_by_hand() -> None:
     """There is no task that could be cancelled, so nothing is cut."""
 
     async def main() -> None:
-        with Cut(0.0) as cut:
+        with TimerEntry(0.0) as cut:
             pass
         assert not cut.cancel_called
 
@@ -202,7 +202,7 @@ def test_a_limit_that_is_left_in_the_turn_of_its_moment(colour: str) -> None:
     """It was to be cut in a moment, and what the task does next is none of its business."""
 
     async def main() -> None:
-        with Cut(0.0) as cut:
+        with TimerEntry(0.0) as cut:
             while any(own is cut for _, _, own in timer().heap):  # noqa: ASYNC110  nothing tells us
                 await asyncio.sleep(0)
         for _ in range(5):
@@ -240,8 +240,8 @@ def test_those_that_were_left_among_many_that_were_not(colour: str) -> None:
     many = 3 * MOST_LEFT
 
     async def main() -> None:
-        first = [Cut(LONG + number) for number in range(2 * MOST_LEFT)]
-        others = [Cut(LONG) for _ in range(many)]
+        first = [TimerEntry(LONG + number) for number in range(2 * MOST_LEFT)]
+        others = [TimerEntry(LONG) for _ in range(many)]
         for cut in first[MOST_LEFT // 2 :]:
             cut.__exit__(None, None, None)
         assert await limited(TINY)

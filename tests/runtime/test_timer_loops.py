@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redouble._runtime.asyncio_timer import Cut
+from redouble._runtime.asyncio_timer import TimerEntry
 from redouble.testing import virtual_time
 from tests.runtime.test_timer import TINY, limited
 from tests.support.limited_calls import LONG
@@ -68,7 +68,7 @@ def test_a_loop_with_a_time_of_its_own() -> None:
 
 def test_a_limit_from_before_a_block_of_virtual_time() -> None:
     async def main() -> None:
-        with Cut(60.0) as cut, virtual_time():
+        with TimerEntry(60.0) as cut, virtual_time():
             await asyncio.sleep(LONG)
         assert cut.cancelled_caught
         assert await limited(TINY)

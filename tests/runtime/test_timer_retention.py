@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 from redouble import Retry, errors
-from redouble._runtime.asyncio_timer import MOST_LEFT, Cut
+from redouble._runtime.asyncio_timer import MOST_LEFT, TimerEntry
 from tests.runtime.test_timer import LOOPS, TINY, check, limited, live, run, timer
 from tests.support.limited_calls import LONG
 from tests.testing.test_virtual import unwaiting
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 def test_a_hundred_thousand_calls_leave_no_trace(colour: str) -> None:
     async def main() -> None:
         for _ in range(100_000):
-            with Cut(30.0):
+            with TimerEntry(30.0):
                 pass
         check(timer())
         assert len(timer().heap) <= MOST_LEFT + 1
@@ -37,7 +37,7 @@ def test_ten_thousand_calls_at_once(colour: str) -> None:
         go = asyncio.Event()
 
         async def one() -> None:
-            with Cut(30.0):
+            with TimerEntry(30.0):
                 await go.wait()
 
         tasks = [asyncio.ensure_future(one()) for _ in range(10_000)]
@@ -46,7 +46,7 @@ def test_ten_thousand_calls_at_once(colour: str) -> None:
         assert len(live(timer())) == 10_000
         go.set()
         await asyncio.gather(*tasks)
-        with Cut(30.0):
+        with TimerEntry(30.0):
             check(timer())
             assert live(timer()) == [timer().heap[0][0]]
 

@@ -13,13 +13,31 @@ from jsonschema import Draft202012Validator
 
 from redouble import Kind
 from redouble.config import schema
-from redouble.config._options.backoff import OPTIONAL, OTHERS, SERIES, SHORT, STAGES, WORDS, Delays, Jitter
-from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, RETRY, Budget, Costs, Layers
-from redouble.config._options.error_names import Names
+from redouble.config._options.backoff import (
+    OPTIONAL,
+    OTHERS,
+    SERIES,
+    SHORT,
+    STAGES,
+    WORDS,
+    BackoffValue,
+    Jitter,
+)
+from redouble.config._options.catalogue import (
+    BUDGETS,
+    DEFAULTS,
+    GATES,
+    LAYERS,
+    RETRY,
+    BudgetValue,
+    Costs,
+    LayersValue,
+)
+from redouble.config._options.error_names import ErrorNames
 from redouble.config._options.table import Nested, Table, Tagged
 from redouble.config._options.values import (
     Choice,
-    Duration,
+    DurationValue,
     Flag,
     Labels,
     Listed,
@@ -62,7 +80,7 @@ def of(kind: Value) -> SearchStrategy[Any]:
     match kind:
         case Unlimited(of=inner):
             return st.just("unlimited") | of(inner)
-        case Duration():
+        case DurationValue():
             return SPANS | st.just("0s")
         case Whole(low=low):
             return st.integers(low, low + 50)
@@ -76,18 +94,18 @@ def of(kind: Value) -> SearchStrategy[Any]:
             return st.lists(of(inner), min_size=1, max_size=3)
         case Labels():
             return st.dictionaries(st.sampled_from(["team", "a b", ""]), st.text(max_size=3), max_size=2)
-        case Names():
+        case ErrorNames():
             names = st.sampled_from(["transient", "OSError", "ConnectionError", "Rejected", "ValueError"])
             return names | st.lists(names, min_size=1, max_size=3)
         case Costs():
             return st.dictionaries(st.sampled_from([*Kind, OTHERS]), st.integers(0, 9), max_size=3)
         case Nested(table=table):
             return table_of(table)
-        case Budget():
+        case BudgetValue():
             return st.just("one") | tagged_of(BUDGETS)
-        case Layers():
+        case LayersValue():
             return st.lists(st.sampled_from(["gates.one", "policies.one"]) | tagged_of(LAYERS), max_size=3)
-        case Delays():
+        case BackoffValue():
             return backoffs(by_kind=kind.by_kind)
         case Jitter():
             return st.sampled_from(["full", "equal", 0.25, 1, 0])
@@ -142,7 +160,7 @@ def documents() -> SearchStrategy[dict[str, Any]]:
         optional={
             "defaults": table_of(DEFAULTS),
             "pipelines": st.dictionaries(
-                st.just("pipe"), st.fixed_dictionaries({"layers": of(Layers())}), max_size=1
+                st.just("pipe"), st.fixed_dictionaries({"layers": of(LayersValue())}), max_size=1
             ),
         },
     )

@@ -99,7 +99,7 @@ def stepping() -> dict[str, Any]:
 # ------------------------------------------------------------------------------ a world
 
 
-class Ticket(_places.Ticket):
+class Ticket(_places.Lease):
     """One with a name, and with a bell."""
 
     def __init__(self, name: str) -> None:

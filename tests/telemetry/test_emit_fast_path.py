@@ -188,7 +188,7 @@ def test_an_observer_that_takes_its_time_is_no_attempt(colour: str, shape: str, 
 @pytest.mark.parametrize("shape", ["decorator", "call"])
 def test_by_the_real_clock(colour: str, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets go by one clock in all colours, though Trio has its own; and this is the quick way."""
-    monkeypatch.delattr("redouble._drivers.calls.begin")
+    monkeypatch.delattr("redouble._drivers.calls.begin_run")
     events, ledger = list[Event](), Ledger()
     policy = Retry(on=Boom, backoff=[0], budget=ledger)
     before = SYSTEM.now()

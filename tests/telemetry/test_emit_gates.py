@@ -25,7 +25,7 @@ from redouble import (
     errors,
     observe,
 )
-from redouble._telemetry.emit import sort_of
+from redouble._telemetry.emit import layer_kind
 from redouble.testing import VirtualClock, recorded
 from redouble.types import Event
 from tests.layers.limits.concurrency.test_adaptive_concurrency import made
@@ -239,4 +239,4 @@ def test_a_breaker_tells_of_every_call_and_once_of_the_outage(story: str) -> Non
     ],
 )
 def test_what_sort_of_thing_it_is(name: str, sort: str) -> None:
-    assert sort_of(type(name, (), {})()) == sort
+    assert layer_kind(type(name, (), {})()) == sort

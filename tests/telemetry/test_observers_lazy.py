@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble import Retry, deadline
-from redouble._drivers.calls import concerned
+from redouble._drivers.calls import slow_path_needed
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.observers import OF_CALLS, observe, observing, watch
 from redouble.types import Event, What
@@ -69,12 +69,12 @@ def test_one_of_several_is_enough() -> None:
         observing(second, awake=second.awake),
         observing(third, awake=third.awake),
     ):
-        assert concerned()
+        assert slow_path_needed()
         assert [first.asked, second.asked, third.asked] == [1, 1, 0]
         second.is_awake = third.is_awake = False
-        assert not concerned()
+        assert not slow_path_needed()
         with deadline(60):
-            assert concerned()
+            assert slow_path_needed()
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -84,7 +84,7 @@ def test_nobody_is_asked_while_somebody_listens(elsewhere: bool) -> None:
         if elsewhere:
             ambient.hold(1)
         try:
-            assert concerned()
+            assert slow_path_needed()
         finally:
             if elsewhere:
                 ambient.hold(-1)
@@ -100,8 +100,8 @@ def test_something_at_work_elsewhere_does_not_wake_them(awake: bool) -> None:
     ambient.hold(1)
     try:
         with observing(sleeper, awake=sleeper.awake):
-            assert concerned() == awake
-        assert not concerned()
+            assert slow_path_needed() == awake
+        assert not slow_path_needed()
     finally:
         ambient.hold(-1)
 
@@ -111,7 +111,7 @@ def test_one_that_hears_of_trouble_only_is_never_asked(what: What) -> None:
     assert what not in OF_CALLS
     sleeper = Sleeper(awake=True)
     with observing(sleeper, [what], sleeper.awake):
-        assert not watch.light
+        assert not watch.conditional
         assert not ambient.active
         assert made("sync", "decorator", POLICY, 0) == 7
     assert (sleeper.asked, sleeper.heard) == (0, [])
@@ -139,7 +139,7 @@ def test_one_that_wakes_up_during_a_call_hears_the_rest_of_it(shape: str) -> Non
 def test_it_ends_like_any_other() -> None:
     sleeper = Sleeper(awake=True)
     observing(sleeper, awake=sleeper.awake).remove()
-    assert not watch.light
+    assert not watch.conditional
     assert made("sync", "decorator", POLICY, 1) == 7
     assert sleeper.heard == []
 

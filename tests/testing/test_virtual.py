@@ -14,8 +14,8 @@ import trio
 from trio.testing import MockClock
 
 from redouble import SYSTEM, Clock, Gate, Retry
-from redouble._runtime.ambient import MOST, ambient
-from redouble._runtime.clock import LOOPS, VIRTUAL, reader
+from redouble._runtime.ambient import ATTEMPT_OVERRIDE, ambient
+from redouble._runtime.clock import LOOPS, VIRTUAL, fast_reader
 from redouble.testing import Script, VirtualClock, fail, ok, recorded, virtual_time
 from tests.support.fakes import ASYNC, Ledger, Virtual
 
@@ -44,7 +44,7 @@ def unwaiting() -> Iterator[None]:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     assert asyncio.BaseEventLoop.run_forever is run_forever
-    assert (VIRTUAL.get(), MOST.get(), LOOPS, ambient.active) == (None, None, {}, [])
+    assert (VIRTUAL.get(), ATTEMPT_OVERRIDE.get(), LOOPS, ambient.active) == (None, None, {}, [])
 
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
@@ -147,7 +147,7 @@ def test_the_system_clock_is_the_virtual_one(place: str) -> None:
 
 
 def test_time_is_real_where_only_something_else_is_at_work() -> None:
-    assert (reader(SYSTEM, aio=False), SYSTEM.now() > 0) == (time.monotonic, True)
+    assert (fast_reader(SYSTEM, aio=False), SYSTEM.now() > 0) == (time.monotonic, True)
     with recorded():
         assert abs(SYSTEM.now() - time.monotonic()) < 60
         assert abs(SYSTEM.anow() - time.monotonic()) < 60
@@ -199,7 +199,7 @@ def test_a_policy_with_a_clock_of_its_own_keeps_it(place: str) -> None:
 
     assert at(place, blocking, waiting) == ([], 0)
     assert (own.waits, own.time) == ([3600], 3650)
-    assert reader(own, aio=True) == own.anow
+    assert fast_reader(own, aio=True) == own.anow
 
 
 def test_two_blocks_one_after_the_other() -> None:

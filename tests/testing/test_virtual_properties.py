@@ -92,7 +92,7 @@ def answered(policy: Retry, steps: list[Any], *, cuts: bool) -> tuple[list[float
     for step in steps:
         if run.start(now) is not None:
             break
-        took = min(step.takes, run.room()) if cuts else step.takes
+        took = min(step.takes, run.time_left()) if cuts else step.takes
         now += took
         error = step.error if took == step.takes else run.expired()
         delay = None if error is None else run.failed(error, now)

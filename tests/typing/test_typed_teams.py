@@ -30,7 +30,7 @@ def log(event: Event) -> None: ...
 
 @pytest.fixture(autouse=True)
 def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_live, "LIVE", _live.Live())
+    monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())
     config.load({"policies": {"payments": {"attempts": 2}}}, environ={})
 
 

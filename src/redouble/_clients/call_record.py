@@ -6,16 +6,16 @@ from typing import Any
 
 from redouble._clients.plan import Plan
 from redouble._engine.outcome import OUTCOMES, itself
-from redouble._engine.report import PREFIX, AttemptRecord, Mark, Report, annotate
+from redouble._engine.report import PREFIX, AttemptRecord, Report, RetryVeto, annotate
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import Kind
 from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
 
-__all__ = ["Story", "Told"]
+__all__ = ["CallRecord", "LazyCallRecord"]
 
 
-class Story(Mark):
+class CallRecord(RetryVeto):
     """The stamp of such a call."""
 
     __slots__ = ("_labels", "_said", "attempt", "elapsed", "name", "reason")
@@ -64,7 +64,7 @@ class Story(Mark):
         return itself, (self.report(),)
 
 
-class Told(Mark):
+class LazyCallRecord(RetryVeto):
     """The stamp of a call that succeeded at once, which nobody may ever ask for: it only keeps the times."""
 
     __slots__ = ("_over", "_plan", "_started")
@@ -74,7 +74,7 @@ class Told(Mark):
 
     def report(self) -> Report:
         """Build the report."""
-        return Story(self._plan, None, 1, self._over - self._started).report()
+        return CallRecord(self._plan, None, 1, self._over - self._started).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return itself, (self.report(),)

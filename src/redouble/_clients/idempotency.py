@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeGuard, cast
 
-from redouble._internal.callables import spelled
+from redouble._internal.callables import display_name
 from redouble._internal.public import public
 
 __all__ = ["TOKEN", "Idempotency", "Keys", "as_idempotency", "is_key", "new_key"]
@@ -58,7 +58,9 @@ class Idempotency:
         """Make a key, and see that it is one."""
         made: object = self.make()
         if not is_key(made):
-            raise TypeError(f"Idempotency make={spelled(self.make)} made {made!r}: return a text, in ASCII")
+            raise TypeError(
+                f"Idempotency make={display_name(self.make)} made {made!r}: return a text, in ASCII"
+            )
         return made
 
 

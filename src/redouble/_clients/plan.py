@@ -14,15 +14,15 @@ from math import inf
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from redouble._engine.retry_budget import MOST, HostBudgets, RetryBudget
-from redouble._internal.bounded_cache import Kept
-from redouble._internal.callables import spelled
+from redouble._internal.bounded_cache import BoundedCache
+from redouble._internal.callables import display_name
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
 from redouble._runtime.deadline import deadline
 
-__all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "checked", "flat", "is_named"]
+__all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "flat", "is_named", "make_plan"]
 
 
 Send: TypeAlias = Callable[[Any], Any]
@@ -47,17 +47,17 @@ class Plan:
         self.most = _product(layer.attempts for layer in retries)
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
-        self._calls = Kept[Send](MOST)
+        self._calls = BoundedCache[Send](MOST)
         # Whether a first attempt may be made without asking: nobody wants to know before it has ended.
-        self.quick = len(layers) == 1 and _says_nothing(layers[0])
-        self.budget: Any = retries[0].budget if self.quick else None
+        self.fast_path = len(layers) == 1 and _is_transparent(layers[0])
+        self.budget: Any = retries[0].budget if self.fast_path else None
         self._call = self._wrapped(None)  # also says at construction what cannot be done
 
     def call_for(self, host: Hashable) -> Send:
         """Return what sends a request to this host."""
         if not self._by_host:
             return self._call
-        return self._calls.get(host) or self._calls.have(host, lambda: self._wrapped(host))
+        return self._calls.get(host) or self._calls.get_or_create(host, lambda: self._wrapped(host))
 
     def credit_for(self, host: Hashable) -> Credit:
         """Return what is told the time of a success with this host, where the plan is quick."""
@@ -65,7 +65,7 @@ class Plan:
         plain = type(budget) in (RetryBudget, HostBudgets) and budget._by == "success"
         return cast("Credit", budget._earn) if plain else partial(budget.credit, None)
 
-    def varied(self, options: Mapping[str, Any]) -> Self:
+    def with_options(self, options: Mapping[str, Any]) -> Self:
         """Return the plan with other options of its outermost `Retry`."""
         outermost = next((layer for layer in self.layers if isinstance(layer, Retry)), None)
         if outermost is None:
@@ -75,7 +75,7 @@ class Plan:
         )
         return type(self)(layers, self._name, self._send, aio=self._aio)
 
-    def other(self, policy: Layer) -> Self:
+    def for_policy(self, policy: Layer) -> Self:
         """Return the plan of another policy."""
         return type(self)(flat(policy), self._name, self._send, aio=self._aio)
 
@@ -85,12 +85,12 @@ class Plan:
 
     def _parts(self, layer: Layer, host: Hashable | None) -> tuple[Layer, ...]:
         if isinstance(layer, Timeout) and layer.worker is None:
-            return (Within(cast("float", layer.seconds)),)
+            return (DeadlineLayer(cast("float", layer.seconds)),)
         if not isinstance(layer, Retry):
             return (layer,)
         parts: list[Layer] = []
         if layer._total < inf and layer is not next(each for each in self.layers if isinstance(each, Retry)):
-            parts.append(Within(layer._total))
+            parts.append(DeadlineLayer(layer._total))
         said = replace(layer, name=layer.name or self._name)
         if self._aio and layer._total < inf:
             # A client is cut by itself, in a way that it can bear; the policy only begins nothing too late.
@@ -98,11 +98,11 @@ class Plan:
         if host is not None and isinstance(layer.budget, HostBudgets):
             said = replace(said, budget=layer.budget.of(host))
         if layer._attempt_limit < inf and layer.worker is None:
-            return *parts, replace(said, attempt_timeout=None), Within(layer._attempt_limit)
+            return *parts, replace(said, attempt_timeout=None), DeadlineLayer(layer._attempt_limit)
         return *parts, said
 
 
-def _says_nothing(layer: Layer) -> bool:
+def _is_transparent(layer: Layer) -> bool:
     """Say whether a layer only retries, and is told of a success at most: no limits, rules or observers."""
     if not isinstance(layer, Retry) or layer._total < inf or layer._attempt_limit < inf:
         return False
@@ -110,7 +110,7 @@ def _says_nothing(layer: Layer) -> bool:
     return silent and layer.worker is None and layer._work_limit == inf and layer.clock is SYSTEM
 
 
-class Within(Layer):
+class DeadlineLayer(Layer):
     """A deadline around each call: what is inside ends its waiting by itself."""
 
     def __init__(self, seconds: float) -> None:
@@ -138,10 +138,12 @@ class Within(Layer):
 P = TypeVar("P", bound=Plan)
 
 
-def checked(policy: object, plan: type[P], name: str, send: Send, *, aio: bool) -> P:
+def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool) -> P:
     """Return the plan of what was passed as ``policy``, or raise a TypeError that says what to write."""
     if isinstance(policy, type) or not isinstance(policy, Layer):
-        fix = f"write {spelled(policy)}()" if callable(policy) else "write a redouble.Retry or a pipeline"
+        fix = (
+            f"write {display_name(policy)}()" if callable(policy) else "write a redouble.Retry or a pipeline"
+        )
         raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for the default")
     if isinstance(policy, Pipeline) and any(map(is_named, policy.layers)):
         raise TypeError(

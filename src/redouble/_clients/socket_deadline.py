@@ -7,43 +7,45 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
 
-__all__ = ["UNTIL", "Shrunk", "room", "waiting"]
+__all__ = ["SOCKET_DEADLINE", "ShortenedTimeout", "limited_waits", "socket_timeout"]
 
 
 # The moment by which a blocking client must have stopped waiting, for those of its sockets that we made.
-UNTIL: ContextVar[tuple[float, Callable[[], float]] | None] = ContextVar("redouble_http_until", default=None)
+SOCKET_DEADLINE: ContextVar[tuple[float, Callable[[], float]] | None] = ContextVar(
+    "redouble_http_until", default=None
+)
 
 
 @contextmanager
-def waiting(now: Callable[[], float], rest: float) -> Generator[None]:
+def limited_waits(now: Callable[[], float], rest: float) -> Generator[None]:
     """Shorten every wait inside to the time that is left."""
     if rest == inf:
         yield
         return
-    before = UNTIL.set((now() + rest, now))
+    before = SOCKET_DEADLINE.set((now() + rest, now))
     try:
         yield
     finally:
-        UNTIL.reset(before)
+        SOCKET_DEADLINE.reset(before)
 
 
-class Shrunk(float):
+class ShortenedTimeout(float):
     """A timeout that was shortened for an attempt. It knows the ``own`` one, for what comes after it."""
 
     own: float | None
 
-    def __new__(cls, own: float | None, rest: float) -> Shrunk:
+    def __new__(cls, own: float | None, rest: float) -> ShortenedTimeout:
         """Shorten it."""
         made = super().__new__(cls, rest if own is None else min(own, rest))
-        made.own = own.own if isinstance(own, Shrunk) else own
+        made.own = own.own if isinstance(own, ShortenedTimeout) else own
         return made
 
 
-def room(timeout: float | None) -> float | None:
+def socket_timeout(timeout: float | None) -> float | None:
     """Say how long a wait may take: no longer than the call; the client's own once limits have ended."""
-    limit = UNTIL.get()
+    limit = SOCKET_DEADLINE.get()
     if limit is None:
-        return timeout.own if isinstance(timeout, Shrunk) else timeout
+        return timeout.own if isinstance(timeout, ShortenedTimeout) else timeout
     until, now = limit
     rest = until - now()
     if rest <= 0:

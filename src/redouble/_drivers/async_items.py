@@ -16,16 +16,16 @@ from types import AsyncGeneratorType
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
-from redouble._drivers.stream_source import END, AsyncSource, aclose_failed, at_once
+from redouble._drivers.stream_source import END, AsyncSource, aclose_failed, close_without_suspending
 from redouble._runtime.backend import Backend, backend
 
-__all__ = ["AsyncItems", "Owner", "has_own_end"]
+__all__ = ["AsyncItems", "StreamOwner", "has_own_end"]
 
 
 T = TypeVar("T")
 
 
-class Owner(Protocol):
+class StreamOwner(Protocol):
     """Whoever wraps a stream."""
 
     async def aopen(self) -> tuple[AsyncSource[Any], Any]:
@@ -60,7 +60,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
 
     __slots__ = ("__weakref__", "_here", "_home", "_owner", "_source", "_take")
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: StreamOwner) -> None:
         self._owner = owner
         self._source: AsyncSource[T] | None = None
         self._take: Callable[[], Awaitable[T]] | None = None  # nothing is open yet
@@ -130,7 +130,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
         if not self._here.is_home(self._home):
             self._owner.cut(None)  # in another thread, or after the event loop, whose own hooks see to it
         elif not source.may_wait():
-            at_once(_close(source, self._owner))
+            close_without_suspending(_close(source, self._owner))
         elif not collecting() or not has_own_end(source.items):
             self._here.finish(_close(source, self._owner))
         else:
@@ -189,7 +189,7 @@ async def _over() -> Any:
     raise StopAsyncIteration
 
 
-async def _close(source: AsyncSource[Any], owner: Owner) -> None:
+async def _close(source: AsyncSource[Any], owner: StreamOwner) -> None:
     cut = True
     try:
         await source.aclose()

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from redouble._engine.run import Run
 from redouble._runtime.backend import backend, cut_after
-from redouble._runtime.clock import SYSTEM, Clock, here, virtual
+from redouble._runtime.clock import SYSTEM, Clock, context_clock, virtual
 from redouble.errors import AttemptTimeout
 
 if TYPE_CHECKING:
-    from redouble._drivers.workers.threads import Job
+    from redouble._drivers.workers.threads import ThreadJob
     from redouble._engine.worker import Worker
 
-__all__ = ["abound", "aworked", "bound", "cut", "overdue", "thread_job", "worked"]
+__all__ = ["arun_limited", "arun_on_worker", "cut", "overdue", "run_limited", "run_on_worker", "thread_job"]
 
 
 T = TypeVar("T")
 
 
-class Bounded(Protocol):
+class LimitedCall(Protocol):
     """What has a limit: a run, or one call under a `Timeout`."""
 
     @property
@@ -34,11 +34,11 @@ class Bounded(Protocol):
         """Whose time it goes by."""
         ...
 
-    def read(self) -> float:
+    def refresh_now(self) -> float:
         """Learn how late it is."""
         ...
 
-    def room(self, *, own: bool = True) -> float:
+    def time_left(self, *, own: bool = True) -> float:
         """Say how long it may take; ``own=False``: it has not begun, so its own limit does not count."""
         ...
 
@@ -51,22 +51,22 @@ class Bounded(Protocol):
         ...
 
 
-def bound(run: Run, fn: Callable[..., T]) -> Callable[..., T]:
+def run_limited(run: Run, fn: Callable[..., T]) -> Callable[..., T]:
     """Return what a driver calls for ``fn``: blocking code has limits only on a worker."""
-    return fn if run.policy.worker is None else partial(worked, run, run.policy.worker, fn)
+    return fn if run.policy.worker is None else partial(run_on_worker, run, run.policy.worker, fn)
 
 
-def abound(run: Run, fn: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+def arun_limited(run: Run, fn: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     """Return what a driver calls for ``fn``."""
     return fn if run.policy._cuts == inf and run.deadline == inf else partial(cut, run, fn)
 
 
 async def cut(run: Run, fn: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
     """Call ``fn``, for no longer than it may take."""
-    limit = cut_after(run.room())
+    limit = cut_after(run.time_left())
     with limit:
         result = await fn(*args, **kwargs)
-        run.returns(late=limit.cancel_called)
+        run.record_return(late=limit.cancel_called)
         return result
     raise run.expired()
 
@@ -74,19 +74,21 @@ async def cut(run: Run, fn: Callable[..., Awaitable[T]], /, *args: Any, **kwargs
 # ----------------------------------------------------------------------------- workers
 
 
-def worked(run: Bounded, worker: Worker, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def run_on_worker(
+    run: LimitedCall, worker: Worker, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
     """Call ``fn`` on a worker, and wait for it no longer than it may take."""
     if worker.kind == "process":
         return _processed(run, worker, fn, args, kwargs)
     job = thread_job()(_clock_of(run), fn, args, kwargs)
-    if _in_time(run, job, run.room()):
+    if _in_time(run, job, run.time_left()):
         return job.result()
     raise overdue(run, worker, job)
 
 
-def overdue(run: Bounded, worker: Worker, job: Job) -> AttemptTimeout:
+def overdue(run: LimitedCall, worker: Worker, job: ThreadJob) -> AttemptTimeout:
     """Give a thread that was told to stop a little time; return what its attempt failed with."""
-    until = run.read() + worker._grace
+    until = run.refresh_now() + worker._grace
     job.wait(worker._grace)
     job.drop()
     if not job.ended:
@@ -96,13 +98,13 @@ def overdue(run: Bounded, worker: Worker, job: Job) -> AttemptTimeout:
     return run.expired()
 
 
-def _in_time(run: Bounded, job: Job, seconds: float) -> bool:
+def _in_time(run: LimitedCall, job: ThreadJob, seconds: float) -> bool:
     """Have a job done, and wait for it by the clock of the call; say whether it has ended in time.
 
     Nobody knows how long a worker takes, so the waiting is real under a clock of a test too, which is then
     moved by as much.
     """
-    until = run.read() + seconds
+    until = run.refresh_now() + seconds
     if job.within(seconds) and (_is_real(run) or job.ended_in_time()):
         return True
     job.end(in_time=False)
@@ -111,14 +113,14 @@ def _in_time(run: Bounded, job: Job, seconds: float) -> bool:
     return False
 
 
-def _is_real(run: Bounded) -> bool:
+def _is_real(run: LimitedCall) -> bool:
     """Say whether the clock of the call is the one that the waiting goes by."""
     return run.clock is SYSTEM and virtual() is None
 
 
-def _clock_of(run: Bounded) -> Callable[[], float]:
+def _clock_of(run: LimitedCall) -> Callable[[], float]:
     """Return what tells the time of the call, in any thread."""
-    return here() if run.clock is SYSTEM else run.clock.now
+    return context_clock() if run.clock is SYSTEM else run.clock.now
 
 
 def _move_test_to(moment: float) -> None:
@@ -128,22 +130,22 @@ def _move_test_to(moment: float) -> None:
 
 
 def _processed(
-    run: Bounded, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    run: LimitedCall, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     from redouble._drivers.workers import processes as _processes  # noqa: PLC0415  for those who use them
 
-    job = _processes.Job(worker.start, fn, args, kwargs)
-    until = run.read() + run.room(own=False)
+    job = _processes.ProcessJob(worker.start, fn, args, kwargs)
+    until = run.refresh_now() + run.time_left(own=False)
     try:
         for step in (job.is_ready, job.has_loaded):
-            if not step(run.room(own=False)):
+            if not step(run.time_left(own=False)):
                 break
-            run.read()
+            run.refresh_now()
         else:
-            seconds = run.room()
-            until = run.read() + seconds
+            seconds = run.time_left()
+            until = run.refresh_now() + seconds
             job.start(seconds)
-            if job.wait(max(0.0, until - run.read())):  # sending it may have taken its time
+            if job.wait(max(0.0, until - run.refresh_now())):  # sending it may have taken its time
                 return job.result()
     finally:
         job.close()
@@ -151,23 +153,25 @@ def _processed(
     raise run.expired()
 
 
-def thread_job() -> type[Job]:
+def thread_job() -> type[ThreadJob]:
     """Return the jobs of worker threads, which are imported by whoever uses them."""
-    from redouble._drivers.workers.threads import Job  # noqa: PLC0415
+    from redouble._drivers.workers.threads import ThreadJob  # noqa: PLC0415
 
-    return Job
+    return ThreadJob
 
 
-async def aworked(run: Bounded, worker: Worker, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+async def arun_on_worker(
+    run: LimitedCall, worker: Worker, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
     """Call ``fn`` on a worker, and await it no longer than it may take."""
     await backend().checkpoint()
     if worker.kind == "process":
         return await _aprocessed(run, worker, fn, args, kwargs)
-    ring, ended = backend().bell()
+    ring, ended = backend().waker()
     job = thread_job()(_clock_of(run), fn, args, kwargs, ring)
     in_time = False
     try:
-        seconds = run.room()
+        seconds = run.time_left()
         job.start(seconds)
         heard = await _within(seconds, ended)
         # What counts is when it ended, and not when we hear of it: the loop may have been busy.
@@ -183,22 +187,24 @@ async def aworked(run: Bounded, worker: Worker, fn: Callable[..., Any], /, *args
 
 
 async def _aprocessed(
-    run: Bounded, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    run: LimitedCall, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Do the same in a process; a thread sees to it, so that nobody else has to wait."""
     from redouble._drivers.workers import processes as _processes  # noqa: PLC0415  for those who use them
 
-    (ring, ended), (ring_ready, ready) = backend().bell(), backend().bell()
-    steps = _processes.Steps(partial(_processes.Job, worker.start, fn, args, kwargs), ring_ready)
-    job = thread_job()(here(), steps.run, (), {}, ring)
+    (ring, ended), (ring_ready, ready) = backend().waker(), backend().waker()
+    steps = _processes.AsyncJobSteps(
+        partial(_processes.ProcessJob, worker.start, fn, args, kwargs), ring_ready
+    )
+    job = thread_job()(context_clock(), steps.run, (), {}, ring)
     job.then = steps.stop
     is_ready = in_time = False
     try:
         job.start()
-        is_ready = await _within(run.room(own=False), ready)
+        is_ready = await _within(run.time_left(own=False), ready)
         if is_ready:
-            run.read()
-            seconds = run.room()
+            run.refresh_now()
+            seconds = run.time_left()
             job.until = job.reading() + seconds
             steps.go(seconds)
             in_time = await _within(seconds, ended) or job.ended_in_time()

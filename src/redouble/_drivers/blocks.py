@@ -11,14 +11,14 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
-from redouble._drivers.calls import begin, concerned
+from redouble._drivers.calls import begin_run, slow_path_needed
 from redouble._engine.options import Options, refuse_limits, refuse_until
 from redouble._engine.outcome import error_of
 from redouble._engine.run import Run
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
-from redouble._runtime.backend import Scope, cut_after, in_event_loop
+from redouble._runtime.backend import CancelScope, cut_after, in_event_loop
 
 __all__ = ["AsyncAttempts", "Attempt", "attempts"]
 
@@ -74,7 +74,7 @@ class Attempt:
     def _begin(self, attempt: int) -> Run:
         """Begin the run: before the first attempt if something must be done then, else when one fails."""
         name, started = self._policy.name or "block", self._started
-        self._run = begin(Run, self._policy, name, aio=self._aio, attempt=attempt, started=started)
+        self._run = begin_run(Run, self._policy, name, aio=self._aio, attempt=attempt, started=started)
         return self._run
 
     def _prepare(self) -> None:
@@ -93,7 +93,7 @@ class Attempt:
     def _close(self) -> None:
         """Hand back what was paid for a retry that never started."""
         if self._run is not None:
-            self._run.hand_back()
+            self._run.refund()
 
     def __repr__(self) -> str:
         return f"<Attempt {self.number}>"
@@ -103,14 +103,14 @@ class AsyncAttempt(Attempt):
     """The attempt an ``async for`` loop is at: write ``with attempt:``, without ``async``."""
 
     _aio = True
-    _limit: Scope | None = None
+    _limit: CancelScope | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
         run = self._run
         if run is not None and (self._policy._cuts < inf or run.deadline < inf):
-            run.read()
-            self._limit = cut_after(run.room())
+            run.refresh_now()
+            self._limit = cut_after(run.time_left())
             self._limit.__enter__()
         return self
 
@@ -126,7 +126,7 @@ class AsyncAttempt(Attempt):
             if limit.cancelled_caught:
                 return self._ended_by(self._run.expired())
             if error is None:
-                self._run.returns(late=limit.cancel_called)
+                self._run.record_return(late=limit.cancel_called)
         return super().__exit__(kind, error, tb)
 
     def _ended_by(self, error: Exception) -> bool:
@@ -150,7 +150,7 @@ class AsyncAttempt(Attempt):
             """Be there, so that `async with` comes as far as the message above."""
 
 
-def wait(policy: Options, attempt: Attempt, run: Run) -> None:
+def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
     try:
         if attempt._delay:
@@ -161,10 +161,10 @@ def wait(policy: Options, attempt: Attempt, run: Run) -> None:
         attempt.number, attempt._state = run.attempt, READY
     finally:
         refusal = None  # or this frame and its error would keep each other alive
-        run.hand_back()
+        run.refund()
 
 
-async def await_(policy: Options, attempt: Attempt, run: Run) -> None:
+async def astart_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
     """Wait for the next attempt and begin it."""
     try:
         if attempt._delay is not None:
@@ -175,7 +175,7 @@ async def await_(policy: Options, attempt: Attempt, run: Run) -> None:
         attempt.number, attempt._state = run.attempt, READY
     finally:
         refusal = None  # or this frame and its error would keep each other alive
-        run.hand_back()
+        run.refund()
 
 
 def attempts(policy: Options) -> Iterator[Attempt]:
@@ -184,7 +184,7 @@ def attempts(policy: Options) -> Iterator[Attempt]:
     attempt = Attempt()
     attempt._policy = policy
     attempt._state, attempt._run = READY, None  # what every turn reads is faster off the instance
-    if (ambient.active and concerned()) or not policy._straight:
+    if (ambient.active and slow_path_needed()) or not policy._straight:
         refuse_until(policy, "a `for` loop sees none")
         refuse_limits(policy, "a `for` loop")
         attempt._prepare()
@@ -196,7 +196,7 @@ def attempts(policy: Options) -> Iterator[Attempt]:
     try:
         while (run := attempt._goes_on()) is not None:
             _warn_of_stalling(attempt)
-            wait(policy, attempt, run)
+            start_attempt(policy, attempt, run)
             yield attempt
     finally:
         attempt._close()
@@ -215,7 +215,7 @@ class AsyncAttempts:
         self._policy = policy
         self._attempt = attempt = AsyncAttempt()
         attempt._policy = policy
-        self._straight = policy._plain and policy._cuts == inf and not (ambient.active and concerned())
+        self._straight = policy._plain and policy._cuts == inf and not (ambient.active and slow_path_needed())
         if self._straight:
             attempt._started = policy._anow()
         else:
@@ -230,7 +230,7 @@ class AsyncAttempts:
         if self._straight:
             self._straight = False
         elif (run := attempt._goes_on()) is not None:
-            await await_(self._policy, attempt, run)
+            await astart_attempt(self._policy, attempt, run)
         else:
             raise StopAsyncIteration
         return attempt

@@ -16,16 +16,16 @@ from functools import partial
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from redouble._drivers.attempt import abound, aworked, bound
+from redouble._drivers.attempt import arun_limited, arun_on_worker, run_limited
 from redouble._engine.options import Options
 from redouble._engine.outcome import error_of, outcome_of
 from redouble._engine.report import Outcome
 from redouble._engine.run import Run
-from redouble._runtime.ambient import MOST, ambient
+from redouble._runtime.ambient import ATTEMPT_OVERRIDE, ambient
 from redouble._runtime.backend import cancelling
-from redouble._runtime.clock import SYSTEM, reading, virtual
-from redouble._runtime.deadline import MOMENT, left
-from redouble._telemetry.emit import Quick, teller
+from redouble._runtime.clock import SYSTEM, call_reader, virtual
+from redouble._runtime.deadline import MOMENT, time_left
+from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
 
 __all__ = [
@@ -35,12 +35,12 @@ __all__ = [
     "acall_blocking",
     "adrive",
     "aoutcome",
-    "begin",
+    "begin_run",
     "call",
-    "concerned",
-    "decided",
     "drive",
     "outcome",
+    "run_after_failure",
+    "slow_path_needed",
 ]
 
 
@@ -50,7 +50,7 @@ Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
 
 
-def begin(
+def begin_run(
     kind: type[R],
     policy: Options,
     name: str,
@@ -61,26 +61,26 @@ def begin(
 ) -> R:
     """Begin a run; one that nobody listens to has nothing to tell."""
     now = policy._anow if aio else policy._now
-    tell = teller(policy)
+    tell = make_emitter(policy)
     if ambient.active:
-        now = reading(policy._time, aio=aio)
+        now = call_reader(policy._time, aio=aio)
     started = now() if started is None else started
     run = kind(policy, started, name, now, cancelling if aio else None, tell, attempt)
     if ambient.active:
-        if (said := MOST.get()) is not None and not said.over:
+        if (said := ATTEMPT_OVERRIDE.get()) is not None and not said.over:
             run.most = said.most
-        if (rest := left()) < inf:
+        if (rest := time_left()) < inf:
             run.end_within(rest)
     return run
 
 
-def concerned() -> bool:
+def slow_path_needed() -> bool:
     """Say whether anything ambient that is at work anywhere is at work here."""
     if watch.of_calls():
         return True
     if not ambient.others:
         return False
-    return MOMENT.get() is not None or MOST.get() is not None or virtual() is not None
+    return MOMENT.get() is not None or ATTEMPT_OVERRIDE.get() is not None or virtual() is not None
 
 
 # ------------------------------------------------------------------------------- calls
@@ -115,8 +115,8 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
                     raise error_of(run, None)
     finally:
         refusal = None  # or this frame and its error would keep each other alive
-        if run.pending is not None:
-            run.hand_back()
+        if run.unspent_grant is not None:
+            run.refund()
 
 
 async def adrive(
@@ -150,8 +150,8 @@ async def adrive(
                     raise error_of(run, None)
     finally:
         refusal = None  # or this frame and its error would keep each other alive
-        if run.pending is not None:
-            run.hand_back()
+        if run.unspent_grant is not None:
+            run.refund()
 
 
 # ---------------------------------------------------------------------------- outcomes
@@ -159,9 +159,9 @@ async def adrive(
 
 def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> Outcome[T]:
     """Make attempts, and tell how it ended instead of raising."""
-    run = begin(Run, policy, name, aio=False)
+    run = begin_run(Run, policy, name, aio=False)
     try:
-        value = drive(run, None, bound(run, fn), args, kwargs)
+        value = drive(run, None, run_limited(run, fn), args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
@@ -173,9 +173,9 @@ async def aoutcome(
     policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs
 ) -> Outcome[T]:
     """Make attempts, and tell how it ended instead of raising."""
-    run = begin(Run, policy, name, aio=True)
+    run = begin_run(Run, policy, name, aio=True)
     try:
-        value = await adrive(run, None, abound(run, fn), args, kwargs)
+        value = await adrive(run, None, arun_limited(run, fn), args, kwargs)
     except Exception as error:
         return outcome_of(run, None, error)
     if not run.ok:
@@ -186,8 +186,8 @@ async def aoutcome(
 def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts."""
     if not (policy._direct and not ambient.others):
-        run = begin(Run, policy, name, aio=False)
-        return drive(run, None, bound(run, fn), args, kwargs)
+        run = begin_run(Run, policy, name, aio=False)
+        return drive(run, None, run_limited(run, fn), args, kwargs)
     now, budget = policy._now, policy.budget
     when = policy._now if policy.clock is SYSTEM else now  # budgets go by one clock in all colours
     began = now()
@@ -195,15 +195,15 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
         budget.start(when())
     started, telling = began, None
     if watch.of_calls():
-        telling = Quick(policy, name)
+        telling = FastEmitter(policy, name)
         telling.attempt(began)
         started = now()
     try:
         result = fn(*args, **kwargs)
     except Exception as error:
-        run = Run(policy, began, name, now, None, teller(policy))
+        run = Run(policy, began, name, now, None, make_emitter(policy))
         run.begin_attempt(started)
-        delay = decided(run, error, now())
+        delay = run_after_failure(run, error, now())
         if delay is None:
             if run.instead:
                 raise error_of(run, error)  # noqa: B904  it knows its cause
@@ -217,7 +217,7 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
     return drive(run, delay, fn, args, kwargs)
 
 
-def decided(run: Run, error: Exception, now: float) -> float | None:
+def run_after_failure(run: Run, error: Exception, now: float) -> float | None:
     """Decide, and hand back what was paid for a retry if an observer is interrupted."""
     done = False
     try:
@@ -225,15 +225,15 @@ def decided(run: Run, error: Exception, now: float) -> float | None:
         done = True
     finally:
         if not done:
-            run.hand_back()
+            run.refund()
     return delay
 
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
     """Make attempts."""
     if not (policy._direct and policy._cuts == inf and not ambient.others):
-        run = begin(Run, policy, name, aio=True)
-        return await adrive(run, None, abound(run, fn), args, kwargs)
+        run = begin_run(Run, policy, name, aio=True)
+        return await adrive(run, None, arun_limited(run, fn), args, kwargs)
     now, budget = policy._anow, policy.budget
     when = policy._now if policy.clock is SYSTEM else now  # budgets go by one clock in all colours
     began = now()
@@ -241,15 +241,15 @@ async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], arg
         budget.start(when())
     started, telling = began, None
     if watch.of_calls():
-        telling = Quick(policy, name)
+        telling = FastEmitter(policy, name)
         telling.attempt(began)
         started = now()
     try:
         result = await fn(*args, **kwargs)
     except Exception as error:
-        run = Run(policy, began, name, now, cancelling, teller(policy))
+        run = Run(policy, began, name, now, cancelling, make_emitter(policy))
         run.begin_attempt(started)
-        delay = decided(run, error, now())
+        delay = run_after_failure(run, error, now())
         if delay is None:
             if run.instead:
                 raise error_of(run, error)  # noqa: B904  it knows its cause
@@ -267,5 +267,5 @@ async def acall_blocking(policy: Options, name: str, fn: Callable[..., T], args:
     """Make attempts at blocking code, on a worker."""
     from redouble._engine.worker import Worker  # noqa: PLC0415  for those who use one
 
-    run = begin(Run, policy, name, aio=True)
-    return await adrive(run, None, partial(aworked, run, policy.worker or Worker(), fn), args, kwargs)
+    run = begin_run(Run, policy, name, aio=True)
+    return await adrive(run, None, partial(arun_on_worker, run, policy.worker or Worker(), fn), args, kwargs)

@@ -13,11 +13,11 @@ from math import inf
 from types import TracebackType
 from typing import Any, TypeVar
 
-from redouble._drivers.calls import adrive, begin, drive
+from redouble._drivers.calls import adrive, begin_run, drive
 from redouble._engine.options import Options, refuse_limits
 from redouble._engine.run import Run
-from redouble._internal.callables import Misused, drop, spelled
-from redouble._internal.context_exits import Ways
+from redouble._internal.callables import UsageError, close_unawaited, display_name
+from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
 from redouble._runtime.backend import backend, cut_after
 
@@ -33,26 +33,26 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
 
     def __init__(self, policy: Options, name: str, make: Callable[[], Any]) -> None:
         self._policy, self._name, self._make = policy, name, make
-        self._ways_out = Ways[Callable[..., Any]]()
+        self._ways_out = ContextExits[Callable[..., Any]]()
 
     def __enter__(self) -> T:
         run = self._begin(aio=False)
         try:
             return drive(run, None, self._enter, (run,), {})
-        except Misused as misused:
+        except UsageError as misused:
             raise misused.error() from None
 
     async def __aenter__(self) -> T:
         run = self._begin(aio=True)
         try:
             return await adrive(run, None, self._aenter, (run,), {})
-        except Misused as misused:
+        except UsageError as misused:
             raise misused.error() from None
 
     def _begin(self, *, aio: bool) -> Run:
         if not aio:
             refuse_limits(self._policy, "a `with` block")
-        return begin(Run, self._policy, self._name, aio=aio)
+        return begin_run(Run, self._policy, self._name, aio=aio)
 
     def _enter(self, run: Run) -> T:  # noqa: ARG002  blocking code has no limit to keep
         manager = self._made()
@@ -62,7 +62,7 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         return entered
 
     async def _aenter(self, run: Run) -> T:
-        seconds = run.room()
+        seconds = run.time_left()
         limit = cut_after(seconds)
         with ExitStack() as stack:
             if seconds < inf:
@@ -77,7 +77,7 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
             self._ways_out.enter(partial(_leave, stack.pop_all(), partial(leave, manager)))
         if limit.cancelled_caught:
             raise run.expired()
-        run.returns(late=limit.cancel_called)
+        run.record_return(late=limit.cancel_called)
         return entered
 
     def __exit__(
@@ -106,11 +106,11 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         kind: Any = type(manager)
         enter, leave = ("__aenter__", "__aexit__") if aio else ("__enter__", "__exit__")
         if not (hasattr(kind, enter) and hasattr(kind, leave)):
-            drop(manager)
+            close_unawaited(manager)
             fits = hasattr(kind, "__enter__" if aio else "__aenter__")
             fix = f": write `{'with' if aio else 'async with'}`" if fits else ""
-            raise Misused(
-                f"{spelled(self._make)} made {kind.__qualname__!r}, which has no {enter} and {leave}{fix}"
+            raise UsageError(
+                f"{display_name(self._make)} made {kind.__qualname__!r}, which has no {enter} and {leave}{fix}"
             )
         return getattr(kind, enter), getattr(kind, leave)
 

@@ -11,20 +11,29 @@ from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
-from redouble._drivers.attempt import abound, bound, overdue, thread_job
-from redouble._drivers.calls import Args, Kwargs, acall, adrive, call, concerned, decided, drive
+from redouble._drivers.attempt import arun_limited, overdue, run_limited, thread_job
+from redouble._drivers.calls import (
+    Args,
+    Kwargs,
+    acall,
+    adrive,
+    call,
+    drive,
+    run_after_failure,
+    slow_path_needed,
+)
 from redouble._engine.options import Options
 from redouble._engine.outcome import error_of
 from redouble._engine.run import Run
-from redouble._internal.callables import done, spelled
-from redouble._internal.codegen import Template, shaped
+from redouble._internal.callables import display_name, reject_awaitable
+from redouble._internal.codegen import Template, compile_wrapper
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cancelling, cut_after
 from redouble._runtime.clock import SYSTEM
-from redouble._telemetry.emit import Quick, teller
+from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
 
-__all__ = ["FIRST_ATTEMPT", "STREAM", "call_done", "retried"]
+__all__ = ["FIRST_ATTEMPT", "STREAM", "call_done", "compile_first_attempt"]
 
 
 T = TypeVar("T")
@@ -78,13 +87,13 @@ FIRST_ATTEMPT = Template(
 # clock of its own: the one of blocking code, in all colours.
 FIRST_CREDITED = Template(
     "first attempt, credited",
-    FIRST_ATTEMPT.lines.replace(
+    FIRST_ATTEMPT.source.replace(
         "    else:\n", "    else:\n        redouble_credit(None, redouble_when())\n"
     ).replace("redouble_run.failed(", "redouble_decided(redouble_run, "),
 )
 FIRST_STARTED = Template(
     "first attempt, started and credited",
-    FIRST_CREDITED.lines.replace(
+    FIRST_CREDITED.source.replace(
         "    redouble_started = redouble_now()\n",
         "    redouble_start(redouble_when())\n    redouble_started = redouble_now()\n",
     ),
@@ -116,7 +125,7 @@ async def retrying({parameters}):
         with redouble_cut_after(redouble_seconds):
             return await redouble_fn({arguments})
         redouble_run = redouble_begun(redouble_started)
-        redouble_run.room()
+        redouble_run.time_left()
         raise redouble_run.expired()
 {failed}    return await redouble_drive(
         redouble_run,
@@ -143,7 +152,7 @@ def retrying({parameters}):
             redouble_result = redouble_job.result()
         else:
             redouble_run = redouble_begun(redouble_started)
-            redouble_run.room()
+            redouble_run.time_left()
             raise redouble_overdue(redouble_run, redouble_policy.worker, redouble_job)
 {failed}        redouble_result = None
     if redouble_run is not None:
@@ -180,34 +189,37 @@ def retrying({parameters}):
 )
 
 
-def retried(policy: Options, fn: Callable[..., Any], *, aio: bool) -> Callable[..., Any]:
+def compile_first_attempt(policy: Options, fn: Callable[..., Any], *, aio: bool) -> Callable[..., Any]:
     """Return ``fn`` retried, with its own signature."""
     now = policy._anow if aio else policy._now
-    whose: dict[str, Any] = {"name": policy.name or spelled(fn), "cancelling": cancelling if aio else None}
-    drivers: dict[str, Any] = {"call": call_done, "drive": drive, "bound": bound}
+    whose: dict[str, Any] = {
+        "name": policy.name or display_name(fn),
+        "cancelling": cancelling if aio else None,
+    }
+    drivers: dict[str, Any] = {"call": call_done, "drive": drive, "bound": run_limited}
     if aio:
-        drivers = {"call": acall, "drive": adrive, "bound": abound, "cut_after": cut_after}
+        drivers = {"call": acall, "drive": adrive, "bound": arun_limited, "cut_after": cut_after}
     if policy.worker is not None and not aio:
         drivers |= {"Job": thread_job(), "overdue": overdue}
     if policy.budget is not None:
         when = policy._now if policy.clock is SYSTEM else now
         drivers |= {"start": policy.budget.start, "credit": policy.budget.credit, "when": when}
-    return shaped(
+    return compile_wrapper(
         fn,
         _template(policy, aio=aio),
         is_async=aio,
         now=now,
         Run=Run,
-        teller=teller,
+        teller=make_emitter,
         heard=not policy._silent,
         begun=partial(_begun, policy, now, whose),
         error_of=error_of,
-        decided=decided,
+        decided=run_after_failure,
         policy=policy,
         seconds=policy._cuts,
         ambient=ambient.active,
-        telling=Quick(policy, whose["name"]),
-        concerned=concerned,
+        telling=FastEmitter(policy, whose["name"]),
+        concerned=slow_path_needed,
         watch=watch,
         others=ambient.others,
         **whose,
@@ -216,7 +228,7 @@ def retried(policy: Options, fn: Callable[..., Any], *, aio: bool) -> Callable[.
 
 
 def _begun(policy: Options, now: Callable[[], float], whose: dict[str, Any], started: float) -> Run:
-    return Run(policy, started, reading=now, tell=teller(policy), **whose)
+    return Run(policy, started, reading=now, emit=make_emitter(policy), **whose)
 
 
 def _template(policy: Options, *, aio: bool) -> Template:
@@ -233,4 +245,4 @@ def _template(policy: Options, *, aio: bool) -> Template:
 
 def call_done(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Make attempts at a plain function, whose result must not have to be awaited."""
-    return done(fn, call(policy, name, fn, args, kwargs))
+    return reject_awaitable(fn, call(policy, name, fn, args, kwargs))

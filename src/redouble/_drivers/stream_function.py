@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable
 from types import FunctionType, MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-__all__ = ["Bystander", "StreamFunction"]
+__all__ = ["PassiveStreamOwner", "StreamFunction"]
 
 
 P = ParamSpec("P")
@@ -55,7 +55,7 @@ class StreamFunction(Generic[P, T, S]):
         return f"<function {self.__qualname__}>"
 
 
-class Bystander:
+class PassiveStreamOwner:
     """An owner of items that opens them, and has no opinion about how they end."""
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it is too late

@@ -18,10 +18,18 @@ from inspect import isawaitable, iscoroutinefunction
 from types import AsyncGeneratorType, CodeType
 from typing import Any, Final, Generic, Protocol, TypeVar, cast, runtime_checkable
 
-from redouble._internal.callables import Misused, drop, spelled
+from redouble._internal.callables import UsageError, close_unawaited, display_name
 from redouble._internal.logger import ABANDONED, log
 
-__all__ = ["END", "AsyncSource", "Source", "aopened", "at_once", "opened", "waits"]
+__all__ = [
+    "END",
+    "AsyncSource",
+    "Source",
+    "aopen_first",
+    "close_without_suspending",
+    "may_suspend",
+    "open_first",
+]
 
 
 # After these nothing comes next. Every `await`, spelled out or not, is compiled to a SEND.
@@ -31,7 +39,7 @@ WAIT = "SEND"
 
 
 @runtime_checkable
-class Tells(Protocol):
+class SuspendableClose(Protocol):
     """A stream of ours, which knows."""
 
     def may_wait(self) -> bool:
@@ -39,13 +47,13 @@ class Tells(Protocol):
         ...
 
 
-def waits(stream: object) -> bool:
+def may_suspend(stream: object) -> bool:
     """Say whether closing a stream, where it stands now, may have to wait."""
     try:
         if isinstance(stream, AsyncGeneratorType):
             frame = cast("Any", stream).ag_frame
             return frame is not None and _reaches_wait(frame.f_code, frame.f_lasti)
-        if isinstance(stream, Tells):
+        if isinstance(stream, SuspendableClose):
             return stream.may_wait()
         aclose = getattr(stream, "aclose", None)
         close = aclose or getattr(stream, "close", None)
@@ -56,7 +64,7 @@ def waits(stream: object) -> bool:
     return aclose is not None
 
 
-def at_once(work: Coroutine[Any, Any, None]) -> None:
+def close_without_suspending(work: Coroutine[Any, Any, None]) -> None:
     """Do what waits for nothing; should it wait after all, it is cut there, and that is logged."""
     try:
         work.send(None)
@@ -160,7 +168,7 @@ class AsyncSource(Generic[T]):
 
     def may_wait(self) -> bool:
         """Say whether closing it may have to wait."""
-        return any(waits(stream) for stream in self._open)
+        return any(may_suspend(stream) for stream in self._open)
 
     async def aclose(self) -> None:
         """Close what can be closed: the iterator, then, whatever came of that, what it iterates over."""
@@ -174,7 +182,7 @@ class AsyncSource(Generic[T]):
                 await self.aclose()
 
 
-def opened(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # noqa: A002
+def open_first(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # noqa: A002
     """Open a source and take its first item, or `END`; one that fails at that is closed."""
     source = Source(stream_of(open, open()))
     kept = False
@@ -190,7 +198,7 @@ def opened(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # noqa: 
     return source, item
 
 
-async def aopened(open: Callable[[], AsyncIterable[T]], /) -> tuple[AsyncSource[T], T]:  # noqa: A002
+async def aopen_first(open: Callable[[], AsyncIterable[T]], /) -> tuple[AsyncSource[T], T]:  # noqa: A002
     """Open a source and take its first item, or `END`; one that fails at that is closed."""
     source = AsyncSource(await astream_of(open, open()))
     kept = False
@@ -228,9 +236,11 @@ COMPLAINT = "a stream that had failed could not be closed either"
 def stream_of(open: object, stream: object) -> Iterable[Any]:  # noqa: A002
     """Check what was opened."""
     if not hasattr(type(stream), "__iter__") and not hasattr(type(stream), "__getitem__"):
-        drop(stream)
+        close_unawaited(stream)
         fix = ": write `async for`" if hasattr(stream, "__aiter__") or isawaitable(stream) else ""
-        raise Misused(f"{spelled(open)} opened {type(stream).__name__!r}, which cannot be iterated over{fix}")
+        raise UsageError(
+            f"{display_name(open)} opened {type(stream).__name__!r}, which cannot be iterated over{fix}"
+        )
     return cast("Iterable[Any]", stream)
 
 
@@ -240,5 +250,7 @@ async def astream_of(open: object, stream: object) -> AsyncIterable[Any]:  # noq
         stream = await stream
     if not hasattr(type(stream), "__aiter__"):
         fix = ": write `for`" if hasattr(type(stream), "__iter__") else ""
-        raise Misused(f"{spelled(open)} opened {type(stream).__name__!r}, which `async for` cannot use{fix}")
+        raise UsageError(
+            f"{display_name(open)} opened {type(stream).__name__!r}, which `async for` cannot use{fix}"
+        )
     return cast("AsyncIterable[Any]", stream)

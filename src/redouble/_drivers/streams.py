@@ -17,16 +17,16 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from redouble._drivers.async_items import AsyncItems
-from redouble._drivers.attempt import abound, bound
-from redouble._drivers.calls import adrive, begin, drive
-from redouble._drivers.stream_source import END, AsyncSource, Source, aopened, close_failed, opened
+from redouble._drivers.attempt import arun_limited, run_limited
+from redouble._drivers.calls import adrive, begin_run, drive
+from redouble._drivers.stream_source import END, AsyncSource, Source, aopen_first, close_failed, open_first
 from redouble._engine.options import Options, refuse_limits
 from redouble._engine.outcome import error_of
-from redouble._engine.run import Committing
-from redouble._internal.callables import Misused
+from redouble._engine.run import StreamRun
+from redouble._internal.callables import UsageError
 from redouble._internal.public import public
 
-__all__ = ["Opener", "Stream", "Streaming"]
+__all__ = ["OpenStream", "Opener", "Stream"]
 
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Opener(Generic[T]):
     ) -> None:
         self._policy, self._name, self._aio = policy, name, aio
         self._make, self._resume = make, resume
-        self._run: Committing | None = None
+        self._run: StreamRun | None = None
         self._delay: float | None = None
         self._cut = False
         self._first: float | None = None  # when the first item of all came
@@ -58,9 +58,9 @@ class Opener(Generic[T]):
         run = self._run or self._begin(0)
         try:
             opening: tuple[Source[T], T] = drive(
-                run, self._delay, bound(run, partial(opened, self._make)), (), {}
+                run, self._delay, run_limited(run, partial(open_first, self._make)), (), {}
             )
-        except Misused as misused:
+        except UsageError as misused:
             raise misused.error() from None
         self._commit(run, opening[1])
         return opening
@@ -70,9 +70,9 @@ class Opener(Generic[T]):
         run = self._run or self._begin(0)
         try:
             opening: tuple[AsyncSource[T], T] = await adrive(
-                run, self._delay, abound(run, partial(aopened, self._make)), (), {}
+                run, self._delay, arun_limited(run, partial(aopen_first, self._make)), (), {}
             )
-        except Misused as misused:
+        except UsageError as misused:
             raise misused.error() from None
         self._commit(run, opening[1])
         return opening
@@ -117,15 +117,15 @@ class Opener(Generic[T]):
             run = self._run or self._begin(1)
             run.ended(run.reading())
 
-    def _commit(self, run: Committing, item: object) -> None:
+    def _commit(self, run: StreamRun, item: object) -> None:
         run.committed = True
         if self._first is None and item is not END:
             self._first = run.first_item = run.now - run.started
 
-    def _begin(self, attempt: int) -> Committing:
+    def _begin(self, attempt: int) -> StreamRun:
         if not self._aio:
             self._refuse()
-        self._run = run = begin(Committing, self._policy, self._name, aio=self._aio, attempt=attempt)
+        self._run = run = begin_run(StreamRun, self._policy, self._name, aio=self._aio, attempt=attempt)
         run.credited = bool(attempt)  # the items before were
         run.first_item = self._first
         if self._began is None:
@@ -141,7 +141,7 @@ class Opener(Generic[T]):
 # ------------------------------------------------------------------- generator functions
 
 
-class Streaming(Generic[T]):
+class OpenStream(Generic[T]):
     """One stream, in a ``with``: go through `first`, and then on with the source it gives."""
 
     def __init__(
@@ -164,9 +164,9 @@ class Streaming(Generic[T]):
         source, item = self._opener.open()
         self._source = source
         if item is END:
-            return Ended(source.value)
+            return ReturnedStream(source.value)
         while True:
-            with Answer() as answer:
+            with ReturnedValue() as answer:
                 answer.sent = yield item
             if answer.sent is None and answer.thrown is None:
                 return source.items
@@ -174,7 +174,7 @@ class Streaming(Generic[T]):
             try:
                 item = answer.passed_to(source.items)
             except StopIteration as end:
-                return Ended(end.value)
+                return ReturnedStream(end.value)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
@@ -192,7 +192,7 @@ class Streaming(Generic[T]):
                 self._opener.failed(error)
 
 
-class Ended(Iterator[Any]):
+class ReturnedStream(Iterator[Any]):
     """The source of nothing more; its end has a value."""
 
     def __init__(self, value: object) -> None:
@@ -202,7 +202,7 @@ class Ended(Iterator[Any]):
         raise StopIteration(self._value)
 
 
-class Answer:
+class ReturnedValue:
     """What a consumer does about an item: ``next``, ``send`` or ``throw``. Closing passes through."""
 
     def __init__(self) -> None:
@@ -249,7 +249,7 @@ def items(opener: Opener[T]) -> Generator[T, None, None]:
             close_failed(source)  # Ctrl-C
 
 
-class Remembering(AsyncItems[T]):
+class ResumableItems(AsyncItems[T]):
     """Async items that remember the last one, to resume after it."""
 
     __slots__ = ("_opener",)
@@ -273,7 +273,7 @@ class Stream(Iterator[T], AsyncIterator[T]):
     def __init__(self, make: Callable[..., Opener[T]]) -> None:
         # Both are made now, so that threads may share it; nothing is opened before somebody reads.
         self._items = items(make(aio=False))
-        self._async_items: AsyncItems[T] = Remembering(make(aio=True))
+        self._async_items: AsyncItems[T] = ResumableItems(make(aio=True))
 
     def __iter__(self) -> Generator[T, None, None]:
         return self._items

@@ -15,13 +15,21 @@ from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from redouble._engine.options import Options
-from redouble._engine.report import Mark, Report, Stamp, family, is_stuck, stamp_of, stamp_of_answer
+from redouble._engine.report import (
+    CallStamp,
+    Report,
+    RetryVeto,
+    left_worker,
+    related_errors,
+    stamp_of,
+    stamp_of_answer,
+)
 from redouble._internal.codegen import is_compiled
 from redouble._internal.logger import log
 from redouble._runtime.backend import under_trio
 from redouble.errors import Reason, Rejected, WorkerStillRunning
 
-__all__ = ["asks_gate", "bears_exhaustion", "nested", "never_called"]
+__all__ = ["asks_gate", "bears_exhaustion", "nested", "rejected_before_call"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,7 +42,7 @@ _asking: set[CodeType] = set()
 _warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identity
 
 
-class Current(Protocol):
+class RunContext(Protocol):
     """What has to be known of the run that asks."""
 
     policy: Options
@@ -43,14 +51,14 @@ class Current(Protocol):
     cancelling: Callable[[BaseException | None], bool] | None
 
 
-def nested(error: BaseException, run: Current) -> Reason | None:
+def nested(error: BaseException, run: RunContext) -> Reason | None:
     """Return why to stop if an inner policy gave up on this error during this attempt."""
     mark = stamp_of(error)
-    if isinstance(mark, Mark) and (forbidden := mark.meet(run)) is not None:
+    if isinstance(mark, RetryVeto) and (forbidden := mark.check(run)) is not None:
         return forbidden
     stamps = list(_stamps(error, run))
-    still_running = any(isinstance(found, WorkerStillRunning) for found in family(error))
-    if still_running or any(is_stuck(stamp) for stamp in stamps):
+    still_running = any(isinstance(found, WorkerStillRunning) for found in related_errors(error))
+    if still_running or any(left_worker(stamp) for stamp in stamps):
         return Reason.worker_still_running  # and another attempt would run beside it
     if not stamps:
         return None
@@ -62,12 +70,12 @@ def nested(error: BaseException, run: Current) -> Reason | None:
     return None
 
 
-def bears_exhaustion(replaced: Stamp | Report, run: Current) -> bool:
+def bears_exhaustion(replaced: CallStamp | Report, run: RunContext) -> bool:
     """Say whether the mark of an exhausted budget must go on outwards with the stamp that replaces one."""
     return _exhausted(replaced) and _during(replaced, run)
 
 
-def never_called(error: BaseException, run: Current) -> bool:
+def rejected_before_call(error: BaseException, run: RunContext) -> bool:
     """Return True if a gate rejected the attempt before any code of the caller's ran but the gate itself.
 
     The traceback decides: every frame from the attempt to the gate is one of this package. A mark that the
@@ -94,41 +102,41 @@ def asks_gate(function: F) -> F:
     return function
 
 
-def _exhausted(stamp: Stamp | Report) -> bool:
+def _exhausted(stamp: CallStamp | Report) -> bool:
     return stamp.reason is Reason.budget or getattr(stamp, "exhausted", False)
 
 
-def _stamps(error: BaseException, run: Current) -> Iterator[Stamp | Report]:
+def _stamps(error: BaseException, run: RunContext) -> Iterator[CallStamp | Report]:
     """Find what inner policies left, in this attempt, on an error and what it came of."""
-    for found in family(error):
+    for found in related_errors(error):
         # What a client of ours gave up on may be an answer, of which somebody has made this error since.
         for stamp in (stamp_of(found), stamp_of_answer(found)):
             if stamp is not None and stamp.reason is not None and _matters(stamp) and _during(stamp, run):
                 yield stamp
 
 
-def _matters(stamp: Stamp | Report) -> bool:
-    return _tried(stamp) or _exhausted(stamp) or is_stuck(stamp)
+def _matters(stamp: CallStamp | Report) -> bool:
+    return _tried(stamp) or _exhausted(stamp) or left_worker(stamp)
 
 
-def _tried(stamp: Stamp | Report) -> bool:
+def _tried(stamp: CallStamp | Report) -> bool:
     """Leave out a policy that ended at its first attempt, by its own will: with it, nothing multiplies."""
     attempts = stamp.attempts if isinstance(stamp, Report) else stamp.attempt
     return attempts > 1 or stamp.reason not in (Reason.stopped, Reason.committed)
 
 
-def _during(stamp: Stamp | Report, run: Current) -> bool:
+def _during(stamp: CallStamp | Report, run: RunContext) -> bool:
     """Tell a stamp of this attempt from an old one: some code raises one instance again and again."""
     if isinstance(stamp, Report):  # it came from another process, whose clock says nothing here
         return True
-    inner = cast("Current", stamp)
+    inner = cast("RunContext", stamp)
     one_colour = (inner.cancelling is None) == (run.cancelling is None)
     if inner.policy.clock is not run.policy.clock or not (one_colour or not under_trio()):
         return True  # their times cannot be compared
     return inner.started >= run.attempt_started
 
 
-def _warn(policy: Options, stamp: Stamp | Report) -> None:
+def _warn(policy: Options, stamp: CallStamp | Report) -> None:
     if _warned.get(id(policy)) is policy:
         return
     _warned[id(policy)] = policy

@@ -21,10 +21,10 @@ from redouble._engine.backoff import Backoff, fresh
 from redouble._engine.budget import Budget
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
-from redouble._internal.callables import spelled
+from redouble._internal.callables import display_name
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, hook, instance, methods, number, seconds, whole
-from redouble._runtime.clock import SYSTEM, Borrowed, Chance, Clock, reader
+from redouble._runtime.clock import SYSTEM, Chance, Clock, ForeignClock, fast_reader
 from redouble._telemetry.events import Event
 from redouble._telemetry.registry import Counts, counts_of, register
 
@@ -170,9 +170,9 @@ class Options:
         methods(self.clock, "clock", ("now", "sleep"))
         methods(self.random, "random", ("random",))
         clock: object = self.clock
-        self._put("_time", clock if isinstance(clock, Clock) else Borrowed(self.clock))
-        self._put("_now", reader(self._time, aio=False))
-        self._put("_anow", reader(self._time, aio=True))
+        self._put("_time", clock if isinstance(clock, Clock) else ForeignClock(self.clock))
+        self._put("_now", fast_reader(self._time, aio=False))
+        self._put("_anow", fast_reader(self._time, aio=True))
         self._work_out()
 
     def _work_out(self) -> None:
@@ -277,7 +277,7 @@ def refuse_unlimited(policy: Options, fn: object) -> None:
     """Say no to a limit that plain blocking code could not keep."""
     if policy.attempt_timeout is not None and policy.worker is None:
         raise TypeError(
-            f"attempt_timeout= cannot stop {spelled(fn)}, which blocks: add worker=Worker() to run it on a "
+            f"attempt_timeout= cannot stop {display_name(fn)}, which blocks: add worker=Worker() to run it on a "
             "thread, or await policy.acall(...). timeout= and give_up_after= do without, but cut nothing"
         )
 

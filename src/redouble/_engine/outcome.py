@@ -14,7 +14,7 @@ from redouble._failures.verdict import CUT, Verdict
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
-    from redouble._engine.state import State
+    from redouble._engine.state import RunState
 
 __all__ = ["MOST_RECORDS", "error_of", "itself", "outcome_of", "report_of", "summary_of"]
 
@@ -48,10 +48,10 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
 }
 
 
-def summary_of(run: State) -> str:
+def summary_of(run: RunState) -> str:
     """Say it in a line: for notes and messages."""
     words = OUTCOMES[run.reason or STOPPED][0]
-    if run.reason is Reason.timeout and run.which() == "deadline":
+    if run.reason is Reason.timeout and run.limiting_limit() == "deadline":
         words = "the deadline has passed" if run.now >= run.deadline else "no time left before the deadline"
     if run.verdict.after is not None and _asked_too_much(run, run.verdict.after):
         words = f"asked to wait {run.verdict.after:g} s"
@@ -59,12 +59,12 @@ def summary_of(run: State) -> str:
     return f"after {run.attempt} attempt{plural} in {run.now - run.started:.1f} s ({words})"
 
 
-def _asked_too_much(run: State, hint: float) -> bool:
+def _asked_too_much(run: RunState, hint: float) -> bool:
     too_late = run.reason is Reason.timeout and not run.now + hint < run.until
     return run.reason is Reason.hint_too_long or (too_late and run.policy.hints.mode != "ignore")
 
 
-def error_of(run: State, last: Exception | None) -> errors.RedoubleError:
+def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
     """Make an error of our own: there is nothing of the caller's to raise, or ours was asked for."""
     reason = run.reason or STOPPED
     refused = last is None and run.attempt > 0
@@ -85,7 +85,7 @@ def error_of(run: State, last: Exception | None) -> errors.RedoubleError:
     return error
 
 
-def _said_last(run: State) -> str | None:
+def _said_last(run: RunState) -> str | None:
     """Spell the last error, other than that an attempt was cut because the time of the call was up."""
     for verdict, kind, text, *_ in reversed(run.records[::2]):
         if kind is not None and verdict is not CUT:
@@ -93,7 +93,7 @@ def _said_last(run: State) -> str | None:
     return None
 
 
-def report_of(run: State) -> Report:
+def report_of(run: RunState) -> Report:
     """Build the report."""
     ended = run.records[::2]
     delays = [*run.records[1::2], None]
@@ -103,7 +103,7 @@ def report_of(run: State) -> Report:
         attempts=run.attempt,
         elapsed=run.now - run.started,
         work_elapsed=run.work,
-        limit=run.which(),
+        limit=run.limiting_limit(),
         workers_left=run.workers_left,
         name=run.name,
         labels=dict(run.policy.labels),
@@ -114,7 +114,7 @@ def report_of(run: State) -> Report:
     )
 
 
-def _record(run: State, number: int, entry: Entry, delay: float | None) -> AttemptRecord:
+def _record(run: RunState, number: int, entry: Entry, delay: float | None) -> AttemptRecord:
     """Build one record of the history from what the run kept."""
     verdict, error, text, started, elapsed = entry
     name = None if error is None else f"{error.__module__}.{error.__qualname__}".removeprefix("builtins.")
@@ -140,7 +140,7 @@ def _redacted(text: str) -> str:
     return redacted(text)
 
 
-def outcome_of(run: State, value: T | None, error: Exception | None) -> Outcome[T]:
+def outcome_of(run: RunState, value: T | None, error: Exception | None) -> Outcome[T]:
     """Build the outcome; an error that the run did not expect (a budget's, a backoff's) ends it too."""
     if not run.ok and run.reason is None:
         run.reason = STOPPED

@@ -15,13 +15,13 @@ from redouble.errors import Limit, Reason, RetryError, WorkerStillRunning
 
 __all__ = [
     "AttemptRecord",
-    "Mark",
     "Outcome",
     "Report",
+    "RetryVeto",
     "annotate",
-    "family",
     "has_left_a_worker",
-    "is_stuck",
+    "left_worker",
+    "related_errors",
     "report",
     "stamp_of",
     "stamp_of_answer",
@@ -77,7 +77,7 @@ class Report(NamedTuple):
         return self.reason is None and self.limit is not None
 
 
-class Stamp(Protocol):
+class CallStamp(Protocol):
     """What a given-up call leaves on its error: its run, which becomes its report when pickled."""
 
     @property
@@ -100,7 +100,7 @@ class Stamp(Protocol):
         ...
 
 
-class Mark:
+class RetryVeto:
     """What a client of ours leaves on the error of an attempt before any policy sees it.
 
     To whoever reads stamps it is a policy that ended at its first attempt: with it, nothing multiplies.
@@ -113,7 +113,7 @@ class Mark:
     attempt = 1
     asked = False  # whether anything depends on what it answers
 
-    def meet(self, run: Any, /) -> Reason | None:  # noqa: ARG002
+    def check(self, run: Any, /) -> Reason | None:  # noqa: ARG002
         """Learn which run is about to retry, and answer why it must not, if so."""
         return None
 
@@ -150,15 +150,15 @@ def report(exc: object, /) -> Report | None:
     return stamp if isinstance(stamp, Report) else stamp.report()
 
 
-def stamp_of(exc: object) -> Stamp | Report | None:
+def stamp_of(exc: object) -> CallStamp | Report | None:
     """Return what a policy left on this very exception."""
     try:
-        return cast("Stamp | Report | None", vars(exc).get(STAMP))
+        return cast("CallStamp | Report | None", vars(exc).get(STAMP))
     except Exception:  # it has no attributes, or does not show them
         return None
 
 
-def stamp_of_answer(error: object) -> Stamp | Report | None:
+def stamp_of_answer(error: object) -> CallStamp | Report | None:
     """Return what a client of ours left on the answer of which somebody has made this error since."""
     try:
         return stamp_of(vars(error).get("response"))
@@ -166,7 +166,7 @@ def stamp_of_answer(error: object) -> Stamp | Report | None:
         return None
 
 
-def family(error: BaseException) -> Iterator[BaseException]:
+def related_errors(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, its explicit causes and the members of groups."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
@@ -184,17 +184,20 @@ def family(error: BaseException) -> Iterator[BaseException]:
             continue
 
 
-def is_stuck(stamp: Stamp | Report | None) -> bool:
+def left_worker(stamp: CallStamp | Report | None) -> bool:
     """Say whether a policy has left a worker beside which none may run."""
     return stamp.workers_left > 0 if isinstance(stamp, Report) else bool(getattr(stamp, "stuck", False))
 
 
 def has_left_a_worker(error: BaseException) -> bool:
     """Say whether an error says so, itself or by what it came of."""
-    return any(isinstance(found, WorkerStillRunning) or is_stuck(stamp_of(found)) for found in family(error))
+    return any(
+        isinstance(found, WorkerStillRunning) or left_worker(stamp_of(found))
+        for found in related_errors(error)
+    )
 
 
-def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> Stamp | Report | None:
+def annotate(exc: BaseException, stamp: CallStamp, note: str | None) -> CallStamp | Report | None:
     """Leave the stamp, and one note; a note of ours is replaced, and so is a stamp, which is returned.
 
     Written into ``__dict__``: an exception may forbid ``setattr`` (a frozen dataclass does), and its
@@ -202,7 +205,7 @@ def annotate(exc: BaseException, stamp: Stamp, note: str | None) -> Stamp | Repo
     """
     try:
         own: dict[str, Any] = exc.__dict__
-        before: Stamp | Report | None = own.get(STAMP)
+        before: CallStamp | Report | None = own.get(STAMP)
         own[STAMP] = stamp
         if note is None:
             return before

@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 from redouble._engine.budget import Grant
 from redouble._failures.verdict import Kind
-from redouble._internal.bounded_cache import Kept
-from redouble._internal.locks import Locked
+from redouble._internal.bounded_cache import BoundedCache
+from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
-from redouble._internal.sliding_counter import SLICES, Recent
+from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble._internal.validation import Duration, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.clock import SYSTEM
@@ -35,7 +35,7 @@ LONG_AGO = -(2**62)  # a slice before all others
 MOST_WAITING = 256  # credits that are counted only when somebody asks, or when there are this many
 
 
-class Dated(Grant):
+class DatedGrant(Grant):
     """A grant that knows when it was made: what is refunded must not make room for another."""
 
     when: int
@@ -57,7 +57,7 @@ class RetryBudgetSettings:
 
 
 @public("redouble")
-class RetryBudget(Locked):
+class RetryBudget(ForkSafe):
     """Allow retries as a share of the calls that went well lately, and a few in any case.
 
     In the ``window`` seconds up to now at most ``ceil(credits * ratio) + floor(per_second * window)`` are
@@ -105,16 +105,16 @@ class RetryBudget(Locked):
         self._up, self._down = exact.numerator, exact.denominator
         self._floor = floor(Fraction(repr(per_second)) * Fraction(repr(seconds)))
         # What earns is forgotten a little before the window has passed, what was granted a little after.
-        self._credits, self._grants = Recent(SLICES), Recent(SLICES + 1)
+        self._credits, self._grants = SlidingCounter(SLICES), SlidingCounter(SLICES + 1)
         self._grants.latest = LONG_AGO  # or on a clock below zero the first grant would seem to come late
         self._waiting: list[float] = []  # credits
         self._back: list[Grant] = []  # grants to take back
-        self._busy = False
+        self._updating = False
         self._now: float | None = None  # of the last use
         self._index = 0  # the running slice
         self._from = self._until = 0.0  # well inside it; at its edges `_slice` decides
         self._most = self._floor
-        self._grant = Dated(1.0)
+        self._grant = DatedGrant(1.0)
         self._grant.when, self._grant.window = 0, seconds
         self._next: RetryBudget | None = None  # whose values to take over
 
@@ -145,7 +145,7 @@ class RetryBudget(Locked):
         """Allow one retry, or return None. The time is the system's unless given."""
         now = SYSTEM.now() if now is None else now
         with self._lock:  # flat: this is measured
-            if self._busy:
+            if self._updating:
                 return None  # asked from the middle of this very thing, by a signal or the collector
             if self._waiting or self._back or not self._from < now < self._until:
                 self._move(now)
@@ -219,9 +219,9 @@ class RetryBudget(Locked):
 
     def _move(self, now: float | None) -> None:
         """Count what waits, and forget what is too old by now; without a time, by the last use."""
-        if self._busy:
+        if self._updating:
             return  # who is at it goes on with what has come meanwhile, or the next one does
-        self._busy = True
+        self._updating = True
         try:
             if self._waiting or self._back:
                 self._settle()
@@ -233,7 +233,7 @@ class RetryBudget(Locked):
                 self._turn(self._slice(now))
             self._most = self._earned(self._credits.total)
         finally:
-            self._busy = False
+            self._updating = False
         if self._next is not None:  # by a signal, in the middle of this
             self._move(now)
 
@@ -243,7 +243,7 @@ class RetryBudget(Locked):
         self._grants.move(index)
         if self._index != self._grants.latest:
             self._index = index = self._grants.latest
-            self._grant = Dated(1.0)
+            self._grant = DatedGrant(1.0)
             window = self.settings.window
             self._grant.when, self._grant.window = index, window
             width = window / SLICES
@@ -279,9 +279,9 @@ class RetryBudget(Locked):
     def _slice(self, now: float) -> int:
         return int(now * SLICES // self.settings.window)
 
-    def _forked(self) -> None:
-        super()._forked()
-        self._busy = False
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._updating = False
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"
@@ -299,11 +299,11 @@ class HostBudgets(RetryBudget):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._by_host = Kept[RetryBudget](MOST)
+        self._by_host = BoundedCache[RetryBudget](MOST)
 
     def of(self, host: Hashable) -> RetryBudget:
         """Return the budget of a host: the same one for all who ask."""
-        return self._by_host.have(host, self._made)
+        return self._by_host.get_or_create(host, self._made)
 
     def reconfigure(self, other: RetryBudget, /) -> None:
         """Take over the settings of another one, here and in the budgets of all hosts."""

@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from redouble._engine.backoff import Backoff
-from redouble._engine.nested import nested, never_called
+from redouble._engine.nested import nested, rejected_before_call
 from redouble._engine.outcome import MOST_RECORDS, error_of
 from redouble._engine.report import STAMP, annotate
-from redouble._engine.state import Limits, State
+from redouble._engine.state import LimitedState, RunState
 from redouble._failures.verdict import ACCEPT, CUT, RETRY, STOP, Verdict, accepted, judge, told_when
 from redouble.errors import AttemptTimeout, Reason, Rejected, WorkerStillRunning
 
-__all__ = ["Committing", "Run"]
+__all__ = ["Run", "StreamRun"]
 
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
@@ -48,7 +48,7 @@ BACKOFF_ENDED, HINT_TOO_LONG = Reason.backoff_ended, Reason.hint_too_long
 WORKER_STILL_RUNNING = Reason.worker_still_running
 
 
-class Run(Limits):
+class Run(LimitedState):
     """One logical call."""
 
     # ------------------------------------------------- steps 1 and 2: before an attempt
@@ -61,21 +61,21 @@ class Run(Limits):
             self.now, self.stalled = now, 0
         if self.tell is not None and self.now < self.until and self.work < self.policy._work_limit:
             self.tell(self, "before_attempt", None, None)
-            self.read()
+            self.refresh_now()
         if self.now >= self.until or self.work >= self.policy._work_limit:
-            return self.refusal()
+            return self.no_time_left()
         self.attempt += 1
         self.attempt_started = self.now
         if self.limit is not None:
             self.limit, self.tied = None, False
-        if self.pending is not None:
-            self.granted, self.pending = self.pending, None
+        if self.unspent_grant is not None:
+            self.spent_grant, self.unspent_grant = self.unspent_grant, None
         return None
 
-    def refusal(self) -> Exception:
+    def no_time_left(self) -> Exception:
         """Give up between attempts: return the last error, or one of our own where there is none."""
         last = self.last
-        self.over(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
+        self.give_up(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
         # A StopIteration may not leave a generator, nor its async kin an async loop: nobody would see it.
         if last is None or self.policy.wrap or isinstance(last, StopIteration | StopAsyncIteration):
             return error_of(self, last)
@@ -108,9 +108,9 @@ class Run(Limits):
                 verdict = judge(self.policy._rules, error, self.shown)
             except Exception as broken:
                 self.records.append((STOP, kind, text, self.attempt_started, took))
-                self.broke(broken, error)
+                self.rule_failed(broken, error)
                 raise
-            self.read()
+            self.refresh_now()
         if verdict is None:
             verdict = RETRY if issubclass(kind, AttemptTimeout) else STOP
         if verdict.after is None and issubclass(kind, Rejected):
@@ -132,16 +132,16 @@ class Run(Limits):
                 self.verdict = accepted(self.policy.until, self.shown(None, value))
             except Exception as broken:
                 self.records.append((STOP, None, None, self.attempt_started, took))
-                self.broke(broken, None)
+                self.rule_failed(broken, None)
                 raise
-            self.read()
+            self.refresh_now()
         self.records.append((self.verdict, None, None, self.attempt_started, took))
         return self.succeed(None) if self.verdict.action == "accept" else self.decide(None)
 
-    def broke(self, broken: Exception, error: Exception | None) -> None:
+    def rule_failed(self, broken: Exception, error: Exception | None) -> None:
         """End because a rule raised: its error comes out, the operation's as its context; both can tell."""
         self.verdict, self.reason = STOP, STOPPED
-        self.read()
+        self.refresh_now()
         for known in (broken, error):
             if known is not None:
                 annotate(known, self, None)
@@ -156,15 +156,18 @@ class Run(Limits):
         if counts is not None:
             counts.failures += 1
         if budget is not None:
-            refused = isinstance(error, Rejected) and never_called(error, self)
+            refused = isinstance(error, Rejected) and rejected_before_call(error, self)
             if (verdict.action == "retry" and not refused) or not getattr(budget, "_only_retried", False):
                 budget.failed(self.kind(error), self.budget_time())
-            if refused and self.granted is not None:
-                self.pending, self.granted = self.granted, None  # a gate refused it: nothing was retried
-                self.hand_back()
+            if refused and self.spent_grant is not None:
+                self.unspent_grant, self.spent_grant = (
+                    self.spent_grant,
+                    None,
+                )  # a gate refused it: nothing was retried
+                self.refund()
         if tell is not None:
             tell(self, "failure", error, None)
-            self.read()
+            self.refresh_now()
 
         # 6. stop? attempts? time? nested?
         now, until = self.now, self.until
@@ -191,34 +194,34 @@ class Run(Limits):
             if marked:
                 reason = nested(error, self)
         if reason is not None:
-            return self.over(reason, error)
+            return self.give_up(reason, error)
 
         # 7. draw the delay, apply the hint
         until = self.until  # a client of ours may have made it earlier
-        delay = next(self.delays or self.drawing(error), None)
+        delay = next(self.delays or self.draw_delay(error), None)
         if delay is None:
-            return self.over(BACKOFF_ENDED, error)
+            return self.give_up(BACKOFF_ENDED, error)
         if verdict.after is not None and policy.hints.mode != "ignore":
             if verdict.after > policy.hints._ceiling:
-                return self.over(HINT_TOO_LONG, error)
-            delay = self.hinted(delay, verdict.after)
+                return self.give_up(HINT_TOO_LONG, error)
+            delay = self.apply_hint(delay, verdict.after)
         # 8. does it fit?
         if not now + delay < until:  # so put, NaN does not fit either
-            return self.over(TIMEOUT, error)
+            return self.give_up(TIMEOUT, error)
         # 9. spend: before sleeping: a refused retry must not cost the caller a wait
         if budget is not None:
-            self.pending = budget.spend(self.kind(error), self.budget_time())
-            if self.pending is None:
-                return self.over(BUDGET, error)
-            delay = max(delay, self.pending.wait)
+            self.unspent_grant = budget.spend(self.kind(error), self.budget_time())
+            if self.unspent_grant is None:
+                return self.give_up(BUDGET, error)
+            delay = max(delay, self.unspent_grant.wait)
             if now + delay >= until:
-                return self.over(TIMEOUT, error)
+                return self.give_up(TIMEOUT, error)
         # 10. tell; observers take time, so does it still fit?
         if tell is not None:
             tell(self, "retry", error, delay)
-            now = self.read()
+            now = self.refresh_now()
             if now + delay >= until:
-                return self.over(TIMEOUT, error)
+                return self.give_up(TIMEOUT, error)
 
         if counts is not None:
             counts.retries += 1
@@ -233,7 +236,7 @@ class Run(Limits):
             forget_frames(error, None)  # they would live on for as long as we sleep
         return delay
 
-    def drawing(self, error: Exception | None) -> Iterator[float]:
+    def draw_delay(self, error: Exception | None) -> Iterator[float]:
         """Return this call's iterator of delays, or the one for this kind of failure."""
         recipe, chance = self.policy._recipe, self.policy.random
         if isinstance(recipe, Backoff):
@@ -243,7 +246,7 @@ class Run(Limits):
         self.by_kind = self.by_kind or {}
         return self.by_kind.setdefault(kind, recipe[kind].delays(chance))
 
-    def hinted(self, delay: float, hint: float) -> float:
+    def apply_hint(self, delay: float, hint: float) -> float:
         """Apply what the other side asked for, spread a little so that not everybody returns at once."""
         hints = self.policy.hints
         asked = hint
@@ -260,7 +263,7 @@ class Run(Limits):
 COMMITTED = Reason.committed
 
 
-class Committing(Run):
+class StreamRun(Run):
     """The run of one stream.
 
     Its driver says when it is ``committed``, about to hand out the first item; and that it is ``credited`` if
@@ -275,7 +278,7 @@ class Committing(Run):
         if self.now < now < INFINITY:
             self.now = now
         if self.policy.budget is not None:
-            self.policy.budget.credit(self.granted, self.budget_time())
+            self.policy.budget.credit(self.spent_grant, self.budget_time())
         self.ok = True
         return None
 
@@ -286,7 +289,7 @@ class Committing(Run):
     def succeed(self, error: Exception | None) -> float | None:
         """End well; what was committed was credited then."""
         if not (self.committed or self.credited):
-            return State.succeed(self, error)
+            return RunState.succeed(self, error)
         self.ok = True
         if self.tell is not None:
             self.tell(self, "success", error, None)
@@ -303,4 +306,4 @@ class Committing(Run):
             self.policy.budget.failed(self.kind(error), self.budget_time())
         if self.tell is not None:
             self.tell(self, "failure", error, None)
-        return self.over(TIMEOUT if self.verdict is CUT else COMMITTED, error)
+        return self.give_up(TIMEOUT if self.verdict is CUT else COMMITTED, error)

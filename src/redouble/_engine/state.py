@@ -25,22 +25,22 @@ from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.events import What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
-__all__ = ["Limits", "State", "Tell"]
+__all__ = ["Emitter", "LimitedState", "RunState"]
 
 
 STOPPED, WORKER_STILL_RUNNING = Reason.stopped, Reason.worker_still_running
 INFINITY = float("inf")
 
 
-class Tell(Protocol):
+class Emitter(Protocol):
     """Tells the observers what happened."""
 
-    def __call__(self, run: State, what: What, error: Exception | None, delay: float | None, /) -> None:
+    def __call__(self, run: RunState, what: What, error: Exception | None, delay: float | None, /) -> None:
         """Tell."""
         ...
 
 
-class State:
+class RunState:
     """The state of one logical call."""
 
     # What few calls need: written by those that do, into a dict that the others do not have.
@@ -69,7 +69,7 @@ class State:
         name: str = "",
         reading: Callable[[], float] | None = None,
         cancelling: Callable[[BaseException | None], bool] | None = None,
-        tell: Tell | None = None,
+        emit: Emitter | None = None,
         attempt: int = 1,
     ) -> None:
         """Begin with attempt 1 already running; ``attempt=0`` for a driver that calls `start`."""
@@ -79,7 +79,7 @@ class State:
         self.name = name
         self.reading: Callable[[], float] = reading or (lambda: started)
         self.cancelling = cancelling
-        self.tell = tell
+        self.tell = emit
         self.started: float = started
         self.attempt_started: float = started
         self.now: float = started
@@ -101,8 +101,8 @@ class State:
         self.stuck = False  # its worker has not stopped, and none may run beside it
         self.instead = False  # an error of our own comes out, and not the operation's
         self.exhausted = False  # an inner policy's budget was
-        self.pending: Grant | None = None
-        self.granted: Grant | None = None
+        self.unspent_grant: Grant | None = None
+        self.spent_grant: Grant | None = None
         self.stalled = 0
         if not attempt and policy.budget is not None:
             policy.budget.start(self.budget_time())
@@ -112,13 +112,13 @@ class State:
     def succeed(self, error: Exception | None) -> float | None:
         """End well: with a result, or with an exception that was accepted."""
         if self.policy.budget is not None:
-            self.policy.budget.credit(self.granted, self.budget_time())
+            self.policy.budget.credit(self.spent_grant, self.budget_time())
         self.ok = True
         if self.tell is not None:
             self.tell(self, "success", error, None)
         return None
 
-    def over(self, reason: Reason, error: Exception | None) -> float | None:
+    def give_up(self, reason: Reason, error: Exception | None) -> float | None:
         """End badly: say so on the error, hand back what was not used, and answer None: no delay."""
         self.reason = reason
         if self.policy._counts is not None:
@@ -130,8 +130,8 @@ class State:
             self.workers_left = self.workers_left or 1
         else:
             self.instead = self.policy.wrap or self.verdict is CUT
-        if self.pending is not None:
-            self.hand_back()
+        if self.unspent_grant is not None:
+            self.refund()
         if self.cancelling is not None:
             self.cancelling(error)  # a failed task group leaves something behind that is taken back by this
         if error is not None:
@@ -142,10 +142,10 @@ class State:
             self.tell(self, "give_up", error, None)
         return None
 
-    def hand_back(self) -> None:
+    def refund(self) -> None:
         """Hand back a grant whose retry never started, however the call ended."""
-        if self.pending is not None and self.policy.budget is not None:
-            grant, self.pending = self.pending, None
+        if self.unspent_grant is not None and self.policy.budget is not None:
+            grant, self.unspent_grant = self.unspent_grant, None
             self.policy.budget.refund(grant, self.budget_time())
 
     def budget_time(self) -> float:
@@ -157,7 +157,7 @@ class State:
         """Whose time this call goes by."""
         return self.policy.clock
 
-    def which(self) -> Limit | None:
+    def limiting_limit(self) -> Limit | None:
         """Say which limit it was: that ended the call, or else that cut the last attempt."""
         if self.tied and self.limit == "attempt":
             return self.limit  # on a tie, the attempt's own
@@ -184,7 +184,7 @@ class State:
         if self.started <= now < INFINITY:
             self.attempt_started = now
 
-    def read(self) -> float:
+    def refresh_now(self) -> float:
         """Learn how late it is. Time goes forwards only: for NaN, infinity or a step back it stands still."""
         if self.now < (now := self.reading()) < INFINITY:
             self.now, self.stalled = now, 0
@@ -208,15 +208,15 @@ EXPIRED: dict[Limit, str] = {
 }
 
 
-class Limits(State):
+class LimitedState(RunState):
     """The limits of one logical call."""
 
     def end_within(self, seconds: float) -> None:
         """Take in that there is a deadline, so many seconds from now."""
-        self.deadline = self.read() + seconds
+        self.deadline = self.refresh_now() + seconds
         self.until = min(self.until, self.deadline)
 
-    def room(self, *, own: bool = True) -> float:
+    def time_left(self, *, own: bool = True) -> float:
         """Say how long the attempt may take from now on, and note whose limit that is.
 
         On a tie it is the first of these. ``own=False``: it has not begun yet, so its own does not count.
@@ -245,9 +245,9 @@ class Limits(State):
         took, number = max(0.0, self.seconds), self.attempt
         return AttemptTimeout(EXPIRED[self.bound].format(number, took), limit=self.bound, seconds=took)
 
-    def returns(self, *, late: bool) -> None:
+    def record_return(self, *, late: bool) -> None:
         """Take in that the running attempt is about to return: ``late`` if it was cut, or by the clock."""
-        if late or self.read() - self.attempt_started >= self.seconds:
+        if late or self.refresh_now() - self.attempt_started >= self.seconds:
             self.limit = self.bound
 
     def leave_worker(self, *, alone: bool) -> None:

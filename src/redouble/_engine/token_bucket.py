@@ -18,7 +18,7 @@ from typing import Literal, Self, cast
 
 from redouble._engine.budget import Grant
 from redouble._failures.verdict import Kind
-from redouble._internal.locks import Locked
+from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
 from redouble._internal.validation import instance, number
 from redouble._runtime.clock import SYSTEM
@@ -30,7 +30,7 @@ __all__ = ["RetryThrottling", "TokenBucket"]
 FREE = Grant(0.0)  # a retry itself costs nothing: its failure will
 
 
-class RetryThrottling(Locked):
+class RetryThrottling(ForkSafe):
     """Allow retries while more than half of the tokens are there: made by `TokenBucket.grpc`.
 
     A failure that would be retried takes a token, whether it is or not; a success brings ``ratio`` tokens.
@@ -132,7 +132,7 @@ class TokenBucketSettings:
 
 
 @public("redouble")
-class TokenBucket(Locked):
+class TokenBucket(ForkSafe):
     """Let every retry pay in tokens, and successes bring them back.
 
     Pass one object to every policy that talks to the same service: sharing is by identity.

@@ -16,7 +16,7 @@ from weakref import ref
 
 from redouble._failures.builtin_errors import BUILTIN, Ask, Entry, Look
 from redouble._failures.verdict import Answer, Kind, Rule, Verdict, verdict
-from redouble._internal.callables import would_not_run
+from redouble._internal.callables import lazy_kind
 from redouble.errors import Rejected
 
 __all__ = ["Transient", "kind_of", "transient"]
@@ -185,7 +185,7 @@ def _key(key: object) -> int | str:
 
 def _value(key: object, told: object) -> Verdict | Rule:
     if callable(told) and not isinstance(told, type):
-        if (what := would_not_run(told)) is not None:
+        if (what := lazy_kind(told)) is not None:
             raise TypeError(f"with_: {key!r} is given {what}: rules are plain functions, also in async code")
         return cast("Rule", told)
     if isinstance(told, bool | int | float | timedelta | Verdict):

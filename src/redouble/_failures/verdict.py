@@ -19,7 +19,7 @@ from enum import StrEnum
 from types import GenericAlias, MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
-from redouble._internal.callables import spelled, would_not_run
+from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.public import public
 from redouble._internal.validation import Duration
 from redouble.errors import Rejected
@@ -27,7 +27,7 @@ from redouble.errors import Rejected
 __all__ = [
     "Answer",
     "Ended",
-    "Failures",
+    "FailureFilter",
     "Judge",
     "Kind",
     "On",
@@ -161,7 +161,7 @@ def verdict(answer: object, rule: object) -> Verdict:
     if isinstance(answer, int | float | timedelta):
         return Verdict("retry", after=_hint(answer))
     raise TypeError(
-        f"rule {spelled(rule)} answered {answer!r}: write True, False, None, a number of seconds or a Verdict"
+        f"rule {display_name(rule)} answered {answer!r}: write True, False, None, a number of seconds or a Verdict"
     )
 
 
@@ -188,7 +188,7 @@ def accepted(until: Until, ended: Ended) -> Verdict:
     answer: object = rule.judge(ended) if _judges(rule) else rule(ended.value)
     if hasattr(type(answer), "__await__"):
         raise TypeError(
-            f"until={spelled(until)} answered {answer!r}: rules are plain functions, also in async code"
+            f"until={display_name(until)} answered {answer!r}: rules are plain functions, also in async code"
         )
     if isinstance(answer, Verdict):
         return answer
@@ -247,8 +247,10 @@ def _plain(rule: object, option: str, wanted: str) -> Any:
     chosen: Any = cast("Judge", rule).judge if _judges(rule) else rule
     if not callable(chosen):
         raise TypeError(f"{option}={rule!r}: write {wanted}")
-    if (what := would_not_run(chosen)) is not None:
-        raise TypeError(f"{option}={spelled(rule)} is {what}: rules are plain functions, also in async code")
+    if (what := lazy_kind(chosen)) is not None:
+        raise TypeError(
+            f"{option}={display_name(rule)} is {what}: rules are plain functions, also in async code"
+        )
     return chosen
 
 
@@ -267,7 +269,7 @@ def _hint(after: object) -> float:
     return max(0.0, float(min(after, FOR_EVER)))
 
 
-class Failures:
+class FailureFilter:
     """What counts as a failure."""
 
     __slots__ = ("_rules", "_types", "on")
@@ -292,7 +294,7 @@ class Failures:
         """Return what the rules say of an error: "retry" is that it counts."""
         return judge(self._rules, error, lambda error: Ended(1, error))
 
-    def heard(self, error: BaseException | None) -> bool | None:
+    def counts(self, error: BaseException | None) -> bool | None:
         """Say the same of how a call ended; a cancellation, or a refusal further in, has nothing to say."""
         if error is None:
             return False

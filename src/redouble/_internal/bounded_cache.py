@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from redouble._internal.locks import Locked
+from redouble._internal.locks import ForkSafe
 
-__all__ = ["Kept"]
+__all__ = ["BoundedCache"]
 
 
 T = TypeVar("T")
 
 
-class Kept(Locked, Generic[T]):
+class BoundedCache(ForkSafe, Generic[T]):
     """At most so many things by key. Looking one up takes no lock."""
 
     def __init__(self, most: int) -> None:
@@ -22,7 +22,7 @@ class Kept(Locked, Generic[T]):
         self._things: dict[Hashable, T] = {}
         self.get = self._things.get  # what is there, or None
 
-    def have(self, key: Hashable, make: Callable[[], T]) -> T:
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what is there, or else make it; of two that are made at a time one is kept."""
         made = make()
         with self._lock:

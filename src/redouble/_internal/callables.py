@@ -11,14 +11,23 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-__all__ = ["Colour", "Misused", "colour", "done", "drop", "refuse", "spelled", "would_not_run"]
+__all__ = [
+    "CallableKind",
+    "UsageError",
+    "callable_kind",
+    "close_unawaited",
+    "display_name",
+    "lazy_kind",
+    "reject_awaitable",
+    "reject_uncallable",
+]
 
 
 T = TypeVar("T")
 
-Colour: TypeAlias = Literal["plain", "coroutine", "generator", "async generator"]
+CallableKind: TypeAlias = Literal["plain", "coroutine", "generator", "async generator"]
 
-LAZY: tuple[tuple[Callable[[object], bool], Colour], ...] = (
+LAZY: tuple[tuple[Callable[[object], bool], CallableKind], ...] = (
     (inspect.iscoroutinefunction, "coroutine"),
     (inspect.isgeneratorfunction, "generator"),
     (inspect.isasyncgenfunction, "async generator"),
@@ -28,7 +37,7 @@ LAZY: tuple[tuple[Callable[[object], bool], Colour], ...] = (
 CONTEXT_MANAGERS = tuple(cast("Any", make)(iter).__code__ for make in (contextmanager, asynccontextmanager))
 
 
-def colour(fn: object) -> Colour:
+def callable_kind(fn: object) -> CallableKind:
     """Tell what calling ``fn`` gives, looking through partials and callable objects."""
     while isinstance(fn, functools.partial):
         fn = fn.func
@@ -40,13 +49,13 @@ def colour(fn: object) -> Colour:
     return "plain"
 
 
-def would_not_run(fn: object) -> str | None:
+def lazy_kind(fn: object) -> str | None:
     """Say what it is if calling it, as rules and observers are called, runs none of its body."""
-    found = colour(fn)
+    found = callable_kind(fn)
     return None if found == "plain" else f"{'an' if found[0] == 'a' else 'a'} {found} function"
 
 
-def refuse(fn: object, verb: str) -> None:
+def reject_uncallable(fn: object, verb: str) -> None:
     """Say no to what cannot be retried, and what to do instead."""
     inner: object = fn
     while isinstance(inner, functools.partial):
@@ -67,23 +76,23 @@ def refuse(fn: object, verb: str) -> None:
         )
     if verb != "enter" and getattr(inner, "__code__", None) in CONTEXT_MANAGERS:
         raise TypeError(
-            f"cannot {verb} {spelled(inner)}, which makes a context manager: calling it runs nothing yet. "
-            f"Write `with policy.enter({spelled(inner)}):`, or decorate below @contextmanager"
+            f"cannot {verb} {display_name(inner)}, which makes a context manager: calling it runs nothing yet. "
+            f"Write `with policy.enter({display_name(inner)}):`, or decorate below @contextmanager"
         )
 
 
-def done(fn: object, result: T) -> T:
+def reject_awaitable(fn: object, result: T) -> T:
     """Return the result of a plain function, unless nothing has happened yet because it must be awaited."""
     if hasattr(type(result), "__await__"):
-        drop(result)
+        close_unawaited(result)
         raise TypeError(
-            f"{spelled(fn)} returned something to await, so nothing in it was retried: "
+            f"{display_name(fn)} returned something to await, so nothing in it was retried: "
             "decorate or pass a coroutine function, as in policy.call(fetch, url)"
         )
     return result
 
 
-class Misused(BaseException):
+class UsageError(BaseException):
     """A mistake of whoever wrote the call: carried past the rules, and raised as a `TypeError`."""
 
     def error(self) -> TypeError:
@@ -91,13 +100,13 @@ class Misused(BaseException):
         return TypeError(*self.args)
 
 
-def drop(thing: object) -> None:
+def close_unawaited(thing: object) -> None:
     """Close a coroutine that nobody is going to await, so that nobody is told it never was."""
     if inspect.iscoroutine(thing):
         thing.close()
 
 
-def spelled(fn: object) -> str:
+def display_name(fn: object) -> str:
     """Return a function's name for people: its own, or what it stands for."""
     while isinstance(fn, functools.partial):
         fn = fn.func

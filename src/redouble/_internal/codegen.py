@@ -16,9 +16,9 @@ from keyword import iskeyword
 from types import CodeType, CoroutineType, FunctionType
 from typing import Any, NamedTuple
 
-from redouble._internal.callables import done
+from redouble._internal.callables import reject_awaitable
 
-__all__ = ["Template", "is_compiled", "shaped"]
+__all__ = ["Template", "compile_wrapper", "is_compiled"]
 
 
 FILENAME = "<redouble "  # how the file names of compiled wrappers begin, in tracebacks
@@ -29,7 +29,7 @@ class Template(NamedTuple):
     """The lines of a wrapper, and what tracebacks call them."""
 
     title: str
-    lines: str
+    source: str
 
 
 # A plain function that returns a coroutine has done nothing yet: there was nothing to retry.
@@ -41,14 +41,16 @@ CHECK = """\
 
 # What most of them need.
 OF_ALL = {
-    "done": done,
+    "done": reject_awaitable,
     "Exception": Exception,
     "Coroutine": CoroutineType,
     "type": type,
 }
 
 
-def shaped(fn: Callable[..., Any], template: Template, *, is_async: bool, **names: Any) -> Callable[..., Any]:
+def compile_wrapper(
+    fn: Callable[..., Any], template: Template, *, is_async: bool, **names: Any
+) -> Callable[..., Any]:
     """Return a function with the signature of ``fn``, made from a template.
 
     ``names`` are what its lines need, without their prefix.
@@ -102,13 +104,13 @@ def _compiled(
         "await_": "await " if is_async else "",
         "check": "" if is_async else CHECK,
     }
-    source = template.lines.format(
+    source = template.source.format(
         **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
     )
     filename = f"{FILENAME}{'async ' * is_async}{template.title}>"
     # So that a traceback through the wrapper shows its lines; the same lines for every signature.
     blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
-    shown = template.lines.format(**words, **blanks)
+    shown = template.source.format(**words, **blanks)
     linecache.cache[filename] = (len(shown), None, shown.splitlines(keepends=True), filename)
     module = compile(source, filename, "exec")
     return next(const for const in module.co_consts if isinstance(const, CodeType))

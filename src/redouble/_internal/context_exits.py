@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Generic, TypeAlias, TypeVar
 
-__all__ = ["Ways"]
+__all__ = ["ContextExits"]
 
 
 T = TypeVar("T")
 
-Way: TypeAlias = "tuple[Ways[Any], Any]"  # whose, and how to leave
+Way: TypeAlias = "tuple[ContextExits[Any], Any]"  # whose, and how to leave
 
 
-class Ways(Generic[T]):
+class ContextExits(Generic[T]):
     """What has been entered and not yet left."""
 
     __slots__ = ("_open",)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["missing"]
+__all__ = ["missing_extra"]
 
 
-def missing(library: str, error: ModuleNotFoundError, module: str | None = None) -> ModuleNotFoundError:
+def missing_extra(library: str, error: ModuleNotFoundError, module: str | None = None) -> ModuleNotFoundError:
     """Return what to raise: which library it is, and how to get it for our ``module`` of that name."""
     if error.name != library:
         return error  # it is there, and lacks something itself

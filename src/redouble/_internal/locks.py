@@ -13,13 +13,13 @@ from types import MethodType
 from typing import Any, NoReturn, ParamSpec, Self, cast
 from weakref import WeakValueDictionary, ref
 
-__all__ = ["Guard", "Locked", "Shared", "weakly"]
+__all__ = ["ForkSafe", "ForkSafeLock", "SharedByIdentity", "weak_method"]
 
 
 P = ParamSpec("P")
 
 
-class Shared:
+class SharedByIdentity:
     """Something with a state of its own: never copied, and never sent to another process."""
 
     def __copy__(self) -> Self:
@@ -36,24 +36,24 @@ class Shared:
         )
 
 
-class Locked(Shared):
+class ForkSafe(SharedByIdentity):
     """Something shared that has a lock of its own."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         _alive[id(self)] = self
 
-    def _is_mine(self) -> bool:
+    def _owned_by_this_thread(self) -> bool:
         """Say whether this very thread has the lock."""
         lock: Any = self._lock
         return bool(lock._is_owned())
 
-    def _forked(self) -> None:
+    def _after_fork(self) -> None:
         """Begin anew in a child process, where the threads that may hold the lock do not exist."""
         self._lock = RLock()
 
 
-class Guard(Locked):
+class ForkSafeLock(ForkSafe):
     """A lock, for ``with``, that is free in a child process, whoever has it in the parent."""
 
     def __enter__(self) -> None:
@@ -63,7 +63,7 @@ class Guard(Locked):
         self._lock.release()
 
 
-def weakly(method: Callable[P, None]) -> Callable[P, None]:
+def weak_method(method: Callable[P, None]) -> Callable[P, None]:
     """Return a function that calls a method of something for as long as that lives."""
     bound = cast("MethodType", method)
     owner, function = ref(bound.__self__), bound.__func__  # WeakMethod would do, and take ten times as long
@@ -76,12 +76,12 @@ def weakly(method: Callable[P, None]) -> Callable[P, None]:
     return call
 
 
-_alive: WeakValueDictionary[int, Locked] = WeakValueDictionary()  # by identity
+_alive: WeakValueDictionary[int, ForkSafe] = WeakValueDictionary()  # by identity
 
 
 def _after_fork() -> None:
     for locked in list(_alive.values()):
-        locked._forked()
+        locked._after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch  elsewhere there is no fork

@@ -18,15 +18,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
-from redouble._internal.locks import Locked
+from redouble._internal.locks import ForkSafe
 
-__all__ = ["Desk", "Turns"]
+__all__ = ["ReloadLock", "SerialExecutor"]
 
 
 T = TypeVar("T")
 
 
-class Deed(Generic[T]):
+class PendingCall(Generic[T]):
     """Something to do, and what came of it."""
 
     __slots__ = ("args", "call", "result")
@@ -36,17 +36,17 @@ class Deed(Generic[T]):
         self.result: T | None = None
 
 
-class Desk:
+class SerialExecutor:
     """Where deeds are done in turn: used under a lock. ``busy``: in the middle of one."""
 
     def __init__(self, after: Callable[[], None]) -> None:
         self._after = after  # each round
-        self._deeds: deque[Deed[Any]] = deque()
+        self._deeds: deque[PendingCall[Any]] = deque()
         self.busy = False
 
-    def do(self, call: Callable[..., T], *args: Any) -> T | None:
+    def run(self, call: Callable[..., T], *args: Any) -> T | None:
         """Do it and return what it returns; or, in the middle of another one, leave it to who is at that."""
-        mine = Deed(call, args)
+        mine = PendingCall(call, args)
         self._deeds.append(mine)
         while self._deeds and not self.busy:
             self.busy = True
@@ -65,7 +65,7 @@ class Desk:
 FOR_EVER = -1.0
 
 
-class Turns(Locked, Generic[T]):
+class ReloadLock(ForkSafe, Generic[T]):
     """Takes turns. A note says what to do; None is the same once more."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Turns(Locked, Generic[T]):
             yield mine
         finally:
             self._here.discard(me)
-            if mine or self._is_mine():  # interrupted just when it was
+            if mine or self._owned_by_this_thread():  # interrupted just when it was
                 self._busy = False
                 lock.release()
 
@@ -108,8 +108,8 @@ class Turns(Locked, Generic[T]):
             with suppress(IndexError):  # somebody else has
                 do(self._notes.pop())
 
-    def _forked(self) -> None:
-        super()._forked()
+    def _after_fork(self) -> None:
+        super()._after_fork()
         self._here.clear()  # none of those threads is here
         self._busy = False
         self._notes.clear()

@@ -5,13 +5,13 @@ A count is told what slice it is, and forgets by that; it has no clock. Its owne
 
 from __future__ import annotations
 
-__all__ = ["SLICES", "Recent"]
+__all__ = ["SLICES", "SlidingCounter"]
 
 
 SLICES = 128  # of a window: how exactly it slides
 
 
-class Recent:
+class SlidingCounter:
     """A count over the last so many slices, the running one included."""
 
     __slots__ = ("counts", "latest", "place", "total")

@@ -11,7 +11,7 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any, TypeAlias
 
-from redouble._internal.callables import spelled, would_not_run
+from redouble._internal.callables import display_name, lazy_kind
 
 __all__ = [
     "Duration",
@@ -96,8 +96,8 @@ def hook(value: object, option: str) -> None:
     """Accept a plain function of one event."""
     if not callable(value):
         raise TypeError(f"{option}={value!r}: write a function of one event")
-    name = spelled(value)
-    if (what := would_not_run(value)) is not None:
+    name = display_name(value)
+    if (what := lazy_kind(value)) is not None:
         raise TypeError(
             f"{option}={name} is {what} and would never run: "
             "observers are plain functions, also in async code"

@@ -15,9 +15,9 @@ from functools import partial
 from random import Random
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 
-from redouble._drivers.stream_function import Bystander, StreamFunction
-from redouble._internal.callables import done, spelled, would_not_run
-from redouble._internal.locks import Shared
+from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
+from redouble._internal.callables import display_name, lazy_kind, reject_awaitable
+from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance, number
 from redouble._internal.validation import seconds as checked
@@ -55,7 +55,7 @@ def _copied(error: Exception) -> Exception:
 
 def _tried(make: Callable[[], Any], fault: object) -> Callable[[], Exception]:
     if not _makes(make):
-        name = spelled(fault)
+        name = display_name(fault)
         raise TypeError(f"Chaos fault={name} cannot be made just so: write a function, lambda: {name}(...)")
     return make
 
@@ -72,7 +72,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Nothing(Enum):
+class Unset(Enum):
     """What was not said."""
 
     nothing = "nothing"
@@ -81,11 +81,11 @@ class Nothing(Enum):
         return "nothing"
 
 
-NOTHING: Final = Nothing.nothing  # None is a result too
+NOTHING: Final = Unset.nothing  # None is a result too
 
 
 @public("redouble")
-class Chaos(Shared, Layer):
+class Chaos(SharedByIdentity, Layer):
     """Let a share of the calls go wrong, on purpose: they wait, and then fail, or return something else.
 
     fault: what to raise instead of calling: an exception type, an exception, or a function that makes one.
@@ -122,8 +122,8 @@ class Chaos(Shared, Layer):
         instance(name, "Chaos name", str | None, "a text, or None")
         plain = (("fault", fault), ("latency", latency), ("switch", switch), ("result", result))
         for option, value in plain:
-            if (what := would_not_run(value)) is not None:
-                raise TypeError(f"Chaos {option}={spelled(value)} is {what}: write a plain function")
+            if (what := lazy_kind(value)) is not None:
+                raise TypeError(f"Chaos {option}={display_name(value)} is {what}: write a plain function")
         if not callable(switch):
             instance(switch, "Chaos switch", bool, "True, False, or a function that says so")
         self.name = name
@@ -150,7 +150,7 @@ class Chaos(Shared, Layer):
                     SYSTEM.sleep(seconds)
                 if self._instead():
                     return cast("T", self._outcome())
-            return done(fn, fn(*args, **kwargs))
+            return reject_awaitable(fn, fn(*args, **kwargs))
 
         return troubled
 
@@ -193,7 +193,7 @@ class Chaos(Shared, Layer):
 
         def troubled(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
-            return AsyncItems(Troubled(self, partial(fn, *args, **kwargs)))
+            return AsyncItems(FaultyStreamOwner(self, partial(fn, *args, **kwargs)))
 
         return StreamFunction(fn, troubled)
 
@@ -217,14 +217,16 @@ class Chaos(Shared, Layer):
         if self._fault is not None:
             error: object = self._fault()
             if not isinstance(error, Exception):
-                raise TypeError(f"Chaos fault={spelled(self._fault)} made {error!r}, which is no Exception")
+                raise TypeError(
+                    f"Chaos fault={display_name(self._fault)} made {error!r}, which is no Exception"
+                )
             raise error
         return self._result() if callable(self._result) else self._result
 
     def _refuse_result(self, fn: object) -> None:
         if self._result is not NOTHING:
             raise TypeError(
-                f"Chaos result= cannot replace {spelled(fn)}, a generator: use fault= or latency="
+                f"Chaos result= cannot replace {display_name(fn)}, a generator: use fault= or latency="
             )
 
     def describe(self) -> str:
@@ -249,7 +251,7 @@ class Chaos(Shared, Layer):
         return f"Chaos(rate={self._rate:g}{named})"
 
 
-class Troubled(Bystander):
+class FaultyStreamOwner(PassiveStreamOwner):
     """An async generator that may go wrong before its first item: the owner of its items."""
 
     def __init__(self, chaos: Chaos, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
@@ -257,6 +259,6 @@ class Troubled(Bystander):
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open it and take its first item, or fail."""
-        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
 
-        return await self._chaos.around_async(aopened)(self._make)
+        return await self._chaos.around_async(aopen_first)(self._make)

@@ -11,9 +11,9 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from redouble._drivers.stream_function import Bystander, StreamFunction
-from redouble._failures.verdict import Failures, On
-from redouble._internal.callables import colour, done, drop, spelled
+from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
+from redouble._failures.verdict import FailureFilter, On
+from redouble._internal.callables import callable_kind, close_unawaited, display_name, reject_awaitable
 from redouble._internal.public import public
 from redouble._internal.validation import takes_other_than
 from redouble._layers.layer import Layer
@@ -60,8 +60,8 @@ class Fallback(Layer):
         if fn is not None:
             _check_function(fn)
         self._fn, self._value = fn, value
-        self._waits = fn is not None and colour(fn) in ("coroutine", "async generator")
-        self._failures = Failures(on, "Fallback")
+        self._waits = fn is not None and callable_kind(fn) in ("coroutine", "async generator")
+        self._failures = FailureFilter(on, "Fallback")
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -78,7 +78,7 @@ class Fallback(Layer):
                 if not self._failures.count(error):
                     raise
                 return cast("T", self._at_once(fn, error))
-            return done(fn, result)
+            return reject_awaitable(fn, result)
 
         return replaced
 
@@ -115,7 +115,7 @@ class Fallback(Layer):
                 if not hasattr(type(stream), "__iter__"):
                     raise _no_stream(self, stream) from error
             else:
-                stream = Begun(items, first)
+                stream = PrimedGenerator(items, first)
             return (yield from stream)
 
         return replaced
@@ -128,12 +128,12 @@ class Fallback(Layer):
 
         def replaced(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
-            return AsyncItems(Replaced(self, partial(fn, *args, **kwargs)))
+            return AsyncItems(FallbackStreamOwner(self, partial(fn, *args, **kwargs)))
 
         return StreamFunction(fn, replaced)
 
     def describe(self) -> str:
-        own_time = "" if self._fn is None else f"; what {spelled(self._fn)} takes is not counted"
+        own_time = "" if self._fn is None else f"; what {display_name(self._fn)} takes is not counted"
         return "something else instead of an error" + own_time
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
@@ -153,7 +153,7 @@ class Fallback(Layer):
     def _at_once(self, fn: object, error: Exception) -> object:
         instead: object = self._instead(error)
         if hasattr(type(instead), "__await__"):
-            drop(instead)
+            close_unawaited(instead)
             raise self._must_wait(fn)
         return instead
 
@@ -163,15 +163,15 @@ class Fallback(Layer):
 
     def _must_wait(self, fn: object) -> TypeError:
         return TypeError(
-            f"{self!r} has to be awaited, and {spelled(fn)} blocks: write a plain function, or make both "
+            f"{self!r} has to be awaited, and {display_name(fn)} blocks: write a plain function, or make both "
             "coroutine functions"
         )
 
     def __repr__(self) -> str:
-        return "Fallback(value=...)" if self._fn is None else f"Fallback({spelled(self._fn)})"
+        return "Fallback(value=...)" if self._fn is None else f"Fallback({display_name(self._fn)})"
 
 
-class Begun(Generator[T, S, Any]):
+class PrimedGenerator(Generator[T, S, Any]):
     """A generator whose first item has been taken already."""
 
     __slots__ = ("_first", "_items")
@@ -192,7 +192,7 @@ class Begun(Generator[T, S, Any]):
         self._items.close()
 
 
-class Replaced(Bystander):
+class FallbackStreamOwner(PassiveStreamOwner):
     """An async generator that may be replaced before its first item: the owner of its items."""
 
     def __init__(self, fallback: Fallback, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
@@ -200,10 +200,10 @@ class Replaced(Bystander):
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open it and take its first item, or that of what replaces it."""
-        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
 
         try:
-            return await aopened(self._make)
+            return await aopen_first(self._make)
         except Exception as error:
             if not self._fallback._failures.count(error) or cancelling(error):
                 raise
@@ -213,7 +213,7 @@ class Replaced(Bystander):
                 instead = _items(instead)
             elif not hasattr(type(instead), "__aiter__"):
                 raise _no_stream(self._fallback, instead) from error
-        return await aopened(lambda: instead)
+        return await aopen_first(lambda: instead)
 
 
 def _check_function(fn: Any) -> None:
@@ -222,7 +222,7 @@ def _check_function(fn: Any) -> None:
     if not callable(fn):
         raise TypeError(f"Fallback({fn!r}): write a function of the exception, or value={fn!r}")
     if (took := takes_other_than(fn, 1)) is not None:
-        raise TypeError(f"Fallback({spelled(fn)}) takes {took}: write a function of the exception")
+        raise TypeError(f"Fallback({display_name(fn)}) takes {took}: write a function of the exception")
 
 
 def _no_stream(fallback: Fallback, instead: object) -> TypeError:

@@ -12,19 +12,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redouble._engine.nested import asks_gate
-from redouble._internal.callables import done
-from redouble._internal.context_exits import Ways
+from redouble._internal.callables import reject_awaitable
+from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
 from redouble._layers.layer import AROUND, Layer
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._telemetry.emit import TOLD, refused, sort_of
+from redouble._telemetry.emit import TOLD, emit_rejected, layer_kind
 from redouble.errors import Rejected
 
 if TYPE_CHECKING:
     from redouble._layers.analysis import Traits
 
-__all__ = ["CANCELLED", "Gate", "Passage", "better_inside", "seen_in_task"]
+__all__ = ["CANCELLED", "Admission", "Gate", "better_inside", "task_error"]
 
 
 P = ParamSpec("P")
@@ -59,21 +59,21 @@ class Gate(Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self._passage():
-                return done(fn, fn(*args, **kwargs))
+            with self._admission():
+                return reject_awaitable(fn, fn(*args, **kwargs))
 
         return gated
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         async def gated(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self._passage():
+            with self._admission():
                 return await fn(*args, **kwargs)
 
         return gated
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
-            with self._passage(stream=True):
+            with self._admission(stream=True):
                 return (yield from fn(*args, **kwargs))
 
         return gated
@@ -86,7 +86,7 @@ class Gate(Layer):
 
         def gated(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
-            return AsyncItems(Admission(self, partial(fn, *args, **kwargs)))
+            return AsyncItems(StreamAdmission(self, partial(fn, *args, **kwargs)))
 
         return StreamFunction(fn, gated)
 
@@ -96,12 +96,12 @@ class Gate(Layer):
 
         return Traits(shared=(self,))
 
-    def _passage(self, *, stream: bool = False) -> Passage:
+    def _admission(self, *, stream: bool = False) -> Admission:
         """Return the way of one call, or of one generator, through this gate."""
-        return Passage(self, stream=stream)
+        return Admission(self, stream=stream)
 
     def __enter__(self) -> None:
-        passage, noted = self._passage(), False
+        passage, noted = self._admission(), False
         try:
             passage.enter()
             self._entered(passage)
@@ -111,7 +111,7 @@ class Gate(Layer):
                 passage.undo()
 
     async def __aenter__(self) -> None:
-        passage, noted = self._passage(), False
+        passage, noted = self._admission(), False
         try:
             await passage.aenter()
             self._entered(passage)
@@ -120,14 +120,14 @@ class Gate(Layer):
             if not noted:
                 passage.undo()
 
-    def _entered(self, passage: Passage) -> None:
-        ways: Ways[Passage] = self.__dict__.setdefault("_ways_out", Ways())
+    def _entered(self, passage: Admission) -> None:
+        ways: ContextExits[Admission] = self.__dict__.setdefault("_ways_out", ContextExits())
         ways.enter(passage)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        ways: Ways[Passage] = self.__dict__.get("_ways_out") or Ways()
+        ways: ContextExits[Admission] = self.__dict__.get("_ways_out") or ContextExits()
         ways.leave().__exit__(kind, error, tb)
 
     async def __aexit__(
@@ -142,7 +142,7 @@ def better_inside(gate: Gate, inner: tuple[Layer, ...], why: str) -> Iterator[st
         yield f"{type(gate).__name__} outside Retry: {why}; put it inside"
 
 
-class Passage:
+class Admission:
     """One call on its way through one gate, or one generator, for which to be closed early is a good end."""
 
     __slots__ = ("entered", "gate", "stream", "ticket")
@@ -159,7 +159,7 @@ class Passage:
         try:
             self.ticket = self.gate.admit(self.gate.clock.now())
         except Rejected as error:
-            refused(error, sort_of(self.gate), self.gate.name)  # one of a gate of your own
+            emit_rejected(error, layer_kind(self.gate), self.gate.name)  # one of a gate of your own
             error.__dict__.pop(TOLD, None)  # which may raise this very error again
             raise
         self.entered = True
@@ -184,21 +184,21 @@ class Passage:
         self.gate.ended(self.ticket, error, self.gate.clock.now())
 
 
-class Admission:
+class StreamAdmission:
     """One async generator on its way: the owner of its items."""
 
     def __init__(self, gate: Gate, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
-        self._passage = gate._passage()
+        self._passage = gate._admission()
         self._make = make
 
     async def aopen(self) -> tuple[Any, Any]:
         """Let the stream in and take its first item."""
-        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
 
         await self._passage.aenter()
         is_open = False
         try:
-            opening = await aopened(self._make)
+            opening = await aopen_first(self._make)
             is_open = True
         finally:
             if not is_open:
@@ -224,7 +224,7 @@ class Admission:
 CANCELLED = GeneratorExit()  # stands for it: nobody learns from this
 
 
-def seen_in_task() -> BaseException | None:
+def task_error() -> BaseException | None:
     """Return how a call failed; what is made of a cancellation says nothing about the service either."""
     error = sys.exception()
     return CANCELLED if isinstance(error, Exception) and cancelling(error) else error

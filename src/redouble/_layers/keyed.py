@@ -13,17 +13,17 @@ from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from redouble._drivers.stream_function import StreamFunction
-from redouble._internal.callables import spelled, would_not_run
-from redouble._internal.codegen import Template, shaped
-from redouble._internal.locks import Shared
+from redouble._internal.callables import display_name, lazy_kind
+from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance, whole
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.keyed_table import Entry, Held, Table, Ways
-from redouble._layers.layer import Layer, Pipeline, StandIn
+from redouble._layers.keyed_table import KeyedEntry, KeyedStreamOwner, KeyedTable, WrapperCache
+from redouble._layers.layer import Layer, LayerProxy, Pipeline
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, reader
+from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.registry import unregister
 
 __all__ = ["Keyed", "check_hashable", "check_key", "wants_key"]
@@ -47,7 +47,7 @@ def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
         takes.bind(*positional, **named)
     except TypeError:
         wanted = ", ".join([*positional, *(["*", *named] if named else [])])
-        said = f"Keyed key={spelled(key)} does not take what {spelled(fn)} does"
+        said = f"Keyed key={display_name(key)} does not take what {display_name(fn)} does"
         raise TypeError(f"{said}: write a function of ({wanted})") from None
 
 
@@ -56,7 +56,7 @@ def check_hashable(found: object, key: Callable[..., Any]) -> None:
     try:
         hash(found)
     except TypeError:
-        given = f"Keyed key={spelled(key)} gave a {type(found).__name__}"
+        given = f"Keyed key={display_name(key)} gave a {type(found).__name__}"
         raise TypeError(f"{given}: keys must be hashable") from None
 
 
@@ -107,7 +107,7 @@ ASYNC_STREAM = Template("keyed async stream", "def keyed({parameters}):\n    ret
 
 
 @public("redouble")
-class Keyed(Shared, StandIn, Generic[L]):
+class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
     """A layer of its own for each key, which is told from the arguments of a call.
 
     key: a function of the arguments of the call, such as ``lambda host, *_: host``. Keys are hashable.
@@ -132,8 +132,8 @@ class Keyed(Shared, StandIn, Generic[L]):
             if isinstance(value, Layer) or not callable(value):
                 wanted = "lambda host: host" if option == "key" else "lambda: CircuitBreaker()"
                 raise TypeError(f"Keyed {option}={value!r}: write a function, such as {wanted}")
-            if (what := would_not_run(value)) is not None:
-                raise TypeError(f"Keyed {option}={spelled(value)} is {what}: write a plain function")
+            if (what := lazy_kind(value)) is not None:
+                raise TypeError(f"Keyed {option}={display_name(value)} is {what}: write a plain function")
         self._key, self._make = key, cast("Callable[..., L]", make)
         self._given = wants_key(make)
         if self._given and isinstance(make, type):
@@ -144,7 +144,7 @@ class Keyed(Shared, StandIn, Generic[L]):
         self.name = name
         self.register("layers")
         self._one: Layer | None = None  # to look at
-        self._table = Table(self._made, self._most, self._idle)
+        self._table = KeyedTable(self._made, self._most, self._idle)
 
     def of(self, key: Hashable) -> L:
         """Return the layer of a key, as a call with that key would use it."""
@@ -174,7 +174,7 @@ class Keyed(Shared, StandIn, Generic[L]):
                 entry.used = SYSTEM.now()
                 del entry
 
-        return shaped(fn, STREAM, is_async=False, of=self._key, open=opened, layer=self)
+        return compile_wrapper(fn, STREAM, is_async=False, of=self._key, open=opened, layer=self)
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
@@ -186,9 +186,9 @@ class Keyed(Shared, StandIn, Generic[L]):
 
         def opened(key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, S]:
             entry = self._entry(key)
-            return AsyncItems(Held(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
+            return AsyncItems(KeyedStreamOwner(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
 
-        made = shaped(fn, ASYNC_STREAM, is_async=False, of=self._key, open=opened, layer=self)
+        made = compile_wrapper(fn, ASYNC_STREAM, is_async=False, of=self._key, open=opened, layer=self)
         return StreamFunction(fn, made)
 
     def _shaped(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
@@ -197,7 +197,7 @@ class Keyed(Shared, StandIn, Generic[L]):
             sample = self._sample()
             (sample.around_async if is_async else sample.around)(fn)
         ways = self._table.wrapped(lambda layer: layer.around_async(fn) if is_async else layer.around(fn))
-        return shaped(
+        return compile_wrapper(
             fn,
             KEYED,
             is_async=is_async,
@@ -210,23 +210,23 @@ class Keyed(Shared, StandIn, Generic[L]):
             idle=self._idle,
             ambient=ambient.active,
             system=SYSTEM.now,
-            now=reader(SYSTEM, aio=False),
+            now=fast_reader(SYSTEM, aio=False),
             KeyError=KeyError,
             TypeError=TypeError,
         )
 
-    def _find(self, key: Hashable, now: float, ways: Ways) -> tuple[Entry, Callable[..., Any]]:
+    def _find(self, key: Hashable, now: float, ways: WrapperCache) -> tuple[KeyedEntry, Callable[..., Any]]:
         check_hashable(key, self._key)
         return self._table.find(key, now, ways)
 
-    def _entry(self, key: Hashable) -> Entry:
+    def _entry(self, key: Hashable) -> KeyedEntry:
         check_hashable(key, self._key)
         return self._table.entry(key, SYSTEM.now())
 
     def _made(self, key: Hashable) -> L:
         layer: object = self._make(key) if self._given else self._make()
         if not isinstance(layer, Layer):
-            raise TypeError(f"Keyed make={spelled(self._make)} made {layer!r}, which is no layer")
+            raise TypeError(f"Keyed make={display_name(self._make)} made {layer!r}, which is no layer")
         return cast("L", layer)
 
     # ---------------------------------------------------------------- as what it makes would
@@ -239,7 +239,7 @@ class Keyed(Shared, StandIn, Generic[L]):
                 unregister(getattr(layer, "budget", None))
         return self._one
 
-    def _stands_for(self) -> tuple[Layer, ...]:
+    def _target_layers(self) -> tuple[Layer, ...]:
         """Return the layers that one key has; none, if there is no key yet and its layers depend on it."""
         known = self._table.any() if self._given else None
         if self._given and known is None:
@@ -255,4 +255,4 @@ class Keyed(Shared, StandIn, Generic[L]):
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"
-        return f"Keyed({spelled(self._key)}, {spelled(self._make)}, most={self._most}{named})"
+        return f"Keyed({display_name(self._key)}, {display_name(self._make)}, most={self._most}{named})"

@@ -14,14 +14,14 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
-from redouble._internal.locks import Locked
+from redouble._internal.locks import ForkSafe
 from redouble._layers.layer import Layer
 from redouble._runtime.clock import SYSTEM
 
-__all__ = ["Entry", "Held", "Table", "Ways"]
+__all__ = ["KeyedEntry", "KeyedStreamOwner", "KeyedTable", "WrapperCache"]
 
 
-class Entry:
+class KeyedEntry:
     """The layer of one key, and when it was last used."""
 
     __slots__ = ("__weakref__", "layer", "used")
@@ -30,7 +30,7 @@ class Entry:
         self.layer, self.used = layer, used
 
 
-class Ways(dict[Entry, Callable[..., Any]]):
+class WrapperCache(dict[KeyedEntry, Callable[..., Any]]):
     """One function, wrapped by the layer of each key that it was called with."""
 
     __slots__ = ("__weakref__", "wrap")
@@ -43,25 +43,25 @@ class Ways(dict[Entry, Callable[..., Any]]):
     __hash__ = object.__hash__  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
-class Table(Locked):
+class KeyedTable(ForkSafe):
     """At most so many entries, none idle for longer than that."""
 
     def __init__(self, make: Callable[[Hashable], Layer], most: int, idle: float) -> None:
         super().__init__()
         self._make, self._most, self.idle = make, most, idle
-        self.entries: OrderedDict[Hashable, Entry] = OrderedDict()
-        self._alive: WeakValueDictionary[Hashable, Entry] = WeakValueDictionary()  # also those forgotten
-        self._wrapped: WeakSet[Ways] = WeakSet()
+        self.entries: OrderedDict[Hashable, KeyedEntry] = OrderedDict()
+        self._alive: WeakValueDictionary[Hashable, KeyedEntry] = WeakValueDictionary()  # also those forgotten
+        self._wrapped: WeakSet[WrapperCache] = WeakSet()
         self.forgotten = 0
 
-    def wrapped(self, wrap: Callable[[Layer], Callable[..., Any]]) -> Ways:
+    def wrapped(self, wrap: Callable[[Layer], Callable[..., Any]]) -> WrapperCache:
         """Return the ways of another function."""
-        ways = Ways(wrap)
+        ways = WrapperCache(wrap)
         with self._lock:
             self._wrapped.add(ways)
         return ways
 
-    def find(self, key: Hashable, now: float, ways: Ways) -> tuple[Entry, Callable[..., Any]]:
+    def find(self, key: Hashable, now: float, ways: WrapperCache) -> tuple[KeyedEntry, Callable[..., Any]]:
         """Return the entry of a key, and the way of a function through its layer."""
         entry = self.entry(key, now)
         way = ways.get(entry) or ways.wrap(entry.layer)
@@ -70,16 +70,16 @@ class Table(Locked):
                 ways[entry] = way
         return entry, way
 
-    def entry(self, key: Hashable, now: float) -> Entry:
+    def entry(self, key: Hashable, now: float) -> KeyedEntry:
         """Return the entry of a key; it is made if there is none, or it was idle for too long."""
         entry = self._known(key, now)
         if entry is not None:
             return entry
         layer = self._make(key)
         with self._lock:
-            return self._known(key, now) or self._keep(key, Entry(layer, now), now)
+            return self._known(key, now) or self._keep(key, KeyedEntry(layer, now), now)
 
-    def _known(self, key: Hashable, now: float) -> Entry | None:
+    def _known(self, key: Hashable, now: float) -> KeyedEntry | None:
         """Find a key in the table, or else in use."""
         with self._lock:
             entry = self.entries.get(key)
@@ -89,7 +89,7 @@ class Table(Locked):
             entry = self._alive.get(key) if entry is None else entry
             return None if entry is None else self._keep(key, entry, now)
 
-    def _keep(self, key: Hashable, entry: Entry, now: float) -> Entry:
+    def _keep(self, key: Hashable, entry: KeyedEntry, now: float) -> KeyedEntry:
         """Put an entry into the table, and forget those that were idle, or are too many."""
         entry.used = now
         table = self.entries
@@ -99,12 +99,12 @@ class Table(Locked):
             self._forget(self.first()[0])
         return entry
 
-    def any(self) -> Entry | None:
+    def any(self) -> KeyedEntry | None:
         """Return one of the entries, if there are any."""
         with self._lock:
             return self.first()[1] if self.entries else None
 
-    def first(self) -> tuple[Hashable, Entry]:
+    def first(self) -> tuple[Hashable, KeyedEntry]:
         """Return what was not used for longest."""
         while True:
             with suppress(RuntimeError):  # a call has moved to the end meanwhile, which needs no lock
@@ -117,20 +117,20 @@ class Table(Locked):
         self.forgotten += 1
 
 
-class Held:
+class KeyedStreamOwner:
     """An async generator on its way through the layer of its key, which it holds: the owner of its items."""
 
-    def __init__(self, entry: Entry, stream: AsyncGenerator[Any, Any]) -> None:
-        self._entry: Entry | None = entry
+    def __init__(self, entry: KeyedEntry, stream: AsyncGenerator[Any, Any]) -> None:
+        self._entry: KeyedEntry | None = entry
         self._stream = stream
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open it and take its first item."""
-        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
 
         is_open = False
         try:
-            opening = await aopened(lambda: self._stream)
+            opening = await aopen_first(lambda: self._stream)
             is_open = True
         finally:
             if not is_open:

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from redouble._internal.callables import Colour, colour, refuse, spelled
+from redouble._internal.callables import CallableKind, callable_kind, display_name, reject_uncallable
 from redouble._internal.public import public
 from redouble._internal.validation import instance
 from redouble._telemetry.registry import LAYER_SECTIONS, LayerSection, register
@@ -23,7 +23,7 @@ from redouble._telemetry.registry import LAYER_SECTIONS, LayerSection, register
 if TYPE_CHECKING:
     from redouble._layers.analysis import Traits, WorstCase
 
-__all__ = ["Layer", "Pipeline", "StandIn", "decoration", "policy_of"]
+__all__ = ["Layer", "LayerProxy", "Pipeline", "decoration", "policy_of"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-AROUND: dict[Colour, str] = {
+AROUND: dict[CallableKind, str] = {
     "plain": "around",
     "coroutine": "around_async",
     "generator": "around_stream",
@@ -84,7 +84,7 @@ class Layer:
         raise self._no(fn, "an async generator function")
 
     def _no(self, fn: object, kind: str) -> TypeError:
-        return TypeError(f"{type(self).__name__} cannot wrap {kind}, which {spelled(fn)} is")
+        return TypeError(f"{type(self).__name__} cannot wrap {kind}, which {display_name(fn)} is")
 
     def describe(self) -> str:
         """Return a few words for `Pipeline.explain`: what the layer does, and its limits."""
@@ -146,7 +146,7 @@ class Layer:
 
     def _around(self, fn: Any) -> Any:
         """Return ``fn`` wrapped, whatever kind of function it is."""
-        return getattr(self, AROUND[colour(fn)])(fn)
+        return getattr(self, AROUND[callable_kind(fn)])(fn)
 
     def __call__(self, fn: F, /) -> F:
         """Decorate: what you get back has the type, the name and the signature of ``fn``."""
@@ -154,7 +154,7 @@ class Layer:
         if isinstance(target, staticmethod | classmethod):
             method = cast("Any", target)
             return cast("F", type(method)(self(method.__func__)))
-        refuse(target, "decorate")
+        reject_uncallable(target, "decorate")
         wrapped: Any = self._around(target)
         if wrapped is not target:
             functools.update_wrapper(wrapped, target)
@@ -164,7 +164,7 @@ class Layer:
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` through this layer and return what it returns: await it if ``fn`` is async."""
-        refuse(fn, "call")
+        reject_uncallable(fn, "call")
         return cast("T", self._around(fn)(*args, **kwargs))
 
     def __or__(self, inner: Layer, /) -> Pipeline:
@@ -294,29 +294,29 @@ def decoration(fn: Any, /) -> tuple[Layer, Callable[..., Any]]:
     """Return the outermost layer of ``fn`` and what it decorates."""
     layer = policy_of(fn)
     if layer is None:
-        raise TypeError(f"{spelled(fn)} is not decorated by a policy")
+        raise TypeError(f"{display_name(fn)} is not decorated by a policy")
     return layer, getattr(fn, "__func__", fn).__wrapped__
 
 
-class StandIn(Layer):
+class LayerProxy(Layer):
     """A layer that stands for those that ``_stands_for`` returns: its hooks answer as they would."""
 
     @property
     def _kept_by_wrapper(self) -> bool:
         return True
 
-    def _stands_for(self) -> tuple[Layer, ...]:
+    def _target_layers(self) -> tuple[Layer, ...]:
         """Return the layers it stands for, outermost first; none if they are not known yet."""
         return ()
 
     def describe(self) -> str:
-        return Pipeline(*self._stands_for()).describe()
+        return Pipeline(*self._target_layers()).describe()
 
     def traits(self) -> Traits:
-        return Pipeline(*self._stands_for()).traits()
+        return Pipeline(*self._target_layers()).traits()
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
-        return Pipeline(*self._stands_for()).worst_case(inner)
+        return Pipeline(*self._target_layers()).worst_case(inner)
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
-        return Pipeline(*self._stands_for()).lint(outer, inner, worst)
+        return Pipeline(*self._target_layers()).lint(outer, inner, worst)

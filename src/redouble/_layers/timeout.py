@@ -11,10 +11,10 @@ from functools import partial
 from math import inf
 from typing import Any, ParamSpec, TypeVar, cast
 
-from redouble._drivers.attempt import worked
-from redouble._drivers.stream_function import Bystander, StreamFunction
+from redouble._drivers.attempt import run_on_worker
+from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
 from redouble._engine.worker import Worker, check_worker
-from redouble._internal.callables import done, spelled
+from redouble._internal.callables import display_name, reject_awaitable
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds
 from redouble._internal.validation import seconds as checked
@@ -22,9 +22,9 @@ from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cut_after
-from redouble._runtime.clock import SYSTEM, Clock, here
-from redouble._runtime.deadline import left
-from redouble._telemetry.emit import late
+from redouble._runtime.clock import SYSTEM, Clock, context_clock
+from redouble._runtime.deadline import time_left
+from redouble._telemetry.emit import emit_timeout
 from redouble.errors import AttemptTimeout, Limit, WorkerStillRunning
 
 __all__ = ["Timeout"]
@@ -64,7 +64,7 @@ class Timeout(Layer):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` limited, on a worker."""
-        worker, name = self.worker, spelled(fn)
+        worker, name = self.worker, display_name(fn)
         if worker is None:
             raise TypeError(
                 f"Timeout cannot stop {name}, which blocks: write Timeout({self.seconds:g}, worker=Worker()) "
@@ -72,22 +72,22 @@ class Timeout(Layer):
             )
 
         def limited(*args: P.args, **kwargs: P.kwargs) -> T:
-            return done(fn, Once(self._limit, name).on(worker, fn, args, kwargs))
+            return reject_awaitable(fn, TimeoutCall(self._limit, name).on(worker, fn, args, kwargs))
 
         return limited
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` limited, for a coroutine function."""
-        name = spelled(fn)
+        name = display_name(fn)
 
         async def limited(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await Once(self._limit, name).cut(fn, args, kwargs)
+            return await TimeoutCall(self._limit, name).cut(fn, args, kwargs)
 
         return limited
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         raise TypeError(
-            f"Timeout cannot limit {spelled(fn)}, a generator that blocks: write an async generator, or a "
+            f"Timeout cannot limit {display_name(fn)}, a generator that blocks: write an async generator, or a "
             "function that returns a list, with worker=Worker()"
         )
 
@@ -97,11 +97,13 @@ class Timeout(Layer):
         """Return ``fn`` limited until its first item, for an async generator function."""
         from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
 
-        name = spelled(fn)
+        name = display_name(fn)
 
         def limited(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
-            return AsyncItems(Opening(Once(self._limit, name), partial(fn, *args, **kwargs)))
+            return AsyncItems(
+                TimeoutStreamOwner(TimeoutCall(self._limit, name), partial(fn, *args, **kwargs))
+            )
 
         return StreamFunction(fn, limited)
 
@@ -129,25 +131,25 @@ class Timeout(Layer):
         return cast("float", self.seconds)  # a timedelta became seconds when it was checked
 
 
-class Once:
+class TimeoutCall:
     """One call under a limit: the face that `worked` knows a run by."""
 
     clock: Clock = SYSTEM
 
     def __init__(self, seconds: float, name: str) -> None:
         self._seconds, self._name = seconds, name
-        self.reading = here()
+        self.reading = context_clock()
         if ambient.active:
             self.reading()  # a clock of a test learns here of the one it goes by
         self.stuck = False
 
-    def read(self) -> float:
+    def refresh_now(self) -> float:
         """Tell the time."""
         return self.reading()
 
-    def room(self, *, own: bool = True) -> float:
+    def time_left(self, *, own: bool = True) -> float:
         """Say how long it may take, and note whose limit that is."""
-        rest = left() if ambient.active else inf
+        rest = time_left() if ambient.active else inf
         limit = self._seconds if own else inf
         self._bound: Limit = "attempt" if limit <= rest else "deadline"
         self._took = limit if limit <= rest else max(0.0, rest)
@@ -160,7 +162,7 @@ class Once:
             cut = f"was cut after {self._took:g} s: the deadline"
             said = cut if self._took else "was not called: the deadline has passed"
         error = AttemptTimeout(f"{self._name} {said}", limit=self._bound, seconds=self._took)
-        return late(error, self._name)
+        return emit_timeout(error, self._name)
 
     def leave_worker(self, *, alone: bool) -> None:
         """Take in that the worker goes on."""
@@ -168,10 +170,10 @@ class Once:
 
     def on(self, worker: Worker, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """Call ``fn`` on a worker."""
-        if not self.room():
+        if not self.time_left():
             raise self.expired()
         try:
-            result: T = worked(self, worker, fn, *args, **kwargs)
+            result: T = run_on_worker(self, worker, fn, *args, **kwargs)
         except AttemptTimeout as error:
             if self.stuck:
                 raise WorkerStillRunning(f"{error}, and its worker is still running") from error
@@ -180,21 +182,21 @@ class Once:
 
     async def cut(self, fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """Call ``fn``, and cut it."""
-        seconds = self.room()
+        seconds = self.time_left()
         if seconds:
             with cut_after(seconds):
                 return await fn(*args, **kwargs)
         raise self.expired()
 
 
-class Opening(Bystander):
+class TimeoutStreamOwner(PassiveStreamOwner):
     """An async generator whose first item has to come in time: the owner of its items."""
 
-    def __init__(self, once: Once, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
+    def __init__(self, once: TimeoutCall, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
         self._once, self._make = once, make
 
     async def aopen(self) -> tuple[Any, Any]:
         """Open it and take its first item."""
-        from redouble._drivers.stream_source import aopened  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
 
-        return await self._once.cut(aopened, (self._make,), {})
+        return await self._once.cut(aopen_first, (self._make,), {})

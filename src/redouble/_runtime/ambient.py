@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-__all__ = ["MOST", "Most", "ambient"]
+__all__ = ["ATTEMPT_OVERRIDE", "AttemptOverride", "ambient"]
 
 
 class Ambient:
@@ -43,7 +43,7 @@ class Ambient:
 ambient = Ambient()
 
 
-class Most:
+class AttemptOverride:
     """How many attempts every policy makes, whatever its options say: for tests. Once ``over``, as it was."""
 
     def __init__(self, most: int) -> None:
@@ -51,4 +51,4 @@ class Most:
         self.over = False
 
 
-MOST: ContextVar[Most | None] = ContextVar("redouble_most_attempts", default=None)
+ATTEMPT_OVERRIDE: ContextVar[AttemptOverride | None] = ContextVar("redouble_most_attempts", default=None)

@@ -27,10 +27,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic as now
 from typing import Any
 
-from redouble._runtime.asyncio_timer import Cut
+from redouble._runtime.asyncio_timer import TimerEntry
 
 __all__ = [
-    "bell",
     "cancelling",
     "checkpoint",
     "cut_after",
@@ -41,6 +40,7 @@ __all__ = [
     "now",
     "sleep",
     "take_back",
+    "waker",
 ]
 
 
@@ -69,7 +69,7 @@ def take_back(task: Task[Any], error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-cut_after = Cut
+cut_after = TimerEntry
 
 # `now` is the system's monotonic clock and not `loop.time()`: that is the same clock on asyncio's own
 # loops, and on uvloop a cached one that stands still while a callback runs.
@@ -93,13 +93,13 @@ async def checkpoint() -> None:
         await sleep(0)
 
 
-def lift(limit: Cut) -> bool:
+def lift(limit: TimerEntry) -> bool:
     """Let a limit cut nothing from now on, though it is not left yet."""
     limit.__exit__(None, None, None)
     return True
 
 
-def bell() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
+def waker() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
     """Return how to ring a bell, once and from any thread, and how to wait for it.
 
     Ringing says whether anybody can hear it.
@@ -128,7 +128,7 @@ def finish(work: Coroutine[Any, Any, None]) -> None:
     that task and not to the one that happens to run.
     """
     loop, current = get_running_loop(), current_task()
-    begun = Begun(work)
+    begun = PrimedCoroutine(work)
     task = Task(begun, loop=loop)
     if current is not None:
         _leave_task(loop, current)
@@ -141,7 +141,7 @@ def finish(work: Coroutine[Any, Any, None]) -> None:
             _enter_task(loop, current)
 
 
-class Begun(Coroutine[Any, Any, None]):
+class PrimedCoroutine(Coroutine[Any, Any, None]):
     """A coroutine that has been run up to its first wait; its task goes on from there."""
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 from weakref import ref
 
-__all__ = ["Alarm", "Cut", "retime"]
+__all__ = ["RepeatingTimerEntry", "TimerEntry", "retime"]
 
 
 MOST_LEFT = 64  # entries that have been left, kept for the sake of not looking for them
@@ -37,7 +37,7 @@ CACHING = ("uvloop", "winloop")  # loops whose time stands still while a callbac
 _number = count().__next__  # equal moments come in the order of entering: the outer one first
 
 
-class Cut:
+class TimerEntry:
     """A limit: what is in its ``with`` is cancelled when time is up, and the cancellation caught.
 
     It has the face of Trio's cancel scope. ``cancel_called``: time was up. ``cancelled_caught``: and what
@@ -100,7 +100,7 @@ class Cut:
             self._task.cancel()
 
 
-class Alarm(Cut):
+class RepeatingTimerEntry(TimerEntry):
     """A limit that cuts nothing when time is up, but wakes somebody: say whom in ``cut``."""
 
     __slots__ = ()
@@ -129,7 +129,7 @@ class Timer:
     """The limits of one loop, the earliest first. It is an attribute of the loop, and so ends with it."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
-        self.heap: list[tuple[float, int, Cut]] = []
+        self.heap: list[tuple[float, int, TimerEntry]] = []
         self.left = 0  # how many of them have been left
         self.armed = inf
         self._handle: Callable[[], TimerHandle | None] = _none

@@ -10,10 +10,10 @@ from sys import modules
 from types import TracebackType
 from typing import Any, Protocol
 
-__all__ = ["Backend", "Scope", "backend", "cancelling", "cut_after", "in_event_loop", "under_trio"]
+__all__ = ["Backend", "CancelScope", "backend", "cancelling", "cut_after", "in_event_loop", "under_trio"]
 
 
-class Scope(Protocol):
+class CancelScope(Protocol):
     """A ``with`` that may be cut: what Trio calls a cancel scope."""
 
     @property
@@ -56,7 +56,7 @@ class Backend(Protocol):
         """Say whether the running task is being cancelled, apart from what came of this error."""
         ...
 
-    def cut_after(self, seconds: float, /) -> Scope:
+    def cut_after(self, seconds: float, /) -> CancelScope:
         """Cancel what is in the ``with`` after so many seconds, and catch the cancellation."""
         ...
 
@@ -64,7 +64,7 @@ class Backend(Protocol):
         """Let a limit cut nothing from now on, though it is not left yet; say whether that was in time."""
         ...
 
-    def bell(self) -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
+    def waker(self) -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
         """Return how to ring a bell, once and from any thread, and how to wait for it.
 
         Ringing says whether anybody can hear it.
@@ -106,7 +106,7 @@ def backend() -> Backend:
     return _loaded
 
 
-def cut_after(seconds: float) -> Scope:
+def cut_after(seconds: float) -> CancelScope:
     """Cancel what is in the ``with`` after so many seconds, and catch the cancellation."""
     return (backend() if _loaded is None or "trio" in modules else _loaded).cut_after(seconds)
 

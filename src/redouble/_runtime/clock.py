@@ -23,13 +23,13 @@ __all__ = [
     "LOOPS",
     "SYSTEM",
     "VIRTUAL",
-    "Borrowed",
     "Chance",
     "Clock",
-    "Virtual",
-    "here",
-    "reader",
-    "reading",
+    "ForeignClock",
+    "VirtualTime",
+    "call_reader",
+    "context_clock",
+    "fast_reader",
     "virtual",
 ]
 
@@ -70,7 +70,7 @@ class Clock:
         return backend().sleep(seconds)
 
 
-class Virtual(Protocol):
+class VirtualTime(Protocol):
     """The clock of a test, in place of the real one. Once it is ``over``, time is real again."""
 
     _over: bool
@@ -113,11 +113,11 @@ class Virtual(Protocol):
 
 
 # The virtual time of this context, and of whole event loops; looked at only while the ambient flag is up.
-VIRTUAL: ContextVar[Virtual | None] = ContextVar("redouble_virtual_time", default=None)
-LOOPS: dict[object, Virtual] = {}
+VIRTUAL: ContextVar[VirtualTime | None] = ContextVar("redouble_virtual_time", default=None)
+LOOPS: dict[object, VirtualTime] = {}
 
 
-def virtual() -> Virtual | None:
+def virtual() -> VirtualTime | None:
     """Return the virtual clock that is at work here, if there is one."""
     if not ambient.active:
         return None
@@ -157,7 +157,7 @@ def _async_now() -> float:
     return backend().now() if "trio" in modules else monotonic()
 
 
-def reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
+def fast_reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
     """Return what tells this clock's time with the least ado, as long as nothing ambient is at work.
 
     For the real one that is a C function: on the path of every successful call there is no frame of ours.
@@ -167,7 +167,7 @@ def reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
     return clock.anow if aio else clock.now
 
 
-def reading(clock: Clock, *, aio: bool) -> Callable[[], float]:
+def call_reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
     """Return what tells the time of a whole call by this clock, or by a virtual one in its place."""
     test = virtual() if clock is SYSTEM else None
     if test is not None:
@@ -175,7 +175,7 @@ def reading(clock: Clock, *, aio: bool) -> Callable[[], float]:
     return clock.anow if aio else clock.now
 
 
-def here() -> Callable[[], float]:
+def context_clock() -> Callable[[], float]:
     """Return what tells the time where we are, also when asked from another thread."""
     test = virtual()
     if test is not None:
@@ -187,7 +187,7 @@ def here() -> Callable[[], float]:
     return monotonic
 
 
-class Borrowed(Clock):
+class ForeignClock(Clock):
     """Somebody's object with ``now()`` and ``sleep()``; in async code, what it lacks is the real clock's."""
 
     def __init__(self, clock: Clock) -> None:

@@ -12,20 +12,29 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
-from redouble._internal.context_exits import Ways
+from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
 from redouble._internal.validation import Duration
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import here
+from redouble._runtime.clock import context_clock
 
-__all__ = ["Deadline", "Moment", "Signal", "cancelled", "deadline", "left", "patience", "remaining"]
+__all__ = [
+    "ActiveDeadline",
+    "CancellableDeadline",
+    "Deadline",
+    "cancelled",
+    "deadline",
+    "remaining",
+    "time_left",
+    "wait_limit",
+]
 
 
 T = TypeVar("T")
 
 
-class Moment:
+class ActiveDeadline:
     """A deadline in force, by the clock it was set by; ``over`` once its block has been left."""
 
     __slots__ = ("outer", "over", "reading", "until")
@@ -40,7 +49,7 @@ class Moment:
         return self.until - self.reading()
 
 
-class Signal(Moment):
+class CancellableDeadline(ActiveDeadline):
     """The deadline of one attempt on a worker, which may also be given up before: a job is one."""
 
     __slots__ = ("cancelled", "then")
@@ -61,17 +70,17 @@ class Signal(Moment):
             self.then()
 
 
-MOMENT: ContextVar[Moment | None] = ContextVar("redouble_deadline", default=None)
+MOMENT: ContextVar[ActiveDeadline | None] = ContextVar("redouble_deadline", default=None)
 
 
-def in_force(moment: Moment | None) -> Moment | None:
+def in_force(moment: ActiveDeadline | None) -> ActiveDeadline | None:
     """Return this one, or the first around it that is not over."""
     while moment is not None and moment.over:
         moment = moment.outer
     return moment
 
 
-def left() -> float:
+def time_left() -> float:
     """Tell the seconds until the earliest deadline here, or infinity; less than zero if it has passed."""
     shortest = inf
     moment = in_force(MOMENT.get())
@@ -82,13 +91,13 @@ def left() -> float:
     return shortest
 
 
-def patience(wait: float | None) -> float:
+def wait_limit(wait: float | None) -> float:
     """Say how long to wait for something, None being as long as it takes: at most until the deadline."""
     seconds = inf if wait is None else wait
     if not seconds or not ambient.active:
         return seconds
-    here()()  # a clock of a test learns here of the one it goes by
-    return min(seconds, max(0.0, left()))
+    context_clock()()  # a clock of a test learns here of the one it goes by
+    return min(seconds, max(0.0, time_left()))
 
 
 class Deadline:
@@ -96,11 +105,11 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._ways_out = Ways[Moment]()
+        self._ways_out = ContextExits[ActiveDeadline]()
 
     def __enter__(self) -> None:
-        reading = here()
-        moment = Moment(reading() + self._seconds, reading)
+        reading = context_clock()
+        moment = ActiveDeadline(reading() + self._seconds, reading)
         MOMENT.set(moment)
         ambient.hold(1)
         self._ways_out.enter(moment)
@@ -146,7 +155,7 @@ def remaining(default: object = None) -> object:
     Without one: the default. On a worker the limit of the attempt is a deadline too, so that
     ``requests.get(url, timeout=redouble.remaining(10))`` is never left waiting longer than that.
     """
-    seconds = left()
+    seconds = time_left()
     return default if seconds == inf else max(0.0, seconds)
 
 
@@ -158,7 +167,7 @@ def cancelled() -> bool:
     """
     moment = MOMENT.get()
     while moment is not None:
-        if isinstance(moment, Signal) and moment.cancelled:
+        if isinstance(moment, CancellableDeadline) and moment.cancelled:
             return True
         moment = moment.outer
     return False

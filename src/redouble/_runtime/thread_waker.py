@@ -6,10 +6,10 @@ from _thread import allocate_lock
 from contextlib import suppress
 from threading import TIMEOUT_MAX
 
-__all__ = ["Bell"]
+__all__ = ["ThreadWaker"]
 
 
-class Bell:
+class ThreadWaker:
     """Rings once; ringing again does no harm."""
 
     __slots__ = ("_lock",)
@@ -18,7 +18,7 @@ class Bell:
         self._lock = allocate_lock()
         self._lock.acquire()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake who waits, or will."""
         with suppress(RuntimeError):  # it has rung already: who rang was interrupted before noting it
             self._lock.release()

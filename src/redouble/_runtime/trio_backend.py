@@ -16,7 +16,6 @@ from trio.lowlevel import in_trio_task as running
 from redouble._internal.logger import ABANDONED, log
 
 __all__ = [
-    "bell",
     "cancelling",
     "checkpoint",
     "clock",
@@ -28,6 +27,7 @@ __all__ = [
     "now",
     "running",
     "sleep",
+    "waker",
 ]
 
 
@@ -55,7 +55,7 @@ def clock() -> Callable[[], float]:
     return current_clock().current_time
 
 
-def bell() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
+def waker() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
     """Return how to ring a bell, once and from any thread, and how to wait for it.
 
     Ringing says whether anybody can hear it.

@@ -31,14 +31,14 @@ class Binding(Handle):
     __slots__ = ("__weakref__",)
 
     def __init__(self, fields: Mapping[str, Value | None]) -> None:
-        _become((*_bindings.get(), Bound(fields, ref(self))))
+        _become((*_bindings.get(), BoundFields(fields, ref(self))))
 
     def remove(self) -> None:
         """Bind it no longer; a second time does nothing. What was bound since then stays."""
         _become(tuple(bound for bound in _bindings.get() if bound.handle() is not self))
 
 
-class Bound(NamedTuple):
+class BoundFields(NamedTuple):
     """What was bound at a time, and the handle by which it can be removed, as long as somebody has that."""
 
     fields: Mapping[str, Value | None]
@@ -46,7 +46,7 @@ class Bound(NamedTuple):
 
 
 # In the order in which they were bound; which one is removed first is nobody's business.
-_bindings: ContextVar[tuple[Bound, ...]] = ContextVar("redouble_bindings", default=())
+_bindings: ContextVar[tuple[BoundFields, ...]] = ContextVar("redouble_bindings", default=())
 
 
 @public("redouble")
@@ -77,15 +77,15 @@ def inherit(fields: Mapping[str, Value]) -> None:
         Binding(fields)
 
 
-def _become(all_of_it: tuple[Bound, ...]) -> None:
-    kept: list[Bound] = []
+def _become(all_of_it: tuple[BoundFields, ...]) -> None:
+    kept: list[BoundFields] = []
     merged: dict[str, Value | None] = {}
     for bound in all_of_it:
         merged.update(bound.fields)
         before: Mapping[str, Value | None] = {}
         if kept and kept[-1].handle() is bound.handle() is None:  # or a thread that binds at each turn grows
             before = kept.pop().fields
-        kept.append(Bound({**before, **bound.fields}, bound.handle))
+        kept.append(BoundFields({**before, **bound.fields}, bound.handle))
     said = {key: value for key, value in merged.items() if value is not None}
     _bindings.set(tuple(kept))
     BOUND.set(MappingProxyType(said) if said else NOTHING)

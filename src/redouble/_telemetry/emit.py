@@ -14,7 +14,15 @@ from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import complain, publish, watch
 from redouble.errors import AttemptTimeout, Rejected
 
-__all__ = ["TOLD", "Quick", "going_on", "late", "refused", "sort_of", "teller"]
+__all__ = [
+    "TOLD",
+    "FastEmitter",
+    "continuing_call",
+    "emit_rejected",
+    "emit_timeout",
+    "layer_kind",
+    "make_emitter",
+]
 
 
 R = TypeVar("R", bound=Rejected)
@@ -36,7 +44,7 @@ options: dict[What, str] = {
 }
 
 
-def teller(policy: Any) -> Callable[..., None] | None:
+def make_emitter(policy: Any) -> Callable[..., None] | None:
     """Make the function by which a run tells what happens: the policy's own observer first.
 
     None, if there is nobody to tell. Options and runs are made of events: their types cannot be named here.
@@ -68,7 +76,7 @@ def teller(policy: Any) -> Callable[..., None] | None:
                 delay,
                 run.verdict.after if bad else None,
                 run.reason,
-                None if before else run.which(),
+                None if before else run.limiting_limit(),
                 policy.labels,
                 None,
                 run.first_item,
@@ -83,7 +91,7 @@ def teller(policy: Any) -> Callable[..., None] | None:
 
 
 # fmt: off
-class Quick:
+class FastEmitter:
     """Tells of first attempts that nothing but observers concerns, and that succeed: nearly all there are."""
 
     __slots__ = ("_before", "_labels", "_name", "_odd")
@@ -126,7 +134,7 @@ class Quick:
                 complain(observer, event)
 
 
-def refused(error: R, by: str, name: str | None) -> R:
+def emit_rejected(error: R, by: str, name: str | None) -> R:
     """Tell that a gate does not let a call in; return the error to raise. Who sees it next tells nothing."""
     if watch.listening["rejected"] and TOLD not in error.__dict__:
         publish(new(Event, (
@@ -137,7 +145,7 @@ def refused(error: R, by: str, name: str | None) -> R:
     return error
 
 
-def late(error: AttemptTimeout, name: str) -> AttemptTimeout:
+def emit_timeout(error: AttemptTimeout, name: str) -> AttemptTimeout:
     """Tell that a limit was reached; return the error to raise."""
     if watch.listening["timeout"]:
         took = error.seconds or 0.0
@@ -150,7 +158,7 @@ def late(error: AttemptTimeout, name: str) -> AttemptTimeout:
 
 
 @contextmanager
-def going_on() -> Generator[None]:
+def continuing_call() -> Generator[None]:
     """Say of all that is told inside that it is about a call which has succeeded before."""
     before = GOES_ON.set(True)
     try:
@@ -159,6 +167,6 @@ def going_on() -> Generator[None]:
         GOES_ON.reset(before)
 
 
-def sort_of(thing: object) -> str:
+def layer_kind(thing: object) -> str:
     """Say what sort of thing it is, as metrics and configuration have it: ``circuit_breaker``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(thing).__name__).lower()

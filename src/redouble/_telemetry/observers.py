@@ -12,7 +12,7 @@ from types import FunctionType, MethodType
 from typing import NamedTuple
 
 from redouble._internal.handle import Handle
-from redouble._internal.locks import Guard
+from redouble._internal.locks import ForkSafeLock
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.validation import hook
@@ -26,7 +26,7 @@ OF_CALLS = frozenset[What]({"before_attempt", "success"})  # what happens to tho
 MOST_COMPLAINTS = 1000
 
 
-class Entry(NamedTuple):
+class Subscription(NamedTuple):
     """One observer, what it wants to hear of, and whether it does now if that changes."""
 
     observer: Observer
@@ -39,15 +39,15 @@ class Entry(NamedTuple):
         return not self.only.isdisjoint(OF_CALLS)
 
 
-class Watch:
+class Observers:
     """Who listens, as calls need it. Every attribute is replaced whole, so that readers need no lock."""
 
-    __slots__ = ("attempts", "calls", "entries", "light", "listening", "successes")
+    __slots__ = ("attempts", "calls", "conditional", "entries", "listening", "successes")
 
     def __init__(self) -> None:
         self.become(())
 
-    def become(self, entries: tuple[Entry, ...]) -> None:
+    def become(self, entries: tuple[Subscription, ...]) -> None:
         """Take over who listens from now on."""
         self.entries = entries
         self.listening: Mapping[What, tuple[Observer, ...]] = {
@@ -55,18 +55,18 @@ class Watch:
         }
         self.attempts = _as_one(self.listening["before_attempt"])
         self.successes = _as_one(self.listening["success"])
-        self.light = tuple(entry.awake for entry in entries if entry.awake is not None and entry.holds)
+        self.conditional = tuple(entry.awake for entry in entries if entry.awake is not None and entry.holds)
         self.calls = any(entry.holds and entry.awake is None for entry in entries)
 
     def of_calls(self) -> bool:
         """Say whether anybody wants to hear of calls that succeed, now."""
-        return self.calls or (bool(self.light) and self.woken())
+        return self.calls or (bool(self.conditional) and self.woken())
 
     def woken(self) -> bool:
         """Say whether one of those wants to hear of calls that succeed who do not always."""
         try:
-            for awake in self.light:
-                if awake():
+            for enabled in self.conditional:
+                if enabled():
                     return True
         except Exception:
             return True  # who cannot tell is told, and what is wrong there is seen then
@@ -88,9 +88,9 @@ def _as_one(observers: tuple[Observer, ...]) -> Observer | None:
     return tell
 
 
-watch = Watch()
+watch = Observers()
 _complained: set[tuple[str, str, str, int]] = set()
-_lock = Guard()
+_lock = ForkSafeLock()
 
 
 @public("redouble.types")
@@ -131,7 +131,7 @@ def observing(
     for what in wanted:
         if what not in WHATS:
             raise ValueError(f"only={what!r}: write names of events ({', '.join(WHATS)})")
-    entry = Entry(observer, frozenset(what for what in WHATS if what in wanted or not wanted), awake)
+    entry = Subscription(observer, frozenset(what for what in WHATS if what in wanted or not wanted), awake)
     with _lock:
         if entry.holds:
             ambient.watch(1)
@@ -139,7 +139,7 @@ def observing(
     return Observation(functools.partial(_forget, entry))
 
 
-def _forget(entry: Entry) -> None:
+def _forget(entry: Subscription) -> None:
     with _lock:
         place = next(i for i, other in enumerate(watch.entries) if other is entry)
         watch.become(watch.entries[:place] + watch.entries[place + 1 :])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
-from redouble._internal.locks import Guard
+from redouble._internal.locks import ForkSafeLock
 
 __all__ = [
     "LAYER_SECTIONS",
@@ -29,7 +29,7 @@ LAYER_SECTIONS: tuple[LayerSection, ...] = ("breakers", "bulkheads", "limits", "
 SECTIONS: tuple[Section, ...] = ("policies", "budgets", *LAYER_SECTIONS)
 
 
-class Named(Protocol):
+class NamedObject(Protocol):
     """An object that may have a name."""
 
     @property
@@ -47,12 +47,14 @@ class Counts:
         self.failures = self.retries = self.given_up = 0
 
 
-_lists: dict[Section, WeakValueDictionary[int, Named]] = {name: WeakValueDictionary() for name in SECTIONS}
+_lists: dict[Section, WeakValueDictionary[int, NamedObject]] = {
+    name: WeakValueDictionary() for name in SECTIONS
+}
 _counts: WeakValueDictionary[str, Counts] = WeakValueDictionary()
-_lock = Guard()
+_lock = ForkSafeLock()
 
 
-def register(thing: Named, section: Section) -> None:
+def register(thing: NamedObject, section: Section) -> None:
     """Add an object that has a name; it is listed for as long as it lives."""
     if thing.name is not None:
         _lists[section][id(thing)] = thing
@@ -64,7 +66,7 @@ def unregister(thing: object) -> None:
         named.pop(id(thing), None)
 
 
-def registered(section: Section) -> list[tuple[str, Named]]:
+def registered(section: Section) -> list[tuple[str, NamedObject]]:
     """Return the names and objects of a section, oldest first."""
     alive = [thing for reference in _lists[section].valuerefs() if (thing := reference()) is not None]
     return [(name, thing) for thing in alive if (name := thing.name) is not None]

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checka
 
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
-from redouble.config._document import Config, Parts
-from redouble.config._errors import Place
-from redouble.config._options.table import Recipe, Reference, Several
+from redouble.config._document import Config, ParsedDocument
+from redouble.config._errors import DocPath
+from redouble.config._options.table import Blueprint, DeferredList, Reference
 
-__all__ = ["InForce", "successor"]
+__all__ = ["ActiveConfig", "carry_over"]
 
 
 Key: TypeAlias = tuple[str, str]  # a section, and a name in it
 L = TypeVar("L", bound=Layer)
 
-NOTHING = Parts({}, {}, {}, {}, {})
+NOTHING = ParsedDocument({}, {}, {}, {}, {})
 
 
 @runtime_checkable
@@ -39,7 +39,7 @@ class Reconfigurable(Protocol):
         ...
 
 
-class InForce(NamedTuple):
+class ActiveConfig(NamedTuple):
     """A configuration, and what it was made from.
 
     shared: its budgets and gates.
@@ -48,13 +48,13 @@ class InForce(NamedTuple):
     """
 
     config: Config
-    parts: Parts
+    parts: ParsedDocument
     shared: Mapping[Key, object]
     tuned: tuple[tuple[Any, Any], ...]
     changed: tuple[str, ...]
 
 
-def successor(before: InForce | None, parts: Parts) -> InForce:
+def carry_over(before: ActiveConfig | None, parts: ParsedDocument) -> ActiveConfig:
     """Build the configuration that follows on another one, or the first one."""
     was = NOTHING if before is None else before.parts
     shared: Mapping[Key, object] = {} if before is None else before.shared
@@ -77,19 +77,19 @@ def successor(before: InForce | None, parts: Parts) -> InForce:
         if _same(recipe, before_that.get(key)) and stay.issuperset(_references(recipe)):
             stay.add(key)
             unchanged.add(key)
-    inline = Inline([*parts.shared.values(), *kept.values()])
+    inline = InlineObjects([*parts.shared.values(), *kept.values()])
     config = built if before is None else _with_old(built, before.config, stay, inline)
     tuned += inline.tuned
     paths = {*parts.shared, *recipes} - unchanged | {*was.shared, *before_that} - {*parts.shared, *recipes}
-    changed = tuple(sorted(Place(key).path for key in paths))
-    return InForce(config, parts, {**parts.shared, **kept}, tuple(tuned), changed)
+    changed = tuple(sorted(DocPath(key).path for key in paths))
+    return ActiveConfig(config, parts, {**parts.shared, **kept}, tuple(tuned), changed)
 
 
 def _can_reconfigure(old: object, fresh: object) -> bool:
     return isinstance(old, Reconfigurable) and old.can_reconfigure(fresh)
 
 
-def _recipes(parts: Parts) -> dict[Key, Recipe]:
+def _recipes(parts: ParsedDocument) -> dict[Key, Blueprint]:
     """Return those of policies, and then those of pipelines, which may refer to policies."""
     recipes = {("policies", name): recipe for name, (recipe, _) in parts._policies.items()}
     return recipes | {("pipelines", name): recipe for name, recipe in parts._pipelines.items()}
@@ -97,14 +97,14 @@ def _recipes(parts: Parts) -> dict[Key, Recipe]:
 
 def _same(one: object, other: object) -> bool:
     """Say whether two documents say the same, wherever it stands in them."""
-    if isinstance(one, Recipe) and isinstance(other, Recipe):
+    if isinstance(one, Blueprint) and isinstance(other, Blueprint):
         mine, theirs = one.values, other.values
         return (
             one.table is other.table
             and mine.keys() == theirs.keys()
             and all(_same(value, theirs[key]) for key, value in mine.items())
         )
-    if isinstance(one, Several) and isinstance(other, Several):
+    if isinstance(one, DeferredList) and isinstance(other, DeferredList):
         return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
     return type(one) is type(other) and one == other
 
@@ -113,12 +113,12 @@ def _references(thing: object) -> Iterator[Key]:
     """Tell what it refers to by name."""
     if isinstance(thing, Reference):
         yield thing.section, thing.name
-    elif isinstance(thing, Recipe | Several):
-        for part in thing.parts if isinstance(thing, Several) else thing.values.values():
+    elif isinstance(thing, Blueprint | DeferredList):
+        for part in thing.parts if isinstance(thing, DeferredList) else thing.values.values():
             yield from _references(part)
 
 
-def _with_old(built: Config, old: Config, stay: set[Key], inline: Inline) -> Config:
+def _with_old(built: Config, old: Config, stay: set[Key], inline: InlineObjects) -> Config:
     """Return a configuration with the very policies and pipelines of the old one, where they stay."""
     policies = _chosen("policies", built.policies, old.policies, stay)
     for name, policy in policies.items():
@@ -139,7 +139,7 @@ def _with_old(built: Config, old: Config, stay: set[Key], inline: Inline) -> Con
     )
 
 
-class Inline:
+class InlineObjects:
     """Budgets and gates that are written where they are used: in a policy or a pipeline, which has changed.
 
     One that has a state stays if there is one of the same sort and name in the same place of the new one.

@@ -26,24 +26,24 @@ from redouble._layers.gate import Gate
 from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble.config._environment import overridden
-from redouble.config._errors import Place, amend, mapping, nearest, shown
+from redouble.config._errors import DocPath, mapping, nearest, rewrite, shown
 from redouble.config._options.backoff import written
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, PIPELINE, RETRY
-from redouble.config._options.table import Found, Recipe, Tagged
+from redouble.config._options.table import Blueprint, Found, Tagged
 from redouble.config._options.values import UNLIMITED
 from redouble.errors import ConfigError
 
 __all__ = [
     "Config",
-    "Parts",
+    "ParsedDocument",
     "Said",
     "document",
     "from_file",
     "from_mapping",
+    "in_file",
     "policy",
     "read",
     "to_mapping",
-    "told_of",
 ]
 
 
@@ -82,10 +82,10 @@ class Config:
         for (section, name), said in self._said.items():
             document[section][name] = _unnamed(said, name)
         for name, policy in self.policies.items():
-            place = Place(("policies", name), names=names)
+            place = DocPath(("policies", name), names=names)
             document["policies"][name] = _unnamed(RETRY.write(policy, place), name)
         for name, pipeline in self.pipelines.items():
-            place = Place(("pipelines", name), names=names)
+            place = DocPath(("pipelines", name), names=names)
             document["pipelines"][name] = PIPELINE.write(pipeline, place)
         return {section: tables for section, tables in document.items() if tables}
 
@@ -101,12 +101,12 @@ def to_mapping(thing: object) -> dict[str, object]:
     if isinstance(thing, Config):
         return thing.to_mapping()
     if isinstance(thing, Backoff):
-        return written(thing, Place())
+        return written(thing, DocPath())
     if type(thing) is Retry:
-        return RETRY.write(thing, Place())
+        return RETRY.write(thing, DocPath())
     if type(thing) is Pipeline:
-        return PIPELINE.write(thing, Place())
-    return ANY.write(thing, Place())
+        return PIPELINE.write(thing, DocPath())
+    return ANY.write(thing, DocPath())
 
 
 def _unnamed(table: Mapping[str, object], name: str) -> dict[str, object]:
@@ -119,7 +119,7 @@ NOTHING: Found = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Parts:
+class ParsedDocument:
     """A document that was read.
 
     shared: its budgets and gates, made anew, by section and name.
@@ -128,14 +128,14 @@ class Parts:
 
     shared: dict[tuple[str, str], object]
     said: dict[tuple[str, str], dict[str, object]]
-    _policies: dict[str, tuple[Recipe, tuple[str, ...]]] = field(repr=False)
-    _pipelines: dict[str, Recipe] = field(repr=False)
+    _policies: dict[str, tuple[Blueprint, tuple[str, ...]]] = field(repr=False)
+    _pipelines: dict[str, Blueprint] = field(repr=False)
     _variables: Mapping[str, str] = field(repr=False)
 
     def build(self, kept: Found = NOTHING) -> Config:
         """Make the policies and pipelines, with what is ``kept`` in place of new budgets and gates."""
         found = {key: kept.get(key, fresh) for key, fresh in self.shared.items()}
-        with _told_by(self._variables):
+        with _from_variable(self._variables):
             policies = {
                 name: cast("Retry", RETRY.build(recipe.values, recipe.place, found, own))
                 for name, (recipe, own) in self._policies.items()
@@ -155,41 +155,41 @@ class Parts:
         )
 
 
-def read(document: Mapping[str, object], environ: Mapping[str, str] | None = None) -> Parts:
+def read(document: Mapping[str, object], environ: Mapping[str, str] | None = None) -> ParsedDocument:
     """Read a document, with what variables say instead."""
-    place = Place()
+    place = DocPath()
     document = place.table(document, "a document, such as tomllib.loads() gives")
     said = {section: tables(document, section, place) for section in SECTIONS}
     for section in document:
         if section in RETRY.options:
-            raise place.under(section).wrong(MISPLACED)
+            raise place.under(section).error(MISPLACED)
         if section not in SECTIONS:
             raise place.unknown(section, None, SECTIONS, foreign=True)
     sections, variables = overridden(said, {} if environ is None else environ)
     known = {section: sections[section] for section in ("budgets", "gates", "policies")}
-    with _told_by(variables):
+    with _from_variable(variables):
         _distinct(sections)
-        shared: dict[tuple[str, str], Recipe] = {
-            (section, name): kinds.read(table, Place((section, name), known), name=name)
+        shared: dict[tuple[str, str], Blueprint] = {
+            (section, name): kinds.read(table, DocPath((section, name), known), name=name)
             for section, kinds in (("budgets", BUDGETS), ("gates", GATES))
             for name, table in sections[section].items()
         }
-        usual = DEFAULTS.read(sections["defaults"], Place(("defaults",), known))
-        policies: dict[str, tuple[Recipe, tuple[str, ...]]] = {}
+        usual = DEFAULTS.read(sections["defaults"], DocPath(("defaults",), known))
+        policies: dict[str, tuple[Blueprint, tuple[str, ...]]] = {}
         for name, table in sections["policies"].items():
-            place = Place(("policies", name), known)
+            place = DocPath(("policies", name), known)
             if name in RETRY.options and mapping(table) is None:
-                raise place.wrong(MISPLACED)
+                raise place.error(MISPLACED)
             own = RETRY.read(table, place)
-            policies[name] = Recipe(RETRY, {**usual, "name": name, **own}, place), tuple(own)
+            policies[name] = Blueprint(RETRY, {**usual, "name": name, **own}, place), tuple(own)
         pipelines = {
-            name: _pipeline(table, sections["defaults"], Place(("pipelines", name), known))
+            name: _pipeline(table, sections["defaults"], DocPath(("pipelines", name), known))
             for name, table in sections["pipelines"].items()
         }
         made = {key: recipe.made(NOTHING) for key, recipe in shared.items()}
     kinds = {"budgets": BUDGETS, "gates": GATES}
-    plain = {key: kinds[key[0]].write(thing, Place(key)) for key, thing in made.items()}
-    return Parts(made, plain, policies, pipelines, variables)
+    plain = {key: kinds[key[0]].write(thing, DocPath(key)) for key, thing in made.items()}
+    return ParsedDocument(made, plain, policies, pipelines, variables)
 
 
 @public("redouble.config")
@@ -214,22 +214,22 @@ def policy(mapping: Mapping[str, object]) -> Retry:
     >>> policy({"on": "ConnectionError", "attempts": 5, "give_up_after": "10s"})
     Retry(on=ConnectionError, attempts=5, give_up_after=10.0)
     """
-    made: Retry = RETRY.build(RETRY.read(mapping, Place()), Place())
+    made: Retry = RETRY.build(RETRY.read(mapping, DocPath()), DocPath())
     return made
 
 
-def tables(document: Mapping[str, object], section: str, place: Place) -> Mapping[str, object]:
+def tables(document: Mapping[str, object], section: str, place: DocPath) -> Mapping[str, object]:
     """Return a section of a document."""
     return place.under(section).table(document.get(section, {}), f"[{section}]")
 
 
-def _pipeline(table: object, usual: Mapping[str, object], place: Place) -> Recipe:
+def _pipeline(table: object, usual: Mapping[str, object], place: DocPath) -> Blueprint:
     said = dict(place.table(table))
     layers = said.get("layers")
     if isinstance(layers, list | tuple):
         # A policy written there has the defaults too; they were read before, so nothing is wrong with them.
         said["layers"] = [_under(layer, usual) for layer in cast("list[object]", layers)]
-    return Recipe(PIPELINE, PIPELINE.read(said, place), place)
+    return Blueprint(PIPELINE, PIPELINE.read(said, place), place)
 
 
 def _under(layer: object, usual: Mapping[str, object]) -> object:
@@ -241,23 +241,23 @@ def _distinct(sections: Mapping[str, Mapping[str, object]]) -> None:
     for section in SECTIONS[1:]:
         for name in sections[section]:
             if not name or name == UNLIMITED:
-                raise Place((section, name)).wrong("that is no name: write another one")
+                raise DocPath((section, name)).error("that is no name: write another one")
     for name in sections["pipelines"]:
         if name in sections["policies"]:
-            raise Place(("pipelines", name)).wrong(
+            raise DocPath(("pipelines", name)).error(
                 "there is a policy of that name, and both are found by it: rename one of them"
             )
 
 
 @contextmanager
-def _told_by(variables: Mapping[str, str]) -> Generator[None]:
+def _from_variable(variables: Mapping[str, str]) -> Generator[None]:
     """Say of what a variable has set that it was the variable."""
     try:
         yield
     except ConfigError as error:
         keys = [path for path in variables if f"{error.path}.".startswith(f"{path}.")]
         if keys:
-            amend(error, path=variables[max(keys, key=len)])
+            rewrite(error, path=variables[max(keys, key=len)])
         raise
 
 
@@ -276,7 +276,7 @@ def from_file(
     environ: variables that override it, such as ``os.environ``.
     """
     said, found = document(path)
-    with told_of(found):
+    with in_file(found):
         return read(said, environ).build()
 
 
@@ -296,12 +296,12 @@ def document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[str, o
 
 
 @contextmanager
-def told_of(path: str) -> Generator[None]:
+def in_file(path: str) -> Generator[None]:
     """Say of what is wrong in which file it is."""
     try:
         yield
     except ConfigError as error:
-        amend(error, end=f" (in {path})")
+        rewrite(error, end=f" (in {path})")
         raise
 
 
@@ -316,10 +316,10 @@ def _own(path: str) -> Mapping[str, object]:
 
 
 def _table(parsed: Mapping[str, object], path: str) -> Mapping[str, object] | None:
-    with told_of(path):
-        tools = Place(("tool",)).table(parsed.get("tool", {}))
+    with in_file(path):
+        tools = DocPath(("tool",)).table(parsed.get("tool", {}))
         found = tools.get("redouble")
-        return None if found is None else Place(("tool", "redouble")).table(found)
+        return None if found is None else DocPath(("tool", "redouble")).table(found)
 
 
 def _parsed(path: str) -> Mapping[str, object]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, cast
 
-from redouble.config._errors import Place, mapping, nearest, shown
+from redouble.config._errors import DocPath, mapping, nearest, shown
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, RETRY
 from redouble.config._options.values import Value
 from redouble.errors import ConfigError
@@ -182,11 +182,11 @@ def _set(
         path = (*path, key)
         there: object = node.get(key, usual.get(key))
         if there is None:
-            variables.setdefault(Place(path).path, variable)
+            variables.setdefault(DocPath(path).path, variable)
         table = mapping({} if there is None else there)
         if table is None:
-            raise ConfigError(f"{Place(path).path} is {shown(there)}, which has no keys", path=variable)
+            raise ConfigError(f"{DocPath(path).path} is {shown(there)}, which has no keys", path=variable)
         node[key] = inner = dict(table)
         node, usual = inner, {}
     node[target.keys[-1]] = target.kind.text(text)
-    variables[Place((*owner, *target.keys)).path] = variable
+    variables[DocPath((*owner, *target.keys)).path] = variable

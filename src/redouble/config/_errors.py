@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 from redouble.errors import ConfigError
 
-__all__ = ["Place", "amend", "mapping", "nearest", "shown"]
+__all__ = ["DocPath", "mapping", "nearest", "rewrite", "shown"]
 
 
 LONGEST = 80  # characters of a value that are shown
@@ -47,7 +47,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return f"write one of {', '.join(known[:MOST])}{more}" if known else "there is none"
 
 
-def amend(error: ConfigError, *, path: str | None = None, end: str = "") -> None:
+def rewrite(error: ConfigError, *, path: str | None = None, end: str = "") -> None:
     """Give an error another path, or another end: it stays the same object, and is raised on."""
     message = str(error).removeprefix(f"{error.path}: ") if error.path else str(error)
     error.path = error.path if path is None else path
@@ -62,7 +62,7 @@ def mapping(value: object) -> Mapping[str, object] | None:
     return cast("Mapping[str, object]", found) if all(isinstance(key, str) for key in found) else None
 
 
-class Place(NamedTuple):
+class DocPath(NamedTuple):
     """Where in a document something stands.
 
     known: the names that may be referred to, by section.
@@ -78,11 +78,11 @@ class Place(NamedTuple):
         """Spell it."""
         return ".".join(key if BARE.fullmatch(key) else f'"{repr(key[:LONGEST])[1:-1]}"' for key in self.keys)
 
-    def under(self, key: str) -> Place:
+    def under(self, key: str) -> DocPath:
         """Return the place of a key in the table that stands here."""
-        return Place((*self.keys, key), self.known, self.names)
+        return DocPath((*self.keys, key), self.known, self.names)
 
-    def wrong(self, message: str) -> ConfigError:
+    def error(self, message: str) -> ConfigError:
         """Make the error that says so."""
         return ConfigError(message, path=self.path)
 
@@ -92,20 +92,20 @@ class Place(NamedTuple):
         if found is None:
             said = f"{shown(value)} is no table"
             keys = ", whose keys are texts" if isinstance(value, Mapping) else ""
-            raise self.wrong(f"{said}{keys}: write {wanted}")
+            raise self.error(f"{said}{keys}: write {wanted}")
         return found
 
     def items(self, value: object, wanted: str) -> Sequence[object]:
         """Accept a list."""
         if not isinstance(value, list | tuple):
-            raise self.wrong(f"{shown(value)}: write {wanted}")
+            raise self.error(f"{shown(value)}: write {wanted}")
         return cast("Sequence[object]", value)
 
     def told(self, error: Exception, keys: Iterable[str]) -> ConfigError:
         """Make a constructor's complaint one about a document: of the key that it names, if it names one."""
         said = str(error).replace("None", "'unlimited'")
         named = re.search(rf"\b({'|'.join(map(re.escape, keys)) or '$'})(?==|\[)", said)
-        return (self if named is None else self.under(named[1])).wrong(said)
+        return (self if named is None else self.under(named[1])).error(said)
 
     def unknown(self, key: str, value: object, keys: Iterable[str], *, foreign: bool = False) -> ConfigError:
         """Make the error that says that there is no such key.
@@ -117,4 +117,4 @@ class Place(NamedTuple):
         if isinstance(value, Mapping | list):
             text = "a list" if isinstance(value, list) else "a table"
         said = "" if foreign else f" (for {text})"
-        return self.under(key).wrong(f"there is no such key{said}; {nearest(key, keys)}")
+        return self.under(key).error(f"there is no such key{said}; {nearest(key, keys)}")

@@ -6,7 +6,7 @@ from redouble._internal.public import public
 from redouble.config._options.backoff import KINDS, OPTIONAL, SERIES, SHORT, STAGES, WORDS
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, PIPELINE, RETRY
 from redouble.config._options.error_names import BUILT_IN
-from redouble.config._options.values import Duration
+from redouble.config._options.values import DurationValue
 
 __all__ = ["schema"]
 
@@ -64,7 +64,7 @@ def _by_kind() -> dict[str, object]:
 
 
 def _delays() -> dict[str, object]:
-    lists = {"description": "The delays themselves.", "type": "array", "items": Duration().schema()}
+    lists = {"description": "The delays themselves.", "type": "array", "items": DurationValue().schema()}
     return {"anyOf": [lists, *(_series(name) for name in SERIES)]}
 
 

@@ -14,22 +14,22 @@ from weakref import ref
 from redouble._drivers.blocks import AsyncAttempts, Attempt
 from redouble._drivers.stream_function import StreamFunction
 from redouble._engine.report import Outcome
-from redouble._internal.callables import spelled
-from redouble._internal.codegen import Template, shaped
-from redouble._internal.locks import Shared
+from redouble._internal.callables import display_name
+from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
-from redouble._internal.reentrancy import Turns
-from redouble._layers.layer import Layer, Pipeline, StandIn
+from redouble._internal.reentrancy import ReloadLock
+from redouble._layers.layer import Layer, LayerProxy, Pipeline
 from redouble._layers.retry.retry import Enterable, Openable, Retry
 from redouble.config._document import Config
-from redouble.config._errors import Place, amend
+from redouble.config._errors import DocPath, rewrite
 from redouble.errors import ConfigError
 
 if TYPE_CHECKING:
     from redouble._drivers.context_managers import Entrance
     from redouble._drivers.streams import Stream
 
-__all__ = ["Cell", "Named"]
+__all__ = ["BoundValue", "Named"]
 
 
 P = ParamSpec("P")
@@ -50,7 +50,7 @@ ASYNC_STREAM = Template(
 )
 
 
-class Cell(Generic[T]):
+class BoundValue(Generic[T]):
     """What was ``made`` of a layer for somebody, such as a function wrapped by it."""
 
     __slots__ = ("__weakref__", "layer", "made", "make", "whose")
@@ -61,16 +61,16 @@ class Cell(Generic[T]):
 
 
 @public("redouble.config")
-class Named(StandIn, Shared):
+class Named(LayerProxy, SharedByIdentity):
     """The policy or pipeline that has this name in the configuration: made by `redouble.policies`.
 
     It can be used before a configuration is loaded: to decorate, and in pipelines. Decorated functions follow
     a reload; calls that are under way go on as they began. The options of a policy are attributes, as of now.
     """
 
-    def __init__(self, name: str, home: Turns[Any], current: Retry | Pipeline | None) -> None:
+    def __init__(self, name: str, home: ReloadLock[Any], current: Retry | Pipeline | None) -> None:
         self._name, self._home, self._current = name, home, current
-        self._cells: dict[int, ref[Cell[Any]]] = {}
+        self._cells: dict[int, ref[BoundValue[Any]]] = {}
 
     @property
     def current(self) -> Retry | Pipeline:
@@ -106,18 +106,18 @@ class Named(StandIn, Shared):
         try:
             return config.named(self._name)
         except ConfigError as error:
-            amend(error, path=Place(("policies", self._name)).path, end=f" (code uses {self!r})")
+            rewrite(error, path=DocPath(("policies", self._name)).path, end=f" (code uses {self!r})")
             raise
 
     # ---------------------------------------------------------------- cells
 
-    def _follow(self, make: Callable[[Layer], T], absent: T, whose: str) -> Cell[T]:
+    def _follow(self, make: Callable[[Layer], T], absent: T, whose: str) -> BoundValue[T]:
         """Return a cell with what is made of the current layer, now and after each reload.
 
         It is held weakly. ``absent`` is in it as long as there is no configuration; ``whose`` says in errors
         for whom it is made.
         """
-        cell = Cell(make, absent, whose)
+        cell = BoundValue(make, absent, whose)
         with self._home._lock:
             if self._current is not None:
                 cell.made, cell.layer = make(self._current), self._current
@@ -126,11 +126,11 @@ class Named(StandIn, Shared):
             self._home._joined()
         return cell
 
-    def _followers(self) -> list[Cell[Any]]:
+    def _followers(self) -> list[BoundValue[Any]]:
         """Return the cells that somebody still has."""
         return [cell for reference in list(self._cells.values()) if (cell := reference()) is not None]
 
-    def _made(self, cell: Cell[T], layer: Retry | Pipeline) -> T:
+    def _made(self, cell: BoundValue[T], layer: Retry | Pipeline) -> T:
         """Make what is to be in a cell; the same as before if the layer is."""
         if cell.layer is layer:
             return cell.made
@@ -138,35 +138,35 @@ class Named(StandIn, Shared):
             return cell.make(layer)
         except Exception as error:
             section = "policies" if isinstance(layer, Retry) else "pipelines"
-            path = Place((section, self._name)).path
+            path = DocPath((section, self._name)).path
             raise ConfigError(f"{cell.whose} goes by it, and cannot: {error}", path=path) from error
 
-    def _cell(self, around: str, fn: Callable[..., Any]) -> Cell[Callable[..., Any]]:
+    def _cell(self, around: str, fn: Callable[..., Any]) -> BoundValue[Callable[..., Any]]:
         def absent(*_: object, **__: object) -> NoReturn:
             raise self._unloaded()
 
-        return self._follow(methodcaller(around, fn), absent, spelled(fn))
+        return self._follow(methodcaller(around, fn), absent, display_name(fn))
 
     # ---------------------------------------------------------------- as a layer
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped by what has this name."""
-        return shaped(fn, NAMED, is_async=False, cell=self._cell("around", fn), layer=self)
+        return compile_wrapper(fn, NAMED, is_async=False, cell=self._cell("around", fn), layer=self)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped by what has this name, for a coroutine function."""
-        return shaped(fn, NAMED, is_async=True, cell=self._cell("around_async", fn), layer=self)
+        return compile_wrapper(fn, NAMED, is_async=True, cell=self._cell("around_async", fn), layer=self)
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` wrapped by what has this name, for a generator function."""
-        return shaped(fn, STREAM, is_async=False, cell=self._cell("around_stream", fn), layer=self)
+        return compile_wrapper(fn, STREAM, is_async=False, cell=self._cell("around_stream", fn), layer=self)
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` wrapped by what has this name, for an async generator function."""
         cell = self._cell("around_async_stream", fn)
-        return StreamFunction(fn, shaped(fn, ASYNC_STREAM, is_async=False, cell=cell, layer=self))
+        return StreamFunction(fn, compile_wrapper(fn, ASYNC_STREAM, is_async=False, cell=cell, layer=self))
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` through what has this name and return what it returns: await it if ``fn`` is async."""
@@ -175,7 +175,7 @@ class Named(StandIn, Shared):
     def describe(self) -> str:
         return f"{self._name}: {super().describe() or 'not loaded yet'}"
 
-    def _stands_for(self) -> tuple[Layer, ...]:
+    def _target_layers(self) -> tuple[Layer, ...]:
         current = self._current
         if current is None:
             return ()

@@ -16,7 +16,7 @@ from redouble._failures.verdict import On
 from redouble._internal.public import public
 from redouble._internal.validation import instance
 from redouble._layers.retry.retry import Retry
-from redouble.config._errors import Place, nearest, shown
+from redouble.config._errors import DocPath, nearest, shown
 from redouble.config._options.values import Flag, Number, Text, Value, Whole
 from redouble.errors import AttemptTimeout, ConfigError
 
@@ -74,13 +74,13 @@ class StopOnTimeout:
 ABORT = StopOnTimeout()
 
 
-class Settings:
+class QubitSettings:
     """What was said, by key; every value is of the right kind."""
 
     def __init__(self, values: Mapping[str, object], prefix: str) -> None:
         self._prefix = prefix
         self.said: dict[str, Any] = {}
-        for name, value in Place().table(values).items():
+        for name, value in DocPath().table(values).items():
             key = name.removeprefix(prefix)
             if not name.startswith(prefix):
                 continue
@@ -90,7 +90,7 @@ class Settings:
 
     def wrong(self, key: str, message: str) -> ConfigError:
         """Make the error that says so."""
-        return self._at(key).wrong(message)
+        return self._at(key).error(message)
 
     def word(self, key: str, words: Mapping[str, str], what: str) -> str:
         """Return which of the words was said, in small letters or not."""
@@ -99,8 +99,8 @@ class Settings:
             raise self.wrong(key, f"unsupported {what} {shown(self.said[key])}; {nearest(word, words)}")
         return words[word]
 
-    def _at(self, key: str) -> Place:
-        return Place(tuple(f"{self._prefix}{key}".split(".")))
+    def _at(self, key: str) -> DocPath:
+        return DocPath(tuple(f"{self._prefix}{key}".split(".")))
 
 
 @public("redouble.config")
@@ -114,7 +114,7 @@ def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, p
     instance(defaults, "defaults", Retry | None, "a Retry, or None")
     instance(prefix, "prefix", str, "a text, such as 'retry.'")
     usual = USUAL if defaults is None else defaults
-    settings = Settings(values, prefix)
+    settings = QubitSettings(values, prefix)
     said, changed = settings.said, dict[str, Any]()
     if "max_attempts" in said:
         changed["attempts"] = said["max_attempts"]
@@ -135,7 +135,7 @@ def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, p
     return replace(usual, **changed)
 
 
-def _on(settings: Settings, usual: Retry) -> On:
+def _on(settings: QubitSettings, usual: Retry) -> On:
     key = "attempt_timeout_policy"
     wanted = settings.word(key, {"retry": "retry", "abort": "abort"}, "timeout policy")
     if "attempt_timeout_millis" not in settings.said and usual.attempt_timeout is None:
@@ -148,7 +148,7 @@ def _on(settings: Settings, usual: Retry) -> On:
     return [ABORT, *rules] if wanted == "abort" else rules
 
 
-def _backoff(settings: Settings, usual: Retry) -> Backoff | None:
+def _backoff(settings: QubitSettings, usual: Retry) -> Backoff | None:
     """Return the delays, if anything is said of them."""
     base, factor = _base(settings), settings.said.get("jitter_factor")
     if base is None and factor is None:
@@ -164,7 +164,7 @@ def _backoff(settings: Settings, usual: Retry) -> Backoff | None:
     return base.jitter(factor) if factor else base
 
 
-def _base(settings: Settings) -> Backoff | None:
+def _base(settings: QubitSettings) -> Backoff | None:
     said = settings.said
     key = next((key for key in ("delay", "delay_strategy") if key in said), None)
     if key is None:
@@ -177,7 +177,7 @@ def _base(settings: Settings) -> Backoff | None:
     return _made(settings, name, said)
 
 
-def _made(settings: Settings, name: str, millis: Mapping[str, Any]) -> Backoff:
+def _made(settings: QubitSettings, name: str, millis: Mapping[str, Any]) -> Backoff:
     if name == "none":
         return Backoff.constant(0)
     if name == "fixed":

@@ -19,18 +19,18 @@ from weakref import ref
 
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._internal.reentrancy import Turns
+from redouble._internal.reentrancy import ReloadLock
 from redouble._internal.validation import instance
 from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._telemetry.registry import unregister
-from redouble.config._carry_over import InForce, successor
-from redouble.config._document import Config, document, read, told_of
-from redouble.config._errors import Place
-from redouble.config._named_policy import Cell, Named
+from redouble.config._carry_over import ActiveConfig, carry_over
+from redouble.config._document import Config, document, in_file, read
+from redouble.config._errors import DocPath
+from redouble.config._named_policy import BoundValue, Named
 from redouble.errors import ConfigError
 
-__all__ = ["Live", "Reload", "load", "policies", "reload"]
+__all__ = ["ConfigStore", "Reload", "load", "policies", "reload"]
 
 
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
@@ -55,21 +55,21 @@ class Reload(NamedTuple):
         return self.error is None
 
 
-class Ready(NamedTuple):
+class PreparedConfig(NamedTuple):
     """A configuration that has only to be put in force: who stands for what, and what is in their cells."""
 
-    what: InForce
+    what: ActiveConfig
     source: tuple[Source, Environ]
     current: dict[Named, Retry | Pipeline]
-    made: dict[Cell[Any], tuple[Retry | Pipeline, Any]]
+    made: dict[BoundValue[Any], tuple[Retry | Pipeline, Any]]
 
 
-class Live(Turns[Source]):
+class ConfigStore(ReloadLock[Source]):
     """The configuration in force, and who goes by it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._what: InForce | None = None
+        self._what: ActiveConfig | None = None
         self._source: tuple[Source, Environ] = (None, None)
         self._names: dict[str, ref[Named]] = {}
         self._within: set[int] = set()  # threads that reload
@@ -132,7 +132,7 @@ class Live(Turns[Source]):
 
     # ---------------------------------------------------------------- in a turn
 
-    def _put_in_force(self, source: Source, environ: Environ) -> InForce:
+    def _put_in_force(self, source: Source, environ: Environ) -> ActiveConfig:
         ready, done = self._prepared(source, environ), False
         try:
             self._exchange(ready)
@@ -142,20 +142,20 @@ class Live(Turns[Source]):
                 self._exchange(ready)
         return ready.what
 
-    def _prepared(self, source: Source, environ: Environ) -> Ready:
+    def _prepared(self, source: Source, environ: Environ) -> PreparedConfig:
         """Do all that can fail."""
         wanted = "a mapping, or the path of a TOML file"
         instance(source, "source", Mapping | str | os.PathLike | None, wanted)
         if isinstance(source, Mapping):
-            said, where = Place().table(source), ""
+            said, where = DocPath().table(source), ""
         else:
             said, where = document(source)
             source = os.path.abspath(where)  # somebody may change the directory
-        with told_of(where) if where else nullcontext():
+        with in_file(where) if where else nullcontext():
             parts = read(said, environ)
             spare = [*parts.shared.values()]
             try:
-                what = successor(self._what, parts)
+                what = carry_over(self._what, parts)
                 current = {named: named._found_in(what.config) for named in self._in_use()}
                 made = {
                     cell: (layer, named._made(cell, layer))
@@ -168,9 +168,9 @@ class Live(Turns[Source]):
                     unregister(thing)
             for _, fresh in what.tuned:
                 unregister(fresh)
-        return Ready(what, (source, environ), current, made)
+        return PreparedConfig(what, (source, environ), current, made)
 
-    def _exchange(self, ready: Ready) -> None:
+    def _exchange(self, ready: PreparedConfig) -> None:
         """Do the rest, which cannot fail; twice does no harm."""
         before: Mapping[tuple[str, str], object] = {} if self._what is None else self._what.shared
         self._what, self._source = ready.what, ready.source
@@ -184,8 +184,8 @@ class Live(Turns[Source]):
         for cell, filling in ready.made.items():
             cell.layer, cell.made = filling
 
-    def _forked(self) -> None:
-        super()._forked()
+    def _after_fork(self) -> None:
+        super()._after_fork()
         self._within.clear()  # none of those threads is here
 
     def _in_use(self) -> list[Named]:
@@ -200,7 +200,7 @@ def _bare(error: ConfigError) -> ConfigError:
     return error
 
 
-LIVE = Live()
+LIVE = ConfigStore()
 
 
 @public("redouble.config")

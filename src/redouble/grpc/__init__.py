@@ -15,7 +15,7 @@ off the metadata.
 
 from __future__ import annotations
 
-from redouble._internal.extras import missing
+from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 
 try:
@@ -24,7 +24,7 @@ try:
     from redouble.grpc._interceptors import Interceptor, aio_shapes
     from redouble.grpc._service_config import ServiceConfig, service_config
 except ModuleNotFoundError as error:
-    raise missing("grpc", error) from None
+    raise missing_extra("grpc", error) from None
 
 __all__ = ["ServiceConfig", "aio_interceptors", "interceptors", "service_config"]
 

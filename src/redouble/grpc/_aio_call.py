@@ -15,14 +15,22 @@ from typing import Any, cast
 import grpc
 
 from redouble._drivers.stream_source import END
-from redouble.grpc._attempt import Opened, amade
+from redouble.grpc._attempt import OpenedStream, arun_policy
 from redouble.grpc._finished_call import AIO, CANCELLED
-from redouble.grpc._permit import Permit
+from redouble.grpc._permit import RpcResendGuard
 
-__all__ = ["AioPermit", "Answering", "Reading", "ReadingAndWriting", "Running", "Writing", "run"]
+__all__ = [
+    "AioResendGuard",
+    "DuplexCall",
+    "StreamResponseCall",
+    "TaskCall",
+    "UnaryResponseCall",
+    "WritableCall",
+    "run",
+]
 
 
-class AioPermit(Permit):
+class AioResendGuard(RpcResendGuard):
     """What one logical call has done, and may do; others may wait for an attempt to be under way."""
 
     broken: Exception | None = None  # what came after the first message
@@ -44,12 +52,12 @@ class AioPermit(Permit):
         self.requests.close()
 
 
-async def run(permit: AioPermit) -> Any:
+async def run(permit: AioResendGuard) -> Any:
     """Make attempts; return the response, or the stream that has begun."""
     kept = False
     try:
-        result = await amade(permit)
-        if isinstance(result, Opened):
+        result = await arun_policy(permit)
+        if isinstance(result, OpenedStream):
             result.call.add_done_callback(permit.ends)
             kept = True
     except Exception as error:
@@ -61,10 +69,10 @@ async def run(permit: AioPermit) -> Any:
     return result
 
 
-class Running(grpc.aio.Call):
+class TaskCall(grpc.aio.Call):
     """A call whose policy runs in a task."""
 
-    def __init__(self, permit: AioPermit) -> None:
+    def __init__(self, permit: AioResendGuard) -> None:
         self._permit = permit
         self._task: Task[Any] = create_task(run(permit))
         self._task.add_done_callback(_seen)
@@ -170,7 +178,7 @@ def nothing() -> tuple[grpc.aio.Metadata, ...]:
     return (grpc.aio.Metadata(),) * 3
 
 
-async def told(call: Running, name: str, ok: Any, failed: Any, cut: Any) -> Any:
+async def told(call: TaskCall, name: str, ok: Any, failed: Any, cut: Any) -> Any:
     """Ask what has succeeded, or the error; where there is neither, there are other words for it."""
     task = call._task
     await wait([task])
@@ -184,7 +192,7 @@ async def told(call: Running, name: str, ok: Any, failed: Any, cut: Any) -> Any:
     return ok if error is None else failed
 
 
-class Writing(Running):
+class WritableCall(TaskCall):
     """A call whose requests are a stream."""
 
     @property
@@ -200,7 +208,7 @@ class Writing(Running):
         raise grpc.aio.UsageError("an intercepted call is given its requests by gRPC itself")
 
 
-class Answering(Writing, grpc.aio.StreamUnaryCall[Any, Any]):
+class UnaryResponseCall(WritableCall, grpc.aio.StreamUnaryCall[Any, Any]):
     """A call with a stream of requests and one response."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -213,7 +221,7 @@ def _seen(task: Task[Any]) -> None:
         task.exception()
 
 
-class Reading(Running, grpc.aio.UnaryStreamCall[Any, Any]):
+class StreamResponseCall(TaskCall, grpc.aio.UnaryStreamCall[Any, Any]):
     """A call with one request and a stream of responses."""
 
     _messages: AsyncIterator[Any] | None = None
@@ -240,14 +248,14 @@ class Reading(Running, grpc.aio.UnaryStreamCall[Any, Any]):
         return await anext(self, grpc.aio.EOF)
 
 
-class ReadingAndWriting(Writing, Reading, grpc.aio.StreamStreamCall[Any, Any]):
+class DuplexCall(WritableCall, StreamResponseCall, grpc.aio.StreamStreamCall[Any, Any]):
     """A call with streams of both."""
 
 
-async def messages(task: Task[Any], permit: AioPermit) -> AsyncIterator[Any]:
+async def messages(task: Task[Any], permit: AioResendGuard) -> AsyncIterator[Any]:
     """Hand on the messages of a stream."""
     opened = await task
-    if not isinstance(opened, Opened):  # a fallback, for instance
+    if not isinstance(opened, OpenedStream):  # a fallback, for instance
         async for item in _each(opened):
             yield item
         return

@@ -22,46 +22,46 @@ from typing import Any, NamedTuple, Self
 import grpc
 
 from redouble._drivers.stream_source import END
-from redouble._runtime.backend import Scope, cut_after
+from redouble._runtime.backend import CancelScope, cut_after
 from redouble._runtime.deadline import Deadline
 from redouble.errors import AttemptTimeout
-from redouble.grpc._finished_call import AIO, SYNC, Answer, Known, known
-from redouble.grpc._permit import WAITING, Permit, cancel
+from redouble.grpc._finished_call import AIO, SYNC, Known, ResolvedCall, known
+from redouble.grpc._permit import WAITING, RpcResendGuard, cancel
 
 __all__ = [
     "PREVIOUS",
-    "Cut",
-    "Opened",
-    "aanswered",
+    "AttemptTimer",
+    "OpenedStream",
+    "aattempt_stream",
+    "aattempt_unary",
     "adetails_of",
-    "amade",
-    "answered",
-    "aopened",
+    "arun_policy",
+    "attempt_stream",
+    "attempt_unary",
     "awithin",
-    "begun",
-    "concluded",
     "details_of",
-    "made",
+    "finish_unary",
     "name_of",
-    "opened",
+    "run_policy",
+    "start_rpc",
     "within",
 ]
 
 
-def within(permit: Permit, seconds: float) -> Cut:
+def within(permit: RpcResendGuard, seconds: float) -> AttemptTimer:
     """Return what cuts an attempt in blocking code."""
-    return Cut(permit, seconds)
+    return AttemptTimer(permit, seconds)
 
 
-def awithin(_: Permit, seconds: float) -> Scope:
+def awithin(_: RpcResendGuard, seconds: float) -> CancelScope:
     """Return what cuts an attempt in async code."""
     return cut_after(seconds)
 
 
-class Cut:
+class AttemptTimer:
     """A limit in blocking code, with the face of `cut_after`: the call is cancelled when time is up."""
 
-    def __init__(self, permit: Permit, seconds: float) -> None:
+    def __init__(self, permit: RpcResendGuard, seconds: float) -> None:
         self.cancelled_caught = self._over = False
         self._permit, self._deciding = permit, allocate_lock()
         self._timer = None if seconds == inf else Timer(max(0.0, seconds), self._cut)
@@ -93,7 +93,7 @@ PREVIOUS = "grpc-previous-rpc-attempts"
 FIELDS = ("method", "timeout", "metadata", "credentials", "wait_for_ready", "compression")
 
 
-class Details(grpc.ClientCallDetails):
+class AttemptDetails(grpc.ClientCallDetails):
     """The details of one attempt. What the caller's do not have, these do not have either."""
 
     def __init__(self, said: object) -> None:
@@ -104,7 +104,7 @@ class Details(grpc.ClientCallDetails):
 
 def details_of(said: Any, rest: float, earlier: int) -> grpc.ClientCallDetails:
     """Say it anew, for an attempt that may take so long and has so many before it."""
-    details = Details(said)
+    details = AttemptDetails(said)
     if rest < inf:
         details.timeout = max(0.0, rest)
     if earlier:
@@ -132,7 +132,7 @@ def name_of(method: str | bytes) -> str:
     return text.removeprefix("/")
 
 
-class Opened(NamedTuple):
+class OpenedStream(NamedTuple):
     """A stream of responses that has begun: its first message, or `END`, and where the others are."""
 
     call: Any
@@ -140,7 +140,7 @@ class Opened(NamedTuple):
     first: Any
 
 
-def begun(permit: Permit, rest: float) -> Any:
+def start_rpc(permit: RpcResendGuard, rest: float) -> Any:
     """Begin an attempt that may take so long."""
     earlier = permit.begins()
     rpc = permit.continuation(details_of(permit.said, rest, earlier), permit.requests.anew())
@@ -151,7 +151,7 @@ def begun(permit: Permit, rest: float) -> Any:
         del rpc  # it may be its own error, which knows this frame
 
 
-async def abegun(permit: Permit, rest: float) -> Any:
+async def astart_rpc(permit: RpcResendGuard, rest: float) -> Any:
     """Begin an attempt that may take so long."""
     earlier = permit.begins()
     rpc = await permit.continuation(adetails_of(permit.said, rest, earlier), permit.requests.anew())
@@ -165,7 +165,7 @@ async def abegun(permit: Permit, rest: float) -> Any:
 # ------------------------------------------------------------------------ all attempts
 
 
-def made(permit: Permit) -> Any:
+def run_policy(permit: RpcResendGuard) -> Any:
     """Make attempts, as the policy says, within the time of the call."""
     send = permit.plan.call_for(permit.plan.name)
     before = WAITING.set(permit)
@@ -179,7 +179,7 @@ def made(permit: Permit) -> Any:
         WAITING.reset(before)
 
 
-async def amade(permit: Permit) -> Any:
+async def arun_policy(permit: RpcResendGuard) -> Any:
     """Make attempts, as the policy says, within the time of the call."""
     send = permit.plan.call_for(permit.plan.name)
     before = WAITING.set(permit)
@@ -193,25 +193,25 @@ async def amade(permit: Permit) -> Any:
         WAITING.reset(before)
 
 
-def concluded(permit: Permit) -> Any:
+def finish_unary(permit: RpcResendGuard) -> Any:
     """Make attempts at a call that has one response, and return the one that has succeeded."""
     try:
-        response = made(permit)
+        response = run_policy(permit)
     except Exception as error:
         permit.concludes(error, SYNC)
         raise
     same = response is permit.response and permit.current is not None
-    return permit.current if same else Answer(response)
+    return permit.current if same else ResolvedCall(response)
 
 
 # ------------------------------------------------------------------------ one response
 
 
-def answered(permit: Permit) -> Any:
+def attempt_unary(permit: RpcResendGuard) -> Any:
     """Make an attempt at a call that has one response."""
     rpc, over = None, False
     try:
-        rpc = begun(permit, permit.limit())
+        rpc = start_rpc(permit, permit.limit())
         permit.response = result_of(rpc)
         over = True
     except Exception as error:
@@ -224,11 +224,11 @@ def answered(permit: Permit) -> Any:
     return permit.response
 
 
-async def aanswered(permit: Permit) -> Any:
+async def aattempt_unary(permit: RpcResendGuard) -> Any:
     """Make an attempt at a call that has one response."""
     rpc, over = None, False
     try:
-        rpc = await abegun(permit, permit.limit())
+        rpc = await astart_rpc(permit, permit.limit())
         permit.response = await aresult_of(rpc)
         over = True
     except Exception as error:
@@ -261,7 +261,7 @@ def aresult_of(call: Any) -> Any:
 # ---------------------------------------------------------------- a stream of responses
 
 
-def opened(permit: Permit) -> Opened:
+def attempt_stream(permit: RpcResendGuard) -> OpenedStream:
     """Make an attempt at a stream of responses, up to its first message."""
     rpc, items, first, over = permit.taken(), None, END, False
     seconds = permit.limit()
@@ -269,13 +269,13 @@ def opened(permit: Permit) -> Opened:
     try:
         with cut:
             if rpc is None:
-                rpc = begun(permit, permit.rest())
+                rpc = start_rpc(permit, permit.rest())
             items = iter(rpc)
             first = next(items, END)
         if cut.cancelled_caught:
             raise expired(seconds, SYNC)
         over = True
-        return Opened(rpc, items, first)
+        return OpenedStream(rpc, items, first)
     except Exception as error:
         permit.failed(error)
         raise
@@ -285,7 +285,7 @@ def opened(permit: Permit) -> Opened:
         rpc = None  # it may be its own error, and that and this frame would keep each other alive
 
 
-async def aopened(permit: Permit) -> Opened:
+async def aattempt_stream(permit: RpcResendGuard) -> OpenedStream:
     """Make an attempt at a stream of responses, up to its first message."""
     rpc, items, first, over = permit.taken(), None, END, False
     seconds = permit.limit()
@@ -293,13 +293,13 @@ async def aopened(permit: Permit) -> Opened:
     try:
         with cut:
             if rpc is None:  # pragma: no branch  async code begins nothing early
-                rpc = await abegun(permit, permit.rest())
+                rpc = await astart_rpc(permit, permit.rest())
             items = aiter(rpc)
             first = await anext(items, END)
         if cut.cancelled_caught:
             raise expired(seconds, AIO)
         over = True
-        return Opened(rpc, items, first)
+        return OpenedStream(rpc, items, first)
     except Exception as error:
         permit.failed(error)
         raise

@@ -9,24 +9,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
-from redouble._clients.plan import Plan, Send, checked, flat, is_named
+from redouble._clients.plan import Plan, Send, flat, is_named, make_plan
 from redouble._failures.verdict import Ended, Kind, Verdict, judge
-from redouble._internal.bounded_cache import Kept
-from redouble._internal.callables import spelled
+from redouble._internal.bounded_cache import BoundedCache
+from redouble._internal.callables import display_name
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble.grpc._permit import WAITING, pushback
 
-__all__ = ["MOST", "Shape", "Terms", "layer_of", "terms_of"]
+__all__ = ["MOST", "ChannelPolicy", "Shape", "channel_policy_of", "layer_of"]
 
 
 MOST = 1000  # methods to keep the functions of
 Shape: TypeAlias = Literal["unary", "future", "stream"]
 
 
-class Terms:
+class ChannelPolicy:
     """What the interceptors of one channel go by."""
 
     def __init__(self, policy: object, sends: Mapping[Shape, Send], *, aio: bool) -> None:
@@ -36,10 +36,10 @@ class Terms:
                 f"policy={policy!r} has a Hedge, and the attempts of a call share its requests: hedge the "
                 "call instead, as in Hedge(0.1)(stub.Method)"
             )
-        checked(policy, Plan, "redouble.grpc", sends["unary"], aio=aio)
+        make_plan(policy, Plan, "redouble.grpc", sends["unary"], aio=aio)
         self._layers = flat(policy)
         self._sends, self._aio = sends, aio
-        self._plans = Kept[Plan](MOST)
+        self._plans = BoundedCache[Plan](MOST)
         # Whether a stream may begin before anybody reads: nobody has to be asked about a first attempt.
         self.eager = all(isinstance(layer, Retry | Timeout) for layer in self._layers)
         self._reads = any(isinstance(layer, Retry) and layer.until is not None for layer in self._layers)
@@ -47,14 +47,14 @@ class Terms:
     def plan(self, name: str, shape: Shape) -> Plan:
         """Return what makes the attempts of this method."""
         key = (name, shape)
-        return self._plans.get(key) or self._plans.have(key, lambda: self._made(name, shape))
+        return self._plans.get(key) or self._plans.get_or_create(key, lambda: self._made(name, shape))
 
     def _made(self, name: str, shape: Shape) -> Plan:
         if shape == "stream" and self._reads:
             raise TypeError(f"until= judges one response, and {name} gives a stream of them: leave it out")
         waits = shape != "unary" and not self._aio  # a task is cancelled by itself
         layers = (_prepared(layer, waits=waits) for layer in self._layers)
-        return checked(Pipeline(*layers), Plan, name, self._sends[shape], aio=self._aio)
+        return make_plan(Pipeline(*layers), Plan, name, self._sends[shape], aio=self._aio)
 
 
 def layer_of(policy: object) -> Layer:
@@ -65,7 +65,11 @@ def layer_of(policy: object) -> Layer:
         return grpc()
     if isinstance(policy, type) or not isinstance(policy, Layer):
         layers = isinstance(policy, type) and issubclass(policy, Layer)
-        fix = f"write {spelled(cast('Any', policy))}()" if layers else "write a redouble.Retry or a pipeline"
+        fix = (
+            f"write {display_name(cast('Any', policy))}()"
+            if layers
+            else "write a redouble.Retry or a pipeline"
+        )
         raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for presets.grpc()")
     return policy
 
@@ -73,11 +77,11 @@ def layer_of(policy: object) -> Layer:
 def _prepared(layer: Layer, *, waits: bool) -> Layer:
     if not isinstance(layer, Retry):
         return layer
-    layer = replace(layer, on=Obedient(layer))
+    layer = replace(layer, on=PushbackRule(layer))
     return replace(layer, clock=CANCELLABLE) if waits and layer.clock is SYSTEM else layer
 
 
-class Obedient:
+class PushbackRule:
     """The rules of a policy, and what the server says: whatever they go by, it is asked how long to wait."""
 
     def __init__(self, policy: Retry) -> None:
@@ -97,7 +101,7 @@ class Obedient:
         return replace(said, after=asked)
 
 
-class Cancellable(Clock):
+class CancellableClock(Clock):
     """The real clock, or a test's; but who cancels a call need not wait for its delay to end."""
 
     def now(self) -> float:
@@ -111,23 +115,25 @@ class Cancellable(Clock):
         return repr(SYSTEM)
 
 
-CANCELLABLE = Cancellable()
+CANCELLABLE = CancellableClock()
 
 
-def terms_of(policy: Layer | None, sends: Mapping[Shape, Send], *, aio: bool) -> Callable[[], Terms]:
+def channel_policy_of(
+    policy: Layer | None, sends: Mapping[Shape, Send], *, aio: bool
+) -> Callable[[], ChannelPolicy]:
     """Return what tells the terms to go by: those of a policy, or of what has the name it was given."""
 
-    def made(layer: object) -> Terms | None:
-        return Terms(layer, sends, aio=aio)
+    def made(layer: object) -> ChannelPolicy | None:
+        return ChannelPolicy(layer, sends, aio=aio)
 
     if not is_named(policy):
-        terms = Terms(policy, sends, aio=aio)
+        terms = ChannelPolicy(policy, sends, aio=aio)
         return lambda: terms
     named = cast("Any", policy)
     cell = named._follow(made, None, "redouble.grpc")
 
-    def current() -> Terms:
-        found: Terms | None = cell.made
+    def current() -> ChannelPolicy:
+        found: ChannelPolicy | None = cell.made
         if found is None:
             raise named._unloaded()
         return found

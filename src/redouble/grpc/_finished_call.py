@@ -21,12 +21,12 @@ __all__ = [
     "AIO",
     "CANCELLED",
     "SYNC",
-    "Answer",
-    "Cancelled",
+    "CallCancelled",
+    "CancelledCall",
+    "FinishedCall",
     "FutureOfAny",
     "Known",
-    "Over",
-    "Withdrawn",
+    "ResolvedCall",
     "known",
 ]
 
@@ -37,7 +37,7 @@ else:
     FutureOfAny = grpc.Future
 
 
-class Over(grpc.Call, FutureOfAny):
+class FinishedCall(grpc.Call, FutureOfAny):
     """A call that is over: there is nothing left to wait for, and nothing to cancel."""
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
@@ -90,7 +90,7 @@ def last_of(error: Any) -> Any:
     return last if isinstance(last, grpc.RpcError) and hasattr(last, "code") else None
 
 
-class Told:
+class StatusMixin:
     """What is said about a call that ended with an error of ours, in either colour of gRPC's."""
 
     _nothing: Callable[[], Any]  # makes metadata with nothing in them
@@ -121,7 +121,7 @@ class Told:
         return self.details()
 
 
-class Failure(Told, grpc.RpcError, Over):
+class FailedCall(StatusMixin, grpc.RpcError, FinishedCall):
     """An error that is a call too, one that has failed: other interceptors are handed it as that."""
 
     _nothing = tuple[Any, ...]
@@ -143,7 +143,7 @@ class Failure(Told, grpc.RpcError, Over):
         return False
 
 
-class Cancelled(Failure):
+class CancelledCall(FailedCall):
     """The caller has cancelled the call while no attempt was under way."""
 
     def code(self) -> grpc.StatusCode:
@@ -153,14 +153,14 @@ class Cancelled(Failure):
         return True
 
 
-class Withdrawn(BaseException):
+class CallCancelled(BaseException):
     """What passes the layers of a policy when the caller has cancelled the call: as a task would be.
 
     It is nobody's to judge, to count or to replace. What comes out is gRPC's own error, or `Cancelled`.
     """
 
 
-class AioFailure(Told, grpc.aio.AioRpcError):
+class AioFailedCall(StatusMixin, grpc.aio.AioRpcError):
     """The same as gRPC's async code has it."""
 
     _nothing = grpc.aio.Metadata
@@ -184,8 +184,8 @@ def _both(face: type[grpc.RpcError]) -> Known:
     return {kind: made(kind) for kind in KINDS}
 
 
-SYNC = _both(Failure)
-AIO = _both(AioFailure)
+SYNC = _both(FailedCall)
+AIO = _both(AioFailedCall)
 
 
 def known(error: Exception, both: Known) -> None:
@@ -195,7 +195,7 @@ def known(error: Exception, both: Known) -> None:
         error.__class__ = kind
 
 
-class Answer(Over):
+class ResolvedCall(FinishedCall):
     """A call that is over: with a response (a fallback's, for instance), or with an error."""
 
     def __init__(self, response: object = None, error: Exception | None = None) -> None:
@@ -242,7 +242,7 @@ class Answer(Over):
 
     def cancelled(self) -> bool:
         """Say whether the caller has cancelled it."""
-        return isinstance(self._error, Cancelled | grpc.FutureCancelledError)
+        return isinstance(self._error, CancelledCall | grpc.FutureCancelledError)
 
     def debug_error_string(self) -> str:
         """Say what gRPC says about it."""

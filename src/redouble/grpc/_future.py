@@ -13,42 +13,42 @@ from typing import Any
 
 import grpc
 
-from redouble._drivers.workers.threads import Job
+from redouble._drivers.workers.threads import ThreadJob
 from redouble._internal.logger import log
-from redouble._runtime.thread_waker import Bell
+from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Stopped
-from redouble.grpc._attempt import concluded
-from redouble.grpc._finished_call import Answer, FutureOfAny, Withdrawn
-from redouble.grpc._permit import Permit
+from redouble.grpc._attempt import finish_unary
+from redouble.grpc._finished_call import CallCancelled, FutureOfAny, ResolvedCall
+from redouble.grpc._permit import RpcResendGuard
 
-__all__ = ["Future", "tell"]
+__all__ = ["FutureCall", "tell"]
 
 
-class Future(grpc.Call, FutureOfAny):
+class FutureCall(grpc.Call, FutureOfAny):
     """A call that goes on in a thread."""
 
-    def __init__(self, permit: Permit) -> None:
+    def __init__(self, permit: RpcResendGuard) -> None:
         self._permit = permit
         self._done = Event()
         self._call: Any = None  # how it came out
         self._callbacks: list[Callable[[], object]] = []
         self._deciding = allocate_lock()
-        permit.bell = Bell()
-        Job(permit.now, self._work, (), {}).start()
+        permit.bell = ThreadWaker()
+        ThreadJob(permit.now, self._work, (), {}).start()
 
     def _work(self) -> None:
         call: Any = None
         try:
-            call = concluded(self._permit)
-        except Withdrawn:
+            call = finish_unary(self._permit)
+        except CallCancelled:
             pass
         except Exception as error:
-            call = Answer(error=error)
+            call = ResolvedCall(error=error)
         finally:
             with self._deciding:
                 if self._permit.cancelled:  # which holds, though an attempt may have come to its own end
-                    call = Answer(error=self._permit.withdrawn(None))
-                self._call = call or Answer(error=Stopped("the thread of the call was ended"))
+                    call = ResolvedCall(error=self._permit.withdrawn(None))
+                self._call = call or ResolvedCall(error=Stopped("the thread of the call was ended"))
                 self._done.set()
             tell(self._callbacks)
 

@@ -12,13 +12,20 @@ import grpc
 
 from redouble._clients.plan import Send
 from redouble._layers.layer import Layer
-from redouble.grpc._aio_call import AioPermit, Answering, Reading, ReadingAndWriting, run
-from redouble.grpc._attempt import aanswered, answered, aopened, concluded, name_of, opened
-from redouble.grpc._channel_policy import Shape, Terms, terms_of
-from redouble.grpc._future import Future
-from redouble.grpc._permit import Permit
-from redouble.grpc._request_stream import Replayable, requests_of
-from redouble.grpc._response_stream import Stream
+from redouble.grpc._aio_call import AioResendGuard, DuplexCall, StreamResponseCall, UnaryResponseCall, run
+from redouble.grpc._attempt import (
+    aattempt_stream,
+    aattempt_unary,
+    attempt_stream,
+    attempt_unary,
+    finish_unary,
+    name_of,
+)
+from redouble.grpc._channel_policy import ChannelPolicy, Shape, channel_policy_of
+from redouble.grpc._future import FutureCall
+from redouble.grpc._permit import RpcResendGuard
+from redouble.grpc._request_stream import RequestSource, requests_of
+from redouble.grpc._response_stream import ResponseStream
 
 __all__ = ["Interceptor", "aio_shapes"]
 
@@ -32,8 +39,8 @@ class Interceptor(
     """Makes the attempts of the calls of one channel."""
 
     def __init__(self, policy: Layer | None) -> None:
-        sends: dict[Shape, Send] = {"unary": answered, "future": answered, "stream": opened}
-        self._terms = terms_of(policy, sends, aio=False)
+        sends: dict[Shape, Send] = {"unary": attempt_unary, "future": attempt_unary, "stream": attempt_stream}
+        self._terms = channel_policy_of(policy, sends, aio=False)
 
     def __repr__(self) -> str:
         return "<redouble.grpc.interceptors() for grpc, not grpc.aio>"
@@ -42,13 +49,13 @@ class Interceptor(
         self, continuation: Callable[..., Any], client_call_details: grpc.ClientCallDetails, request: Any
     ) -> Any:
         """Make attempts at a call with one request and one response."""
-        return self._unary(continuation, client_call_details, Replayable(request))
+        return self._unary(continuation, client_call_details, RequestSource(request))
 
     def intercept_unary_stream(
         self, continuation: Callable[..., Any], client_call_details: grpc.ClientCallDetails, request: Any
     ) -> Any:
         """Make attempts at a call with one request, until its first response."""
-        return self._stream(continuation, client_call_details, Replayable(request))
+        return self._stream(continuation, client_call_details, RequestSource(request))
 
     def intercept_stream_unary(
         self,
@@ -68,59 +75,61 @@ class Interceptor(
         """Make attempts, until the first response, as long as the requests can be sent."""
         return self._stream(continuation, client_call_details, requests_of(request_iterator, aio=False))
 
-    def _unary(self, continuation: Callable[..., Any], said: Any, requests: Replayable) -> Any:
+    def _unary(self, continuation: Callable[..., Any], said: Any, requests: RequestSource) -> Any:
         # gRPC asks in the same way for a response and for a future, and only its own function knows which.
         ahead = ".future." in getattr(continuation, "__qualname__", "")
         plan = self._terms().plan(name_of(said.method), "future" if ahead else "unary")
-        permit = Permit(plan, continuation, said, requests)
-        return Future(permit) if ahead else concluded(permit)
+        permit = RpcResendGuard(plan, continuation, said, requests)
+        return FutureCall(permit) if ahead else finish_unary(permit)
 
-    def _stream(self, continuation: Callable[..., Any], said: Any, requests: Replayable) -> Stream:
+    def _stream(self, continuation: Callable[..., Any], said: Any, requests: RequestSource) -> ResponseStream:
         terms = self._terms()
         plan = terms.plan(name_of(said.method), "stream")
-        return Stream(Permit(plan, continuation, said, requests), eager=terms.eager)
+        return ResponseStream(RpcResendGuard(plan, continuation, said, requests), eager=terms.eager)
 
 
-class OfOneShape:
+class AioInterceptor:
     """What the four have in common: the terms, of which there is one for a channel."""
 
-    def __init__(self, terms: Callable[[], Terms]) -> None:
+    def __init__(self, terms: Callable[[], ChannelPolicy]) -> None:
         self._terms = terms
 
     def __repr__(self) -> str:
         return "<redouble.grpc.aio_interceptors() for grpc.aio, not grpc>"
 
     def _permit(
-        self, continuation: Callable[..., Any], said: Any, requests: Replayable, shape: Shape
-    ) -> AioPermit:
+        self, continuation: Callable[..., Any], said: Any, requests: RequestSource, shape: Shape
+    ) -> AioResendGuard:
         plan = self._terms().plan(name_of(said.method), shape)
-        return AioPermit(plan, continuation, said, requests)
+        return AioResendGuard(plan, continuation, said, requests)
 
 
-class UnaryUnary(OfOneShape, grpc.aio.UnaryUnaryClientInterceptor):
+class UnaryUnary(AioInterceptor, grpc.aio.UnaryUnaryClientInterceptor):
     """Makes the attempts of calls with one request and one response."""
 
     async def intercept_unary_unary(
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
         """Make attempts."""
-        permit = self._permit(continuation, client_call_details, Replayable(request), "unary")
+        permit = self._permit(continuation, client_call_details, RequestSource(request), "unary")
         response = await run(permit)
         same = response is permit.response and permit.current is not None
         return permit.current if same else response
 
 
-class UnaryStream(OfOneShape, grpc.aio.UnaryStreamClientInterceptor):
+class UnaryStream(AioInterceptor, grpc.aio.UnaryStreamClientInterceptor):
     """Makes the attempts of calls with one request, until their first response."""
 
     async def intercept_unary_stream(
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
         """Begin to make attempts."""
-        return Reading(self._permit(continuation, client_call_details, Replayable(request), "stream"))
+        return StreamResponseCall(
+            self._permit(continuation, client_call_details, RequestSource(request), "stream")
+        )
 
 
-class StreamUnary(OfOneShape, grpc.aio.StreamUnaryClientInterceptor):
+class StreamUnary(AioInterceptor, grpc.aio.StreamUnaryClientInterceptor):
     """Makes the attempts of calls with one response, as long as their requests can be sent."""
 
     async def intercept_stream_unary(
@@ -128,10 +137,10 @@ class StreamUnary(OfOneShape, grpc.aio.StreamUnaryClientInterceptor):
     ) -> Any:
         """Begin to make attempts."""
         requests = requests_of(request_iterator, aio=True)
-        return Answering(self._permit(continuation, client_call_details, requests, "unary"))
+        return UnaryResponseCall(self._permit(continuation, client_call_details, requests, "unary"))
 
 
-class StreamStream(OfOneShape, grpc.aio.StreamStreamClientInterceptor):
+class StreamStream(AioInterceptor, grpc.aio.StreamStreamClientInterceptor):
     """Makes the attempts of calls, until their first response, as long as their requests can be sent."""
 
     async def intercept_stream_stream(
@@ -139,10 +148,10 @@ class StreamStream(OfOneShape, grpc.aio.StreamStreamClientInterceptor):
     ) -> Any:
         """Begin to make attempts."""
         requests = requests_of(request_iterator, aio=True)
-        return ReadingAndWriting(self._permit(continuation, client_call_details, requests, "stream"))
+        return DuplexCall(self._permit(continuation, client_call_details, requests, "stream"))
 
 
 def aio_shapes(policy: Layer | None) -> list[grpc.aio.ClientInterceptor]:
     """Make all four for one channel."""
-    terms = terms_of(policy, {"unary": aanswered, "stream": aopened}, aio=True)
+    terms = channel_policy_of(policy, {"unary": aattempt_unary, "stream": aattempt_stream}, aio=True)
     return [UnaryUnary(terms), UnaryStream(terms), StreamUnary(terms), StreamStream(terms)]

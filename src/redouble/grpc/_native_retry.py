@@ -39,7 +39,7 @@ STEEPEST = LONGEST / SHORTEST_DELAY  # a factor beyond which nothing grows
 JITTERS = ("full_jitter", "equal_jitter", "jitter")
 
 
-class Always(NamedTuple):
+class FixedRandom(NamedTuple):
     """A chance that never changes."""
 
     draw: float
@@ -138,7 +138,7 @@ def _compared(recipe: Backoff, growth: Growth, count: int, lost: list[str]) -> N
 
 
 def _drawn(recipe: Backoff, draw: float, count: int) -> list[float]:
-    return list(islice(recipe.delays(Always(draw)), count))
+    return list(islice(recipe.delays(FixedRandom(draw)), count))
 
 
 def _close(one: float, other: float) -> bool:

@@ -16,26 +16,26 @@ from typing import Any, cast
 
 import grpc
 
-from redouble._clients.call_record import Story
+from redouble._clients.call_record import CallRecord
 from redouble._clients.plan import Plan
 from redouble._engine.outcome import OUTCOMES, itself
-from redouble._engine.report import STAMP, Mark, Report, annotate, stamp_of
+from redouble._engine.report import STAMP, Report, RetryVeto, annotate, stamp_of
 from redouble._failures.retry_after import milliseconds
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, here, virtual
-from redouble._runtime.deadline import left
-from redouble._runtime.thread_waker import Bell
+from redouble._runtime.clock import SYSTEM, context_clock, virtual
+from redouble._runtime.deadline import time_left
+from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Reason, Stopped
-from redouble.grpc._finished_call import CANCELLED, Cancelled, Known, Withdrawn, known
-from redouble.grpc._request_stream import Replayable
+from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, Known, known
+from redouble.grpc._request_stream import RequestSource
 
-__all__ = ["PUSHBACK", "WAITING", "Permit", "cancel", "forbids", "pushback"]
+__all__ = ["PUSHBACK", "WAITING", "RpcResendGuard", "cancel", "forbids", "pushback"]
 
 PUSHBACK = "grpc-retry-pushback-ms"
 SLACK = 0.01  # second of which nothing would come, once an attempt has used up its time
 
 
-class Permit(Mark):
+class RpcResendGuard(RetryVeto):
     """What one logical call has done, and may do."""
 
     asked = True
@@ -48,7 +48,7 @@ class Permit(Mark):
     late = False  # the last attempt has used up its time
     committed = False  # the caller has seen something of the answer
     cancelled = False  # by the caller, who has no task to cancel
-    bell: Bell  # to be heard by who waits for a delay, where another thread may cancel the call
+    bell: ThreadWaker  # to be heard by who waits for a delay, where another thread may cancel the call
     early: Any = None  # the call of a first attempt that has begun before anybody waits for it
     patience = inf  # when the policy's time for the whole call is up
 
@@ -57,14 +57,14 @@ class Permit(Mark):
         plan: Plan,
         continuation: Callable[[Any, Any], Any],
         said: Any,
-        requests: Replayable,
+        requests: RequestSource,
     ) -> None:
         self.plan, self.requests = plan, requests
         self.continuation, self.said = continuation, said
-        self.now = now = here()
+        self.now = now = context_clock()
         self.started = now()
         timeout = getattr(said, "timeout", None)
-        rest = left() if ambient.active else inf
+        rest = time_left() if ambient.active else inf
         self.until = self.started + min(inf if timeout is None else timeout, rest)
         self._deciding = allocate_lock()
 
@@ -83,7 +83,7 @@ class Permit(Mark):
         """Tell how long the attempt may take, up to its first message at least."""
         shortest = min(self.until, self.patience)
         rest = inf if shortest == inf else shortest - self.now()
-        return min(rest, left()) if ambient.active else rest
+        return min(rest, time_left()) if ambient.active else rest
 
     def remaining(self) -> float | None:
         """Tell how long the call may take from now on, or None, as gRPC does."""
@@ -96,14 +96,14 @@ class Permit(Mark):
         else:
             SYSTEM.sleep(seconds)
         if self.cancelled:
-            raise Withdrawn
+            raise CallCancelled
 
     # -------------------------------------------------------------------- of an attempt
 
     def begins(self) -> int:
         """Take in that an attempt begins; return how many there were before it."""
         if self.cancelled:
-            raise Withdrawn
+            raise CallCancelled
         # A policy has asked; a layer of the caller's own that calls twice has not.
         if self.sends and (reason := self._reason()) is not None:
             raise self.failed(Stopped(f"no other attempt: {OUTCOMES[reason][0]}", reason=reason))
@@ -132,7 +132,7 @@ class Permit(Mark):
         with suppress(Exception):  # it takes no marks: then nobody asks until the next attempt begins
             vars(error)[STAMP] = self
         if self.cancelled:
-            raise Withdrawn from error
+            raise CallCancelled from error
         return error
 
     def commit(self, call: Any) -> bool:
@@ -146,12 +146,12 @@ class Permit(Mark):
     def cancel(self) -> None:
         """Cancel what is under way, and begin nothing from now on."""
         self.cancelled = True
-        self.bell.ring()
+        self.bell.wake()
         cancel(self.current)
 
     # ------------------------------------------------------------------ before a retry
 
-    def meet(self, run: Any, /) -> Reason | None:  # noqa: ARG002
+    def check(self, run: Any, /) -> Reason | None:  # noqa: ARG002
         """Answer why there must be no other attempt, if so."""
         if self.late and self.limit() <= SLACK:
             return Reason.timeout
@@ -176,11 +176,11 @@ class Permit(Mark):
 
     def withdrawn(self, error: BaseException | None) -> Exception:
         """Return what comes out of a call that the caller has cancelled, however it has ended."""
-        ended = error.__cause__ if isinstance(error, Withdrawn) else error
+        ended = error.__cause__ if isinstance(error, CallCancelled) else error
         if code_of(ended) is grpc.StatusCode.CANCELLED:
             cancelled = cast("Exception", ended)
         else:
-            cancelled = Cancelled(CANCELLED)
+            cancelled = CancelledCall(CANCELLED)
             cancelled.__cause__ = ended
         annotate(cancelled, self._story(Reason.stopped, cancelled), None)
         return cancelled
@@ -196,12 +196,12 @@ class Permit(Mark):
     def __reduce__(self) -> tuple[Any, ...]:
         return itself, (self.report(),)
 
-    def _story(self, reason: Reason, error: Exception | None) -> Story:
-        return Story(self.plan, reason, self.sends, self.now() - self.started, error)
+    def _story(self, reason: Reason, error: Exception | None) -> CallRecord:
+        return CallRecord(self.plan, reason, self.sends, self.now() - self.started, error)
 
 
 # The call of this thread, which may be cancelled while it waits for a delay.
-WAITING: ContextVar[Permit | None] = ContextVar("redouble_grpc_waiting", default=None)
+WAITING: ContextVar[RpcResendGuard | None] = ContextVar("redouble_grpc_waiting", default=None)
 
 
 def cancel(call: Any) -> bool:

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from redouble._drivers.stream_source import END
 
-__all__ = ["AsyncRequests", "Replayable", "Requests", "requests_of"]
+__all__ = ["AsyncBufferedRequests", "BufferedRequests", "RequestSource", "requests_of"]
 
 
-class Replayable:
+class RequestSource:
     """Requests that each attempt has from the beginning: also the only one of a unary call."""
 
     def __init__(self, source: Any) -> None:
@@ -36,14 +36,14 @@ class Replayable:
         """Learn that the call is over."""
 
 
-class Rewound(Replayable):
+class RewindableRequests(RequestSource):
     """The same for blocking streams, where gRPC wants an iterator."""
 
     def anew(self) -> Iterator[Any]:
         return iter(self._source)
 
 
-class Requests(Replayable):
+class BufferedRequests(RequestSource):
     """Requests that can be had once, in blocking code, or from a plain iterator in async code."""
 
     def __init__(self, source: Any) -> None:
@@ -64,7 +64,7 @@ class Requests(Replayable):
             return True
 
     def anew(self) -> Iterator[Any]:
-        self._current = current = Taking(self)
+        self._current = current = AttemptRequests(self)
         return current
 
     def take(self, attempt: object) -> Any:
@@ -91,10 +91,10 @@ class Requests(Replayable):
             return END, error
 
 
-class Taking:
+class AttemptRequests:
     """What one attempt takes its requests from."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: BufferedRequests) -> None:
         self._requests = requests
 
     def __iter__(self) -> Iterator[Any]:
@@ -107,7 +107,7 @@ class Taking:
         return item
 
 
-class AsyncRequests(Replayable):
+class AsyncBufferedRequests(RequestSource):
     """Requests that can be had once, in async code: the caller's async iterator, or what it writes."""
 
     def __init__(self, source: AsyncIterator[Any]) -> None:
@@ -123,7 +123,7 @@ class AsyncRequests(Replayable):
         return True
 
     def anew(self) -> AsyncIterator[Any]:
-        self._current = current = AsyncTaking(self)
+        self._current = current = AsyncAttemptRequests(self)
         return current
 
     def close(self) -> None:
@@ -152,10 +152,10 @@ class AsyncRequests(Replayable):
         return await anext(self._source, END)
 
 
-class AsyncTaking:
+class AsyncAttemptRequests:
     """What one attempt takes its requests from."""
 
-    def __init__(self, requests: AsyncRequests) -> None:
+    def __init__(self, requests: AsyncBufferedRequests) -> None:
         self._requests = requests
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -168,18 +168,18 @@ class AsyncTaking:
         return item
 
 
-def requests_of(source: Any, *, aio: bool) -> Replayable:
+def requests_of(source: Any, *, aio: bool) -> RequestSource:
     """Look at the requests of a call whose client streams."""
     if isinstance(source, bytes | bytearray | str):  # which would be sent byte by byte, or never
         raise TypeError(f"requests={shortly(source)} is one message: write [{shortly(source)}]")
     if aio and isinstance(source, AsyncIterable):
         items = aiter(cast("Any", source))
         once = items is source
-        return AsyncRequests(items) if once else Replayable(source)
+        return AsyncBufferedRequests(items) if once else RequestSource(source)
     try:
         once = iter(source) is source
     except TypeError:  # gRPC itself has words for it
-        return Replayable(source)
+        return RequestSource(source)
     if once:
-        return Requests(source)
-    return Replayable(source) if aio else Rewound(source)
+        return BufferedRequests(source)
+    return RequestSource(source) if aio else RewindableRequests(source)

@@ -14,28 +14,28 @@ from typing import Any
 import grpc
 
 from redouble._drivers.stream_source import END
-from redouble._runtime.thread_waker import Bell
-from redouble.grpc._attempt import Opened, begun, made
-from redouble.grpc._finished_call import SYNC, Answer, FutureOfAny, Withdrawn
+from redouble._runtime.thread_waker import ThreadWaker
+from redouble.grpc._attempt import OpenedStream, run_policy, start_rpc
+from redouble.grpc._finished_call import SYNC, CallCancelled, FutureOfAny, ResolvedCall
 from redouble.grpc._future import tell
-from redouble.grpc._permit import Permit, cancel
+from redouble.grpc._permit import RpcResendGuard, cancel
 
-__all__ = ["Stream"]
+__all__ = ["ResponseStream"]
 
 
-class Stream(grpc.Call, FutureOfAny):
+class ResponseStream(grpc.Call, FutureOfAny):
     """A stream of responses."""
 
-    def __init__(self, permit: Permit, *, eager: bool) -> None:
+    def __init__(self, permit: RpcResendGuard, *, eager: bool) -> None:
         self._permit = permit
         self._call: Any = None  # the one that its messages come by, or how it came out
         self._items: Iterator[Any] = iter(())
         self._opening = allocate_lock()  # held while somebody waits for it
         self._callbacks: list[Callable[[], object]] = []
         self._deciding = allocate_lock()
-        permit.bell = Bell()
+        permit.bell = ThreadWaker()
         if eager and min(permit.limit(), permit.plan.total) > 0:
-            permit.early = begun(permit, permit.rest())
+            permit.early = start_rpc(permit, permit.rest())
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -48,7 +48,7 @@ class Stream(grpc.Call, FutureOfAny):
         except StopIteration:
             raise
         except Exception as error:
-            if not isinstance(self._call, Answer):
+            if not isinstance(self._call, ResolvedCall):
                 self._permit.breaks(error)
             raise
 
@@ -164,16 +164,16 @@ class Stream(grpc.Call, FutureOfAny):
         if self._call is not None:
             return
         try:
-            opened = _failed(permit.withdrawn(None)) if permit.cancelled else made(permit)
-        except Withdrawn as error:
+            opened = _failed(permit.withdrawn(None)) if permit.cancelled else run_policy(permit)
+        except CallCancelled as error:
             opened = _failed(permit.withdrawn(error))
         except Exception as error:
             permit.concludes(error, SYNC)
             opened = _failed(permit.withdrawn(error) if permit.cancelled else error)
         finally:
             cancel(permit.taken())  # which nobody has come for
-        if not isinstance(opened, Opened):  # a fallback, for instance
-            opened = Opened(Answer(), iter(opened), END)
+        if not isinstance(opened, OpenedStream):  # a fallback, for instance
+            opened = OpenedStream(ResolvedCall(), iter(opened), END)
         call, items, first = opened
         self._items = items if first is END else chain((first,), items)
         with self._deciding:
@@ -184,6 +184,6 @@ class Stream(grpc.Call, FutureOfAny):
                 tell([callback])
 
 
-def _failed(error: Exception) -> Opened:
-    answer = Answer(error=error)
-    return Opened(answer, iter(answer.result, END), END)
+def _failed(error: Exception) -> OpenedStream:
+    answer = ResolvedCall(error=error)
+    return OpenedStream(answer, iter(answer.result, END), END)

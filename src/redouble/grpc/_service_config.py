@@ -16,7 +16,7 @@ from typing import Any, cast
 import grpc
 
 from redouble._engine.options import HOOKS
-from redouble._internal.callables import spelled
+from redouble._internal.callables import display_name
 from redouble._internal.public import public
 from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
@@ -143,7 +143,7 @@ def _of_retrying(policy: Retry) -> Iterator[str]:
 def _of_calling(policy: Retry) -> Iterator[str]:
     """Say what is lost of any policy."""
     if policy.until is not None:
-        yield f"until={spelled(policy.until)}: gRPC looks at no results"
+        yield f"until={display_name(policy.until)}: gRPC looks at no results"
     for hook in HOOKS:
         if getattr(policy, hook) is not None:
             yield f"{hook}: gRPC calls no observers"

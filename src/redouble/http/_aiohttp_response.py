@@ -20,15 +20,15 @@ from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 from redouble._runtime.backend import cut_after
 from redouble.http._client import SMALL, late_types
 from redouble.http._exchange import Exchange
-from redouble.http._request_body import AGAIN, Content, Once, content_of, contents_of
+from redouble.http._request_body import AGAIN, OneShot, Resendable, content_of, contents_of
 
-__all__ = ["LATE", "Received", "keep", "ready_again", "refill", "source_of"]
+__all__ = ["LATE", "RestartableContent", "keep", "ready_again", "refill", "source_of"]
 
 
 LATE = late_types(aiohttp.ServerTimeoutError, "redouble.aiohttp")
 
 
-class Received:
+class RestartableContent:
     """The content of an answer, which begins anew if it breaks before the caller has had any of it."""
 
     def __init__(self, exchange: Exchange, response: aiohttp.ClientResponse) -> None:
@@ -99,7 +99,7 @@ class Received:
                 if unbroken or self._closed:
                     raise  # the body is well; it was asked for something that it cannot give
                 if self._begun:
-                    exchange.committed(error)
+                    exchange.mark_delivered(error)
                     if self._again is not None:
                         self._again.close()  # nobody else knows of it
                     raise
@@ -125,14 +125,14 @@ class Received:
         try:
             again = await exchange.arestarted(error)
         except Exception as failed:
-            answer = exchange.answer_in(failed, LATE)
+            answer = exchange.final_response(failed, LATE)
             if answer is None:
                 raise
             answer.close()
-            raise exchange.unfit(error) from None
+            raise exchange.mismatch(error) from None
         if response is not None and again.status != response.status:
             again.close()
-            raise exchange.unfit(error)
+            raise exchange.mismatch(error)
         self._again, self._content = again, again.content
         if response is not None:  # pragma: no branch  it may have been dropped meanwhile
             mine: Any = response
@@ -165,33 +165,33 @@ def refill(response: aiohttp.ClientResponse, body: bytes, error: Exception | Non
     response.content = content
 
 
-def source_of(body: Any) -> Content:
+def source_of(body: Any) -> Resendable:
     """Find out whether the body of a request can be sent again."""
     if not body or isinstance(body, bytes | aiohttp.BytesPayload):
         return AGAIN
     if isinstance(body, aiohttp.MultipartWriter):
         return contents_of(_value(part) for part, _, _ in body._parts)
     found = content_of(_value(body))
-    if isinstance(found, Once):
-        return Unused(body)
-    return found if found is AGAIN else Unclosed(body, found)
+    if isinstance(found, OneShot):
+        return PartlyReadPayload(body)
+    return found if found is AGAIN else ReusablePayload(body, found)
 
 
 def _value(payload: Any) -> object:
     return getattr(payload, "_value", payload)
 
 
-class Unused(Once):
+class PartlyReadPayload(OneShot):
     """A body of which aiohttp knows whether it was begun."""
 
     def rewind(self) -> bool:
         return getattr(self._source, "consumed", True) is False
 
 
-class Unclosed(Content):
+class ReusablePayload(Resendable):
     """A file, which aiohttp closes with the head of an answer: it says so at once, and does it later."""
 
-    def __init__(self, payload: Any, file: Content) -> None:
+    def __init__(self, payload: Any, file: Resendable) -> None:
         self._payload, self._file = payload, file
 
     def rewind(self) -> bool:

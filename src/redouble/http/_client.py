@@ -17,26 +17,26 @@ from weakref import WeakKeyDictionary
 from redouble._clients.idempotency import Keys, as_idempotency, is_key
 from redouble._clients.plan import RETRY_OPTIONS, Credit, Send, is_named
 from redouble._engine.retry_budget import MOST as HOSTS
-from redouble._internal.bounded_cache import Kept
+from redouble._internal.bounded_cache import BoundedCache
 from redouble._layers.layer import Layer, Pipeline
-from redouble._runtime.clock import SYSTEM, reader
+from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.http._exchange import Exchange
 from redouble.http._plan import HttpPlan, http_plan
-from redouble.http._request_body import AGAIN, Content
+from redouble.http._request_body import AGAIN, Resendable
 
 __all__ = [
     "KEY",
     "NOTHING",
     "NOW",
     "SMALL",
-    "Going",
-    "Lasting",
-    "Said",
-    "Terms",
+    "ClientPolicy",
+    "ClientState",
+    "PolicyBinding",
+    "RequestOptions",
     "blank",
     "late_types",
-    "said",
+    "request_options",
 ]
 
 
@@ -44,7 +44,7 @@ OURS = ("idempotency_key", "idempotent", "policy")
 NO_RETRIES = Pipeline()
 
 
-class Said(NamedTuple):
+class RequestOptions(NamedTuple):
     """What was said about one request."""
 
     idempotent: bool | None = None
@@ -52,7 +52,7 @@ class Said(NamedTuple):
     policy: Layer | None = None
     options: Mapping[str, Any] = {}
 
-    def plan(self, plan: HttpPlan, kept: Kept[HttpPlan]) -> HttpPlan:
+    def plan(self, plan: HttpPlan, kept: BoundedCache[HttpPlan]) -> HttpPlan:
         """Return the plan that comes of it; it is kept, for whoever says the same."""
         if self.policy is None and not self.options:
             return plan
@@ -61,22 +61,22 @@ class Said(NamedTuple):
             found = kept.get(what)
         except TypeError:  # something in it has no hash
             return self._made(plan)
-        return found or kept.have(what, lambda: self._made(plan))
+        return found or kept.get_or_create(what, lambda: self._made(plan))
 
     def _made(self, plan: HttpPlan) -> HttpPlan:
-        plan = plan if self.policy is None else plan.other(self.policy)
-        return plan.varied(self.options) if self.options else plan
+        plan = plan if self.policy is None else plan.for_policy(self.policy)
+        return plan.with_options(self.options) if self.options else plan
 
 
-NOTHING = Said()
+NOTHING = RequestOptions()
 
 
-def said(value: object) -> Said:
+def request_options(value: object) -> RequestOptions:
     """Read it."""
     if value is None or value is False:
-        return Said(policy=NO_RETRIES)
+        return RequestOptions(policy=NO_RETRIES)
     if isinstance(value, Layer):
-        return Said(policy=value)
+        return RequestOptions(policy=value)
     if not isinstance(value, Mapping):
         raise TypeError(
             f"extensions['redouble']={value!r}: write a policy, None for no retries, or a mapping such as "
@@ -96,7 +96,7 @@ def said(value: object) -> Said:
         raise TypeError(f"extensions['redouble'] idempotency_key={key!r}: write a text, in ASCII")
     if not isinstance(policy, Layer | None):
         raise TypeError(f"extensions['redouble'] policy={policy!r}: write a Retry, or None for no retries")
-    return Said(idempotent, key, policy, given)
+    return RequestOptions(idempotent, key, policy, given)
 
 
 def _known() -> str:
@@ -111,47 +111,56 @@ def blank(kind: type[Any]) -> Any:
     return object.__new__(kind)
 
 
-NOW = reader(SYSTEM, aio=False)  # whatever runs the tasks: what is quick has no clock of its own
+NOW = fast_reader(SYSTEM, aio=False)  # whatever runs the tasks: what is quick has no clock of its own
 SMALL = 65_536  # bytes of a failure that are read, so that its connection is free while we wait
 OF_THE_CLIENT = ("_request", "request", "response")
 MOST = 100  # plans of single requests to keep
 
 
-class Key:
+class IssuedKey:
     """A key that we have made; ``spent`` once its call is over."""
 
     def __init__(self, text: str) -> None:
         self.text, self.spent = text, False
 
 
-class Lasting:
+class ClientState:
     """What a client keeps, whatever becomes of its policy: keys it has given, and whether it is closed."""
 
     def __init__(self) -> None:
-        self.given: WeakKeyDictionary[Any, Key] = WeakKeyDictionary()
+        self.given: WeakKeyDictionary[Any, IssuedKey] = WeakKeyDictionary()
         self.closed = False
 
 
-class Terms:
+class ClientPolicy:
     """What one client goes by."""
 
     def __init__(
-        self, name: str, policy: Layer | None, idempotency: Keys, send: Send, lasting: Lasting, *, aio: bool
+        self,
+        name: str,
+        policy: Layer | None,
+        idempotency: Keys,
+        send: Send,
+        lasting: ClientState,
+        *,
+        aio: bool,
     ) -> None:
         self._keys = as_idempotency(idempotency)
         self.plan = http_plan(policy, name, send, aio=aio)
-        self.quick = self.plan.quick and not self._keys.auto
+        self.quick = self.plan.fast_path and not self._keys.auto
         self.credited = self.plan.budget is not None
-        self.credits = Kept[Credit](HOSTS)  # by whatever the client knows a host by
+        self.credits = BoundedCache[Credit](HOSTS)  # by whatever the client knows a host by
         self._lasting = lasting
-        self._others = Kept[HttpPlan](MOST)
-        self._now = reader(SYSTEM, aio=aio)
+        self._others = BoundedCache[HttpPlan](MOST)
+        self._now = fast_reader(SYSTEM, aio=aio)
 
-    def exchange(self, request: Any, source: Content, host: Hashable, options: object = NOTHING) -> Exchange:
+    def exchange(
+        self, request: Any, source: Resendable, host: Hashable, options: object = NOTHING
+    ) -> Exchange:
         """Begin an exchange; a request that needs a key is given one."""
         plan, keys, about = self.plan, self._keys, NOTHING
         if options is not NOTHING:
-            about = said(options)
+            about = request_options(options)
             plan = about.plan(plan, self._others)
         if about.key is not None:
             request.headers[keys.header] = about.key
@@ -163,11 +172,11 @@ class Terms:
             exchange.idempotent = about.idempotent
         return exchange
 
-    def _give_key(self, request: Any) -> Key | None:
+    def _give_key(self, request: Any) -> IssuedKey | None:
         """Give a request a key, unless its caller has; one that we made is for one call."""
         header, given = self._keys.header, self._lasting.given.get(request)
         if header not in request.headers or (given and given.spent and request.headers[header] == given.text):
-            given = self._lasting.given[request] = Key(self._keys.key())
+            given = self._lasting.given[request] = IssuedKey(self._keys.key())
             request.headers[header] = given.text
         return given
 
@@ -191,37 +200,37 @@ class Terms:
 
     def credit_for(self, key: Hashable, host: str) -> Credit:
         """Return what is told the time of a success, and remember it by this key."""
-        return self.credits.have(key, lambda: self.plan.credit_for(host))
+        return self.credits.get_or_create(key, lambda: self.plan.credit_for(host))
 
 
-class Going:
+class PolicyBinding:
     """The terms that a client goes by: of its policy, or of the one that now has the name it was given."""
 
     def __init__(self, name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool) -> None:
-        lasting = Lasting()
+        lasting = ClientState()
 
-        def made(policy: Layer | None) -> Terms | None:
-            return Terms(name, policy, idempotency, send, lasting, aio=aio)
+        def made(policy: Layer | None) -> ClientPolicy | None:
+            return ClientPolicy(name, policy, idempotency, send, lasting, aio=aio)
 
         named = self._policy = cast("Any", policy)
         if is_named(policy):
             self._held = named._follow(made, None, f"redouble.{name}")
         else:
-            self._held = Held(made(policy))
+            self._held = FixedBinding(made(policy))
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> ClientPolicy:
         """What it goes by now."""
-        terms: Terms | None = self._held.made
+        terms: ClientPolicy | None = self._held.made
         if terms is None:
             raise self._policy._unloaded()
         return terms
 
 
-class Held:
+class FixedBinding:
     """Terms that never change."""
 
-    def __init__(self, made: Terms | None) -> None:
+    def __init__(self, made: ClientPolicy | None) -> None:
         self.made = made
 
 

@@ -17,29 +17,29 @@ from http import HTTPStatus
 from math import inf
 from typing import Any, TypeAlias
 
-from redouble._clients.call_record import Story, Told
+from redouble._clients.call_record import CallRecord, LazyCallRecord
 from redouble._clients.idempotency import Idempotency
 from redouble._engine.outcome import OUTCOMES, itself, summary_of
-from redouble._engine.report import PREFIX, STAMP, Mark, Report, annotate, stamp_of
+from redouble._engine.report import PREFIX, STAMP, Report, RetryVeto, annotate, stamp_of
 from redouble._engine.run import Run
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import here
-from redouble._runtime.deadline import deadline, left
-from redouble._telemetry.emit import going_on
+from redouble._runtime.clock import context_clock
+from redouble._runtime.deadline import deadline, time_left
+from redouble._telemetry.emit import continuing_call
 from redouble.errors import AttemptTimeout, NotAccepted, Reason, Stopped
 from redouble.http._plan import HttpPlan
-from redouble.http._request_body import AGAIN, Content
+from redouble.http._request_body import AGAIN, Resendable
 from redouble.http._rule import sent
 
-__all__ = ["Exchange", "Permit", "host", "spelled_status"]
+__all__ = ["Exchange", "ResendGuard", "host", "spelled_status"]
 
 
 SLACK = 0.01  # second
 SHORTEST = 0.001  # second to wait for: zero would mean not to wait at all, or for ever
 
 
-class Permit(Mark):
+class ResendGuard(RetryVeto):
     """What one logical request has done, and may do."""
 
     asked = True
@@ -69,7 +69,7 @@ class Permit(Mark):
         plan: HttpPlan,
         keys: Idempotency,
         request: Any,
-        source: Content,
+        source: Resendable,
         host: Hashable,
         now: Callable[[], float],
     ) -> None:
@@ -79,7 +79,7 @@ class Permit(Mark):
         self.source = source
         self.host = host
         self.call: Callable[[Any], Any] = plan.call_for(host)
-        self.now: Callable[[], float] = here() if ambient.active else now
+        self.now: Callable[[], float] = context_clock() if ambient.active else now
         self.started = self.now()
         self.until = self.started + plan.total  # of nearly all: for ever
 
@@ -88,7 +88,7 @@ class Permit(Mark):
     def left(self) -> float:
         """Tell how long the attempt that begins may take at most."""
         if ambient.active:
-            return min(self.until - self.now(), left())
+            return min(self.until - self.now(), time_left())
         return inf if self.until == inf else self.until - self.now()
 
     def left_to_read(self) -> float:
@@ -131,7 +131,7 @@ class Permit(Mark):
 
     # -------------------------------------------------------------------- before a retry
 
-    def meet(self, run: Any, /) -> Reason | None:
+    def check(self, run: Any, /) -> Reason | None:
         """Answer why the request must not be sent again, if so."""
         self.run = run
         if self.again:  # there have been attempts before this run
@@ -203,7 +203,7 @@ Late: TypeAlias = Mapping[type[Exception], type[Exception]]
 CHALLENGES = (401, 407)  # after which the same call goes on, with the same request
 
 
-class Exchange(Permit):
+class Exchange(ResendGuard):
     """One logical request and all of its attempts."""
 
     def outcome(self, late: Late, failure: Exception | None, response: Any) -> Any:
@@ -213,7 +213,7 @@ class Exchange(Permit):
                 return self._restarted(failure)
             return self.call(self) if response is None else response
         except Exception as error:
-            response = self.answer_in(error, late)
+            response = self.final_response(error, late)
             if response is None:
                 raise
             return response
@@ -227,7 +227,7 @@ class Exchange(Permit):
                 return await self._arestarted(failure)
             return await self.call(self) if response is None else response
         except Exception as error:
-            response = self.answer_in(error, late)
+            response = self.final_response(error, late)
             if response is None:
                 raise
             return response
@@ -236,7 +236,7 @@ class Exchange(Permit):
 
     # ------------------------------------------------------------------- once it is over
 
-    def answer_in(self, error: Exception, late: Late) -> Any:
+    def final_response(self, error: Exception, late: Late) -> Any:
         """Return the answer that comes out instead of an error of the policy's, or None."""
         stamp: Any = stamp_of(error)
         if self.again and isinstance(stamp, Run):
@@ -267,7 +267,7 @@ class Exchange(Permit):
         if self.key is not None and getattr(response, "status_code", 0) not in CHALLENGES:
             self._spend_key()
         if self.error is None and self.run is None:
-            setattr(response, STAMP, Told(self.plan, self.started, self.now()))
+            setattr(response, STAMP, LazyCallRecord(self.plan, self.started, self.now()))
             return
         stamp: Any = self.run if self.error is None else stamp_of(self.error)
         if isinstance(stamp, Run):
@@ -292,7 +292,7 @@ class Exchange(Permit):
     def __reduce__(self) -> tuple[Any, ...]:
         return itself, (self.report(),)
 
-    def committed(self, error: Exception) -> None:
+    def mark_delivered(self, error: Exception) -> None:
         """Say on an error that the caller has had some of the answer already."""
         if self.final:
             self._tell_end(error)
@@ -306,14 +306,14 @@ class Exchange(Permit):
         else:
             self._story(Reason.stopped, error).tell(error)
 
-    def _story(self, reason: Reason, error: Exception | None) -> Story:
-        return Story(self.plan, reason, self.sends, self.now() - self.started, error)
+    def _story(self, reason: Reason, error: Exception | None) -> CallRecord:
+        return CallRecord(self.plan, reason, self.sends, self.now() - self.started, error)
 
     # ------------------------------------------- a first attempt, or a body, that has failed
 
     def restarted(self, error: Exception) -> Any:
         """Begin again with this failure of a body that the caller had none of."""
-        with going_on():
+        with continuing_call():
             return self._restarted(error)
 
     def _restarted(self, error: Exception) -> Any:
@@ -326,7 +326,7 @@ class Exchange(Permit):
 
     async def arestarted(self, error: Exception) -> Any:
         """Begin again with this failure of a body that the caller had none of."""
-        with going_on():
+        with continuing_call():
             return await self._arestarted(error)
 
     async def _arestarted(self, error: Exception) -> Any:
@@ -349,7 +349,7 @@ class Exchange(Permit):
         self.broken, self.again, self.joined = error, True, None
         return rest
 
-    def unfit(self, error: Exception) -> Exception:
+    def mismatch(self, error: Exception) -> Exception:
         """Tell the story on the error of a body: the answer after it does not fit the head of this one."""
         reason = getattr(stamp_of(self.error), "reason", None) if self.error is not None else None
         self.error = self.answer = self.run = None
@@ -364,6 +364,6 @@ def host(call: object, /) -> Hashable:
     >>> from redouble import CircuitBreaker, Keyed, Retry
     >>> policy = Retry() | Keyed(host, CircuitBreaker)
     """
-    if not isinstance(call, Permit):
+    if not isinstance(call, ResendGuard):
         raise TypeError(f"redouble.http.host is for the policy of an HTTP client, and was given {call!r}")
     return call.host

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from sys import modules
 from typing import Any, cast
 
-from redouble._clients.socket_deadline import UNTIL, Shrunk, room
+from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
 
 __all__ = ["PIECE", "limit_async_sockets", "limit_sockets", "refuse_retries"]
 
@@ -26,19 +26,23 @@ def refuse_retries(transport: Any) -> None:
 
 def limit_sockets(transport: Any) -> None:
     """See to it that the connections of an httpx transport are limited, if it lets itself be told."""
-    _put(transport, Backend)
+    _put(transport, LimitedBackend)
 
 
 def limit_async_sockets(transport: Any) -> None:
     """See to it that limits end where they should: cutting is done elsewhere."""
-    _put(transport, AsyncBackend)
+    _put(transport, AsyncLimitedBackend)
 
 
 def _put(transport: Any, kind: type[Any]) -> None:
     pool: Any = getattr(transport, "_pool", None)
     backend = getattr(pool, "_network_backend", None)
     library = _library_of(pool)
-    if backend is not None and library is not None and not isinstance(backend, Backend | AsyncBackend):
+    if (
+        backend is not None
+        and library is not None
+        and not isinstance(backend, LimitedBackend | AsyncLimitedBackend)
+    ):
         pool._network_backend = kind(backend, library)
 
 
@@ -48,7 +52,7 @@ def _library_of(pool: object) -> Any:
     return next((root for root in roots if hasattr(root, "ReadTimeout")), None)
 
 
-class Backend:
+class LimitedBackend:
     """What opens the connections of httpcore."""
 
     def __init__(self, inner: Any, library: Any) -> None:
@@ -67,14 +71,14 @@ class Backend:
         self._inner.sleep(seconds)
 
 
-def limited(inner: Any, library: Any) -> Stream:
+def limited(inner: Any, library: Any) -> LimitedStream:
     """Make a connection of ours of one of httpcore's."""
     name = f"{inner.__class__.__module__}.{inner.__class__.__name__}"
     plain = name == f"{library.__name__}._backends.sync.SyncStream"
-    return SocketStream(inner, library) if plain else Stream(inner, library)
+    return LimitedSocketStream(inner, library) if plain else LimitedStream(inner, library)
 
 
-class Stream:
+class LimitedStream:
     """A connection of httpcore."""
 
     __slots__ = ("_inner", "_library", "_read", "_write", "close", "get_extra_info")
@@ -90,7 +94,7 @@ class Stream:
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Wait until it is on its way."""
-        if UNTIL.get() is None:
+        if SOCKET_DEADLINE.get() is None:
             self._write(buffer, self._room(timeout))
             return
         for start in range(0, len(buffer), PIECE):
@@ -102,12 +106,12 @@ class Stream:
 
     def _room(self, timeout: float | None) -> float | None:
         try:
-            return room(timeout)
+            return socket_timeout(timeout)
         except TimeoutError as error:
             raise self._library.ReadTimeout(str(error)) from None
 
 
-class SocketStream(Stream):
+class LimitedSocketStream(LimitedStream):
     """One that is a socket and nothing else.
 
     Without a limit it does what httpcore's own does, with less ado: who is never limited has nothing to pay.
@@ -121,7 +125,7 @@ class SocketStream(Stream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Wait for something to arrive."""
-        if UNTIL.get() is not None or timeout.__class__ is Shrunk:
+        if SOCKET_DEADLINE.get() is not None or timeout.__class__ is ShortenedTimeout:
             return super().read(max_bytes, timeout)
         try:
             self._sock.settimeout(timeout)
@@ -133,7 +137,7 @@ class SocketStream(Stream):
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Wait until it is on its way."""
-        if UNTIL.get() is not None or timeout.__class__ is Shrunk:
+        if SOCKET_DEADLINE.get() is not None or timeout.__class__ is ShortenedTimeout:
             super().write(buffer, timeout)
             return
         try:
@@ -147,7 +151,7 @@ class SocketStream(Stream):
             raise self._library.WriteError(error) from error
 
 
-class AsyncBackend:
+class AsyncLimitedBackend:
     """What opens the connections of httpcore in async code."""
 
     def __init__(self, inner: Any, _: Any) -> None:
@@ -155,18 +159,18 @@ class AsyncBackend:
 
     async def connect_tcp(self, *args: Any, **kwargs: Any) -> Any:
         """Open a connection."""
-        return AsyncStream(await self._inner.connect_tcp(*args, **kwargs))
+        return AsyncLimitedStream(await self._inner.connect_tcp(*args, **kwargs))
 
     async def connect_unix_socket(self, *args: Any, **kwargs: Any) -> Any:
         """Open one to a file."""
-        return AsyncStream(await self._inner.connect_unix_socket(*args, **kwargs))
+        return AsyncLimitedStream(await self._inner.connect_unix_socket(*args, **kwargs))
 
     async def sleep(self, seconds: float) -> None:
         """Wait between two attempts to connect, of which httpcore makes one unless told."""
         await self._inner.sleep(seconds)
 
 
-class AsyncStream:
+class AsyncLimitedStream:
     """A connection of httpcore in async code."""
 
     __slots__ = ("_inner", "_read", "_write", "aclose", "get_extra_info")
@@ -186,9 +190,9 @@ class AsyncStream:
 
     async def start_tls(self, *args: Any, **kwargs: Any) -> Any:
         """Begin to speak TLS."""
-        return AsyncStream(await self._inner.start_tls(*args, **kwargs))
+        return AsyncLimitedStream(await self._inner.start_tls(*args, **kwargs))
 
 
 def _own(timeout: Any) -> float | None:
     """Return the client's own timeout once the limits of the attempt have ended."""
-    return timeout.own if timeout.__class__ is Shrunk and UNTIL.get() is None else timeout
+    return timeout.own if timeout.__class__ is ShortenedTimeout and SOCKET_DEADLINE.get() is None else timeout

@@ -10,10 +10,10 @@ from anyio import CancelScope
 
 from redouble.http._client import SMALL, late_types
 from redouble.http._exchange import Exchange
-from redouble.http._httpx_response import AsyncReceived, Pieces, Received
-from redouble.http._request_body import Content, Once, content_of, contents_of
+from redouble.http._httpx_response import AsyncRestartableBody, PrefetchedBody, RestartableBody
+from redouble.http._request_body import OneShot, Resendable, content_of, contents_of
 
-__all__ = ["Family"]
+__all__ = ["HttpxLibrary"]
 
 
 def announced(headers: Any) -> int:
@@ -22,7 +22,7 @@ def announced(headers: Any) -> int:
     return int(length) if length.isdecimal() and len(length) < 20 else 0
 
 
-class Family:
+class HttpxLibrary:
     """The classes of one of the two libraries, and ours made of them."""
 
     def __init__(self, library: Any, module: str) -> None:
@@ -33,11 +33,11 @@ class Family:
         self._streams = streams = (library.SyncByteStream, library.AsyncByteStream)
         self.late = late_types(library.TimeoutException, module)
         here = {"__module__": module, "library": library, "late": self.late}
-        self.Received = type("Received", (Received, streams[0]), here)
-        self.AsyncReceived = type("AsyncReceived", (AsyncReceived, streams[1]), here)
-        self.Pieces = type("Pieces", (Pieces, *streams), {"__module__": module})
+        self.Received = type("Received", (RestartableBody, streams[0]), here)
+        self.AsyncReceived = type("AsyncReceived", (AsyncRestartableBody, streams[1]), here)
+        self.Pieces = type("Pieces", (PrefetchedBody, *streams), {"__module__": module})
 
-    def keep(
+    def replace_body(
         self, response: Any, held: list[bytes], rest: Any, error: Exception | None, *, whole: bool
     ) -> None:
         """Put what was read of a body in its place."""
@@ -48,7 +48,7 @@ class Family:
         with suppress(Exception):  # it cannot be decoded, which is for its reader to find out
             response.read()  # so that rules may look at it
 
-    def hold(self, exchange: Exchange, response: Any) -> None:
+    def prefetch(self, exchange: Exchange, response: Any) -> None:
         """Read what a failure says, if it is little, so that its connection is free while we wait."""
         stream = response.stream
         if announced(response.headers) > SMALL:
@@ -69,12 +69,12 @@ class Family:
             error, interrupted = broken, False
         finally:
             if interrupted:
-                self.drop(response)
+                self.discard(response)
         if exchange.unread is None:
             stream.close()
-        self.keep(response, held, pieces, error, whole=exchange.unread is None)
+        self.replace_body(response, held, pieces, error, whole=exchange.unread is None)
 
-    async def ahold(self, exchange: Exchange, response: Any) -> None:
+    async def aprefetch(self, exchange: Exchange, response: Any) -> None:
         """Read what a failure says, if it is little, so that its connection is free while we wait."""
         stream = response.stream
         if announced(response.headers) > SMALL:
@@ -95,50 +95,50 @@ class Family:
             error, interrupted = broken, False
         finally:
             if interrupted:
-                await self.adrop(response)
+                await self.adiscard(response)
         if exchange.unread is None:
             await stream.aclose()
-        self.keep(response, held, pieces, error, whole=exchange.unread is None)
+        self.replace_body(response, held, pieces, error, whole=exchange.unread is None)
 
-    def load(self, response: Any) -> None:
+    def read_all(self, response: Any) -> None:
         """Read a body, so that rules may look at it."""
         held = list(response.stream)
         response.stream.close()
-        self.keep(response, held, None, None, whole=True)
+        self.replace_body(response, held, None, None, whole=True)
 
-    async def aload(self, response: Any) -> None:
+    async def aread_all(self, response: Any) -> None:
         """Read a body, so that rules may look at it."""
         held = [piece async for piece in response.stream]
         await response.stream.aclose()
-        self.keep(response, held, None, None, whole=True)
+        self.replace_body(response, held, None, None, whole=True)
 
-    def drop(self, response: Any) -> None:
+    def discard(self, response: Any) -> None:
         """Close an answer of which nobody will hear."""
         response.close()
 
-    async def adrop(self, response: Any) -> None:
+    async def adiscard(self, response: Any) -> None:
         """Close an answer of which nobody will hear, also while we are being cancelled."""
         with CancelScope(shield=True):
             await response.aclose()
 
-    def fresh(self, response: Any) -> None:
+    def reset(self, response: Any) -> None:
         """Let an answer that rules have looked at be read as ever."""
         response.__dict__.pop("_content", None)
         response.__dict__.pop("_decoder", None)
         response.is_stream_consumed = response.is_closed = False
 
-    def source_of(self, stream: Any) -> Content:
+    def source_of(self, stream: Any) -> Resendable:
         """Find out whether the body of a request can be sent again; the libraries say little about it."""
         if str(stream.__class__.__module__).partition(".")[0] == self.name:
             if hasattr(stream, "fields"):  # multipart
                 return contents_of(getattr(field, "file", None) for field in stream.fields)
             inner: Any = getattr(stream, "_stream", None)
-            found = Once(inner) if isinstance(inner, self._streams) else content_of(inner)
-            return Begun(stream, inner) if isinstance(found, Once) else found
-        return Once(stream)  # a class of the caller's: nobody knows what iterating it twice would give
+            found = OneShot(inner) if isinstance(inner, self._streams) else content_of(inner)
+            return PartlyReadBody(stream, inner) if isinstance(found, OneShot) else found
+        return OneShot(stream)  # a class of the caller's: nobody knows what iterating it twice would give
 
 
-class Begun(Once):
+class PartlyReadBody(OneShot):
     """An iterator, of which the library knows whether it was begun."""
 
     def __init__(self, stream: Any, source: object) -> None:

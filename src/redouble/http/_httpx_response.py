@@ -16,15 +16,15 @@ from weakref import ref
 
 from anyio import move_on_after  # the shields that httpx uses cannot block this one
 
-from redouble._clients.socket_deadline import waiting
+from redouble._clients.socket_deadline import limited_waits
 from redouble._runtime.ambient import ambient
-from redouble.http._client import Terms
+from redouble.http._client import ClientPolicy
 from redouble.http._exchange import Exchange
 
-__all__ = ["AsyncReceived", "Gone", "Pieces", "Received"]
+__all__ = ["AsyncRestartableBody", "PrefetchedBody", "RestartableBody", "UnpickledBody"]
 
 
-class Pieces:
+class PrefetchedBody:
     """A body of which some was read before: the rest follows, or the error it ended in."""
 
     def __init__(self, held: list[bytes], rest: Any, stream: Any, error: Exception | None) -> None:
@@ -55,7 +55,7 @@ class Pieces:
         await self._stream.aclose()
 
 
-class Gone:
+class UnpickledBody:
     """What is left of a body that was pickled with its answer before anybody had read it."""
 
     def __init__(self, error: type[Exception]) -> None:
@@ -66,7 +66,7 @@ class Gone:
         raise self._error
 
 
-class Common:
+class RestartableState:
     """What blocking and async bodies share: all that does not wait.
 
     Of an answer that came at once there is no exchange before something breaks.
@@ -81,7 +81,7 @@ class Common:
     _begun = False
     _made: Exchange | None = None
 
-    def __init__(self, terms: Terms, request: Any, response: Any, started: float = 0.0) -> None:
+    def __init__(self, terms: ClientPolicy, request: Any, response: Any, started: float = 0.0) -> None:
         self._terms = terms
         self._request = request
         self._response = ref(response)
@@ -108,7 +108,9 @@ class Common:
         return response
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Gone, (self.library.StreamClosed,)  # as of all streams nothing is left of it elsewhere
+        return UnpickledBody, (
+            self.library.StreamClosed,
+        )  # as of all streams nothing is left of it elsewhere
 
     def _left(self) -> float:
         return inf if self._made is None and not ambient.active else self._exchange.left_to_read()
@@ -135,7 +137,7 @@ class Common:
         return cast("Exception", late)
 
 
-class Received(Common):
+class RestartableBody(RestartableState):
     """A body for blocking code."""
 
     how = "read"
@@ -159,7 +161,7 @@ class Received(Common):
         try:
             yield from pieces
         except Exception as error:
-            self._exchange.committed(error)
+            self._exchange.mark_delivered(error)
             raise
 
     def read_whole(self) -> bytes:
@@ -177,7 +179,7 @@ class Received(Common):
         if rest == inf:
             return list(pieces) if self.whole else self._collected(pieces)
         exchange = self._exchange
-        with waiting(exchange.now, rest):
+        with limited_waits(exchange.now, rest):
             return self._collected(pieces, exchange.now() + rest)
 
     def _collected(self, pieces: Iterator[bytes], until: float = inf) -> list[bytes]:
@@ -196,18 +198,18 @@ class Received(Common):
         try:
             again = exchange.restarted(error)
         except Exception as failed:
-            answer = exchange.answer_in(failed, self.late)
+            answer = exchange.final_response(failed, self.late)
             if answer is None:
                 raise
             answer.close()
-            raise exchange.unfit(error) from None
+            raise exchange.mismatch(error) from None
         if not self._fits(again):
             again.close()
-            raise exchange.unfit(error)
+            raise exchange.mismatch(error)
         self._take(again)
 
 
-class AsyncReceived(Common):
+class AsyncRestartableBody(RestartableState):
     """A body for async code."""
 
     how = "aread"
@@ -234,7 +236,7 @@ class AsyncReceived(Common):
             async for piece in pieces:
                 yield piece
         except Exception as error:
-            self._exchange.committed(error)
+            self._exchange.mark_delivered(error)
             raise
 
     async def read_whole(self) -> bytes:
@@ -251,7 +253,7 @@ class AsyncReceived(Common):
         rest = self._left()
         if rest == inf:
             return [piece async for piece in pieces] if self.whole else await self._collected(pieces)
-        with waiting(self._exchange.now, rest), move_on_after(max(0.0, rest)):
+        with limited_waits(self._exchange.now, rest), move_on_after(max(0.0, rest)):
             return await self._collected(pieces)
         raise self._late()
 
@@ -269,12 +271,12 @@ class AsyncReceived(Common):
         try:
             again = await exchange.arestarted(error)
         except Exception as failed:
-            answer = exchange.answer_in(failed, self.late)
+            answer = exchange.final_response(failed, self.late)
             if answer is None:
                 raise
             await answer.aclose()
-            raise exchange.unfit(error) from None
+            raise exchange.mismatch(error) from None
         if not self._fits(again):
             await again.aclose()
-            raise exchange.unfit(error)
+            raise exchange.mismatch(error)
         self._take(again)

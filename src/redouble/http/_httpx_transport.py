@@ -15,18 +15,18 @@ from typing import Any, ClassVar
 
 from anyio import move_on_after  # the shields that httpx uses cannot block this one
 
-from redouble._clients.call_record import Told
+from redouble._clients.call_record import LazyCallRecord
 from redouble._clients.idempotency import Keys
-from redouble._clients.socket_deadline import Shrunk, waiting
+from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
-from redouble.http._client import KEY, NOTHING, NOW, Going, Terms
+from redouble.http._client import KEY, NOTHING, NOW, ClientPolicy, PolicyBinding
 from redouble.http._exchange import Exchange, spelled_status
 from redouble.http._httpcore_sockets import limit_async_sockets, limit_sockets, refuse_retries
-from redouble.http._httpx_library import Family
+from redouble.http._httpx_library import HttpxLibrary
 from redouble.http._request_body import AGAIN
 
-__all__ = ["AsyncSender", "Common", "Family", "Sender", "shortened"]
+__all__ = ["AsyncSender", "HttpxLibrary", "Sender", "TransportState", "shortened"]
 
 
 LIMITS = ("connect", "read", "write", "pool")
@@ -35,13 +35,13 @@ LIMITS = ("connect", "read", "write", "pool")
 def shortened(extensions: Any, rest: float) -> Any:
     """Shorten the client's own timeouts to what is left."""
     said: dict[str, float | None] = extensions.get("timeout") or {}
-    return {**extensions, "timeout": {name: Shrunk(said.get(name), rest) for name in LIMITS}}
+    return {**extensions, "timeout": {name: ShortenedTimeout(said.get(name), rest) for name in LIMITS}}
 
 
-class Common:
+class TransportState:
     """What both transports share: all that does not wait."""
 
-    _family: ClassVar[Family]
+    _family: ClassVar[HttpxLibrary]
     _attempt: Callable[[Exchange], Any]
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys, *, aio: bool) -> None:
@@ -55,13 +55,13 @@ class Common:
                 f"for {other}Client use {other}Transport"
             )
         refuse_retries(wrapped)
-        if isinstance(wrapped, Common):
+        if isinstance(wrapped, TransportState):
             raise ValueError("wrapped is a transport of ours, so attempts would multiply: leave it out")
         self._wrapped = wrapped
-        self._going = Going(self._family.name, policy, idempotency, self._attempt, aio=aio)
+        self._going = PolicyBinding(self._family.name, policy, idempotency, self._attempt, aio=aio)
 
     @property
-    def _terms(self) -> Terms:
+    def _terms(self) -> ClientPolicy:
         return self._going.terms
 
     def _begin(self, request: Any) -> Exchange:
@@ -89,7 +89,7 @@ class Common:
             raise TypeError(f"the policy returned {response!r}: write a layer that gives an {name}.Response")
         exchange.ended(response)
         if exchange.final or exchange.plan.reads:
-            self._family.fresh(response)
+            self._family.reset(response)
         if type(response.stream) is not self._family.ByteStream:  # else it is in memory
             body = received(self._terms, exchange.request, response)
             body._made = exchange
@@ -102,13 +102,13 @@ class Common:
             url = request.url
             key = (url.raw_host, url.port)
             (terms.credits.get(key) or terms.credit_for(key, url.netloc.decode("ascii")))(now)
-        response.__redouble__ = Told(terms.plan, started, now)
+        response.__redouble__ = LazyCallRecord(terms.plan, started, now)
         if type(response.stream) is not self._family.ByteStream:
             received(terms, request, response, started)
         return response
 
 
-class Sender(Common):
+class Sender(TransportState):
     """The transport of a blocking client."""
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
@@ -148,7 +148,7 @@ class Sender(Common):
             return exchange.failed(failure)
         if not exchange.fails(response.status_code, response.headers):
             return None
-        self._family.hold(exchange, response)
+        self._family.prefetch(exchange, response)
         return self._status_error(exchange, response)
 
     def _concluded(self, exchange: Exchange, failure: Exception | None = None, response: Any = None) -> Any:
@@ -170,7 +170,7 @@ class Sender(Common):
         request = exchange.request
         before = request.extensions
         exchange.ends = exchange.now() + rest
-        with waiting(exchange.now, rest):
+        with limited_waits(exchange.now, rest):
             request.extensions = shortened(before, exchange.hurry(rest))
             try:
                 return self._send(exchange)
@@ -184,7 +184,7 @@ class Sender(Common):
             if response.status_code >= 400:
                 failure = self._failed(exchange, response, None)
             if failure is None and exchange.plan.reads:
-                self._family.load(response)
+                self._family.read_all(response)
             unread = None
             if failure is not None:
                 raise failure
@@ -195,7 +195,7 @@ class Sender(Common):
         finally:
             failure = None
             if unread is not None:  # we were interrupted, or it broke, while we read it
-                self._family.drop(unread)
+                self._family.discard(unread)
         exchange.running = False
         return response
 
@@ -204,7 +204,7 @@ class Sender(Common):
         response.close()
 
 
-class AsyncSender(Common):
+class AsyncSender(TransportState):
     """The transport of an async client."""
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys) -> None:
@@ -244,7 +244,7 @@ class AsyncSender(Common):
             return exchange.failed(failure)
         if not exchange.fails(response.status_code, response.headers):
             return None
-        await self._family.ahold(exchange, response)
+        await self._family.aprefetch(exchange, response)
         return self._status_error(exchange, response)
 
     async def _concluded(
@@ -268,7 +268,7 @@ class AsyncSender(Common):
         request = exchange.request
         before = request.extensions
         exchange.ends = exchange.now() + rest
-        with waiting(exchange.now, rest):
+        with limited_waits(exchange.now, rest):
             request.extensions = shortened(before, exchange.hurry(rest))
             try:
                 with move_on_after(max(0.0, rest - exchange.slack / 2)):
@@ -284,7 +284,7 @@ class AsyncSender(Common):
             if response.status_code >= 400:
                 failure = await self._failed(exchange, response, None)
             if failure is None and exchange.plan.reads:
-                await self._family.aload(response)
+                await self._family.aread_all(response)
             unread = None
             if failure is not None:
                 raise failure
@@ -295,7 +295,7 @@ class AsyncSender(Common):
         finally:
             failure = None
             if unread is not None:  # we were interrupted, or it broke, while we read it
-                await self._family.adrop(unread)
+                await self._family.adiscard(unread)
         exchange.running = False
         return response
 

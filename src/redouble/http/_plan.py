@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from redouble._clients.plan import Plan, Send, checked
+from redouble._clients.plan import Plan, Send, make_plan
 from redouble._failures.retry_after import should_retry
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Retry
@@ -30,7 +30,7 @@ class HttpPlan(Plan):
 
 def http_plan(policy: object, name: str, send: Send, *, aio: bool) -> HttpPlan:
     """Return the plan of what was passed as ``policy``; None stands for `presets.http`."""
-    return checked(_default() if policy is None else policy, HttpPlan, name, send, aio=aio)
+    return make_plan(_default() if policy is None else policy, HttpPlan, name, send, aio=aio)
 
 
 @cache

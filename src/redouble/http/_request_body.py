@@ -12,15 +12,15 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from inspect import getgeneratorstate, isgenerator
 from typing import Any, Final, cast, overload
 
-from redouble._internal.callables import colour, drop, spelled
+from redouble._internal.callables import callable_kind, close_unawaited, display_name
 from redouble._internal.public import public
 
 __all__ = [
     "AGAIN",
     "AsyncReplayable",
-    "Content",
-    "Once",
+    "OneShot",
     "Replayable",
+    "Resendable",
     "content_of",
     "contents_of",
     "replayable",
@@ -30,7 +30,7 @@ __all__ = [
 CHUNK = 65_536
 
 
-class Content:
+class Resendable:
     """A body that can be sent again as it is; others differ in this."""
 
     def rewind(self) -> bool:
@@ -38,7 +38,7 @@ class Content:
         return True
 
 
-class Once(Content):
+class OneShot(Resendable):
     """A body that is gone once it was sent."""
 
     def __init__(self, source: object) -> None:
@@ -49,7 +49,7 @@ class Once(Content):
         return isgenerator(self._source) and getgeneratorstate(self._source) == "GEN_CREATED"
 
 
-class Rewound(Content):
+class RewindableFile(Resendable):
     """A file, from where it was when it was handed over."""
 
     def __init__(self, file: Any, start: int) -> None:
@@ -63,26 +63,26 @@ class Rewound(Content):
         return True
 
 
-class Parts(Content):
+class Multipart(Resendable):
     """Several bodies in one."""
 
-    def __init__(self, parts: list[Content]) -> None:
+    def __init__(self, parts: list[Resendable]) -> None:
         self._parts = parts
 
     def rewind(self) -> bool:
         return all(part.rewind() for part in self._parts)
 
 
-AGAIN: Final = Content()
+AGAIN: Final = Resendable()
 
 
-def content_of(source: object) -> Content:
+def content_of(source: object) -> Resendable:
     """Find out whether a body can be sent again."""
     if hasattr(source, "read"):
         return _file(source)
     if source is None or isinstance(source, (str, bytes, bytearray, memoryview)):
         return AGAIN
-    return AGAIN if _gives_anew(source) else Once(source)
+    return AGAIN if _gives_anew(source) else OneShot(source)
 
 
 def _gives_anew(source: object, depth: int = 3) -> bool:
@@ -113,21 +113,21 @@ def _held_by(source: Any) -> list[object]:
     return [*held, *getattr(source, "__dict__", {}).values()]
 
 
-def contents_of(sources: Iterable[object]) -> Content:
+def contents_of(sources: Iterable[object]) -> Resendable:
     """Find out whether all of several bodies can be sent again."""
     parts = [part for source in sources if (part := content_of(source)) is not AGAIN]
-    return Parts(parts) if parts else AGAIN
+    return Multipart(parts) if parts else AGAIN
 
 
-def _file(file: Any) -> Content:
+def _file(file: Any) -> Resendable:
     try:
         start = file.tell() if file.seekable() is True else None
     except Exception:  # it has no such methods, or they fail: of a text file that is being iterated, say
-        return Once(file)
-    if not isinstance(start, int) or colour(file.seek) == "coroutine":
-        drop(start)  # of an async file it has to be awaited, and nobody could
-        return Once(file)
-    return Rewound(file, start)
+        return OneShot(file)
+    if not isinstance(start, int) or callable_kind(file.seek) == "coroutine":
+        close_unawaited(start)  # of an async file it has to be awaited, and nobody could
+        return OneShot(file)
+    return RewindableFile(file, start)
 
 
 # --------------------------------------------------------------- bodies made by a function
@@ -177,8 +177,8 @@ def replayable(make: Callable[[], Any], /) -> Replayable | AsyncReplayable:
     """
     if not callable(make):
         raise TypeError(f"replayable({make!r}): write a function that opens the body, such as a lambda")
-    if colour(make) == "coroutine":
-        raise TypeError(f"replayable({spelled(make)}): write a generator function, or an async one")
-    if colour(make) == "async generator":
+    if callable_kind(make) == "coroutine":
+        raise TypeError(f"replayable({display_name(make)}): write a generator function, or an async one")
+    if callable_kind(make) == "async generator":
         return AsyncReplayable(cast("Callable[[], AsyncIterable[bytes]]", make))
     return Replayable(cast("Callable[[], Iterable[bytes]]", make))

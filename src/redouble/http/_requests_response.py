@@ -11,17 +11,17 @@ from typing import Any, cast
 import requests
 import urllib3
 
-from redouble._clients.socket_deadline import Shrunk, waiting
+from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble.http._client import SMALL, blank, late_types
 from redouble.http._exchange import Exchange
 
-__all__ = ["LATE", "Received", "discard", "keep", "shorter"]
+__all__ = ["LATE", "RestartableResponse", "discard", "keep", "shorter"]
 
 
 LATE = late_types(requests.Timeout, "redouble.requests")
 
 
-class Received(requests.Response):
+class RestartableResponse(requests.Response):
     """An answer whose body begins anew if it breaks before the caller has had any of it."""
 
     _exchange: Exchange | None = None
@@ -46,7 +46,7 @@ class Received(requests.Response):
         while True:
             pieces = self._pieces(chunk_size, decode_unicode)
             try:
-                with waiting(exchange.now, exchange.left_to_read()):
+                with limited_waits(exchange.now, exchange.left_to_read()):
                     held = list(pieces) if self._whole else list(islice(pieces, 1))
             except Exception as error:
                 self._begin_again(exchange, error)
@@ -56,7 +56,7 @@ class Received(requests.Response):
         try:
             yield from pieces
         except Exception as error:
-            exchange.committed(error)
+            exchange.mark_delivered(error)
             raise
 
     def _pieces(self, chunk_size: int | None, decode_unicode: bool) -> Iterator[Any]:
@@ -71,14 +71,14 @@ class Received(requests.Response):
         try:
             again = exchange.restarted(error)
         except Exception as failed:
-            answer = exchange.answer_in(failed, LATE)
+            answer = exchange.final_response(failed, LATE)
             if answer is None:
                 raise
             answer.close()
-            raise exchange.unfit(error) from None
+            raise exchange.mismatch(error) from None
         if again.status_code != self.status_code:
             again.close()
-            raise exchange.unfit(error)
+            raise exchange.mismatch(error)
         self.raw, self.headers, self._content_consumed = again.raw, again.headers, False
         exchange.ended(self)
 
@@ -92,7 +92,7 @@ def shorter(timeout: Any, rest: float) -> Any:
         timeout.start_connect()  # or it does not tell what it leaves for reading
         timeout = (timeout.connect_timeout, timeout.read_timeout)
     both: Any = cast("Any", timeout) if isinstance(timeout, tuple) else (timeout, timeout)
-    return tuple(Shrunk(own if isinstance(own, int | float) else None, rest) for own in both)
+    return tuple(ShortenedTimeout(own if isinstance(own, int | float) else None, rest) for own in both)
 
 
 def keep(exchange: Exchange, response: requests.Response) -> None:

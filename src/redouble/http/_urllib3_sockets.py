@@ -14,13 +14,13 @@ import urllib3
 from urllib3 import connection, poolmanager
 from urllib3.exceptions import EmptyPoolError
 
-from redouble._clients.socket_deadline import UNTIL, Shrunk, room
+from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
 from redouble.http._httpcore_sockets import PIECE
 
 __all__ = ["limit_pools"]
 
 
-class Socket:
+class LimitedSocket:
     """A connected socket, whose waits are shortened to the time that is left."""
 
     def __init__(self, sock: Any) -> None:
@@ -47,7 +47,7 @@ class Socket:
 
     def sendall(self, data: Any) -> None:
         """Wait until all of it is on its way."""
-        if UNTIL.get() is None:
+        if SOCKET_DEADLINE.get() is None:
             self._sock.sendall(data)
             return
         view = memoryview(data).cast("B")
@@ -56,9 +56,9 @@ class Socket:
 
     def _within(self, wait: Any, *args: Any) -> Any:
         before = self._timeout
-        if UNTIL.get() is None and not isinstance(before, Shrunk):
+        if SOCKET_DEADLINE.get() is None and not isinstance(before, ShortenedTimeout):
             return wait(*args)
-        self._sock.settimeout(room(before))
+        self._sock.settimeout(socket_timeout(before))
         try:
             return wait(*args)
         finally:
@@ -72,7 +72,7 @@ class HTTPConnection(connection.HTTPConnection):
     def connect(self) -> None:
         """Connect."""
         super().connect()
-        self.sock: Any = Socket(self.sock)
+        self.sock: Any = LimitedSocket(self.sock)
 
 
 class HTTPSConnection(connection.HTTPSConnection):
@@ -80,7 +80,7 @@ class HTTPSConnection(connection.HTTPSConnection):
 
     def _tunnel(self) -> None:
         plain = self.sock
-        self.sock = Socket(plain)
+        self.sock = LimitedSocket(plain)
         try:
             cast("Any", super())._tunnel()
         finally:
@@ -89,7 +89,7 @@ class HTTPSConnection(connection.HTTPSConnection):
     def connect(self) -> None:
         """Connect."""
         super().connect()
-        self.sock: Any = Socket(self.sock)
+        self.sock: Any = LimitedSocket(self.sock)
 
 
 class Pool(urllib3.HTTPConnectionPool):
@@ -97,7 +97,7 @@ class Pool(urllib3.HTTPConnectionPool):
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         try:
-            return super()._get_conn(room(timeout))
+            return super()._get_conn(socket_timeout(timeout))
         except TimeoutError as error:
             raise EmptyPoolError(self, str(error)) from None
 

@@ -14,7 +14,7 @@ from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
 from redouble.instruments._labels import http_status, reason_of
 
-__all__ = ["LOUD", "OF_RECORDS", "QUIET", "Line", "level_of", "line"]
+__all__ = ["LOUD", "OF_RECORDS", "QUIET", "LogLine", "level_of", "line"]
 
 
 LOUD: Final[tuple[What, ...]] = (
@@ -37,7 +37,7 @@ LEVELS: Mapping[What, int] = {
 DECISIONS: Mapping[What, str] = {"success": "accept", "retry": "retry", "give_up": "stop"}  # else none yet
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line of a log: ``message`` has no line break in it, whatever the event is about."""
 
     message: str
@@ -51,7 +51,7 @@ def level_of(event: Event) -> int:
     return LEVELS[event.what]
 
 
-def line(event: Event, taken: Collection[str] = ()) -> Line:
+def line(event: Event, taken: Collection[str] = ()) -> LogLine:
     """Say it, with no field of a name that the logger has ``taken``."""
     what, verdict = event.what, event.verdict
     reason = event.reason or (reason_of(event) if verdict is not None else event.by)
@@ -69,7 +69,7 @@ def line(event: Event, taken: Collection[str] = ()) -> Line:
     }
     for key, value in event.bound.items():
         fields[_free(one_line(key), fields, taken)] = one_line(value) if isinstance(value, str) else value
-    return Line(one_line(f"{event.name}: {_said(event)}"), fields)
+    return LogLine(one_line(f"{event.name}: {_said(event)}"), fields)
 
 
 def _free(key: str, fields: Mapping[str, object], taken: Collection[str]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from redouble._internal.handle import Handle
-from redouble._internal.locks import Locked
+from redouble._internal.locks import ForkSafe
 from redouble._internal.validation import instance
 from redouble._telemetry.observers import observing
 from redouble.instruments._metrics import COUNTED, gauged, measured
@@ -36,7 +36,7 @@ class Summary(NamedTuple):
     most: float
 
 
-class Metrics(Locked, Handle):
+class Metrics(ForkSafe, Handle):
     """What was counted since `instrument` was called, also after it was removed."""
 
     def __init__(self) -> None:

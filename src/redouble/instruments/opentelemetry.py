@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from redouble._internal.extras import missing
+from redouble._internal.extras import missing_extra
 from redouble._internal.logger import one_line
 from redouble._telemetry import observers as _watch
 from redouble._telemetry.events import Event, What
@@ -29,7 +29,7 @@ try:
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
     from opentelemetry.util.types import AttributeValue
 except ModuleNotFoundError as error:
-    raise missing("opentelemetry", error, "instruments.opentelemetry") from None
+    raise missing_extra("opentelemetry", error, "instruments.opentelemetry") from None
 
 __all__ = ["instrument"]
 

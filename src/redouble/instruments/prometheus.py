@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from redouble._internal.extras import missing
+from redouble._internal.extras import missing_extra
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
@@ -29,7 +29,7 @@ try:
     from prometheus_client.core import GaugeMetricFamily
     from prometheus_client.registry import Collector
 except ModuleNotFoundError as error:
-    raise missing("prometheus_client", error, "instruments.prometheus") from None
+    raise missing_extra("prometheus_client", error, "instruments.prometheus") from None
 
 __all__ = ["instrument"]
 
@@ -63,8 +63,8 @@ def instrument(
 def _observer(series: Series) -> Callable[[Event], None]:
     series.register()
     if _many_processes():
-        return Refreshing(measured(series.record), series.gauges())
-    series.show(Shown())
+        return GaugeRefresher(measured(series.record), series.gauges())
+    series.show(GaugeCollector())
     return measured(series.record)
 
 
@@ -123,7 +123,7 @@ class Series:
             self._registry.unregister(self._registered.pop())
 
 
-class Shown(Collector):
+class GaugeCollector(Collector):
     """Gauges that are read when somebody looks."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -135,7 +135,7 @@ class Shown(Collector):
             yield family
 
 
-class Refreshing:
+class GaugeRefresher:
     """An observer that sets gauges now and then: who exposes them may be another process."""
 
     def __init__(self, observer: Callable[[Event], None], gauges: Mapping[Metric, Gauge]) -> None:

@@ -11,7 +11,7 @@ import logging as stdlib
 from functools import partial
 from typing import Any
 
-from redouble._internal.extras import missing
+from redouble._internal.extras import missing_extra
 from redouble._internal.validation import methods
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
@@ -20,7 +20,7 @@ from redouble.instruments._messages import LOUD, OF_RECORDS, QUIET, level_of, li
 try:
     import structlog
 except ModuleNotFoundError as error:
-    raise missing("structlog", error, "instruments.structlog") from None
+    raise missing_extra("structlog", error, "instruments.structlog") from None
 
 __all__ = ["instrument"]
 

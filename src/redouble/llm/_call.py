@@ -18,9 +18,9 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from redouble._clients.idempotency import Idempotency
 from redouble._engine.report import STAMP, Report
-from redouble._internal.callables import colour, drop, spelled
+from redouble._internal.callables import callable_kind, close_unawaited, display_name
 from redouble.errors import Reason
-from redouble.llm._context import Being, Call, current
+from redouble.llm._context import Call, CallContext, current
 from redouble.llm._errors import SpendRefused
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.account import Account, reserved
@@ -28,9 +28,9 @@ from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
 
 __all__ = [
-    "Asked",
-    "Asking",
-    "Fitted",
+    "CallFactory",
+    "CallScope",
+    "SdkAdapter",
     "aattempting",
     "attempting",
     "is_async",
@@ -54,7 +54,7 @@ CLIENTS = ("httpx", "httpx2")
 T = TypeVar("T")
 
 
-class Fitted:
+class SdkAdapter:
     """What is known of a function that is to be called."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -90,8 +90,8 @@ class Fitted:
 
 def is_async(fn: Callable[..., Any]) -> bool:
     """Say whether its result is to be awaited; what the SDKs call async is wrapped in plain functions."""
-    if colour(fn) != "plain":
-        return colour(fn) == "coroutine"
+    if callable_kind(fn) != "plain":
+        return callable_kind(fn) == "coroutine"
     return library_of(fn) in SDKS and inspect.iscoroutinefunction(inspect.unwrap(_innermost(fn)))
 
 
@@ -102,7 +102,7 @@ def refuse_own_retries(fn: Callable[..., Any]) -> None:
         own = getattr(client, "max_retries", 0)
         if isinstance(own, int) and own > 0:
             raise TypeError(
-                f"{spelled(fn)} retries by itself (max_retries={own}), so attempts would multiply: write "
+                f"{display_name(fn)} retries by itself (max_retries={own}), so attempts would multiply: write "
                 f"{type(client).__name__}(max_retries=0), or client.with_options(max_retries=0)"
             )
 
@@ -115,7 +115,7 @@ def refuse_stream(fn: Callable[..., Any], kwargs: dict[str, Any]) -> None:
             said, fn = fn.keywords | said, fn.func
         if said.get("stream") is True:
             raise TypeError(
-                f"stream=True gives a stream: write model.stream({spelled(fn)}, ..., stream=True)"
+                f"stream=True gives a stream: write model.stream({display_name(fn)}, ..., stream=True)"
             )
 
 
@@ -130,10 +130,12 @@ def whole(fn: Callable[..., Any], answer: T) -> T:
     ):
         return answer
     with suppress(Exception):
-        drop(cast("Any", answer).close())  # of an async one that is a coroutine, which nobody awaits
+        close_unawaited(
+            cast("Any", answer).close()
+        )  # of an async one that is a coroutine, which nobody awaits
     raise TypeError(
-        f"{spelled(fn)} gave a stream ({kind.__name__}), and a call guards none: write "
-        f"model.stream({spelled(fn)}, ...), or in a function of yours `yield` what comes"
+        f"{display_name(fn)} gave a stream ({kind.__name__}), and a call guards none: write "
+        f"model.stream({display_name(fn)}, ...), or in a function of yours `yield` what comes"
     )
 
 
@@ -171,7 +173,7 @@ def _takes(fn: Callable[..., Any]) -> frozenset[str]:
 P = ParamSpec("P")
 
 
-class Asking:
+class CallFactory:
     """What all calls of a model begin with."""
 
     def __init__(
@@ -209,12 +211,12 @@ class Asking:
             raise
 
 
-class Asked:
+class CallScope:
     """One call that is not a stream, in a ``with``."""
 
     def __init__(self, begun: tuple[Call, Account | None]) -> None:
         call, self._account = begun
-        self._being = Being(call)
+        self._being = CallContext(call)
 
     def __enter__(self) -> None:
         self._being.__enter__()
@@ -229,36 +231,36 @@ class Asked:
 
 def attempting(fn: Callable[P, T]) -> Callable[P, T]:
     """Return what makes one attempt at a call."""
-    fitted = Fitted(fn)
+    fitted = SdkAdapter(fn)
 
     def attempted(*args: Any, **kwargs: Any) -> Any:
         this = current()
         this._begins()
         return this._answered(fitted.good(fn(*args, **fitted.keywords(kwargs, this))))
 
-    attempted.__qualname__ = spelled(fn)
+    attempted.__qualname__ = display_name(fn)
     return attempted
 
 
 def aattempting(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Return what makes one attempt at a call."""
-    fitted = Fitted(fn)
+    fitted = SdkAdapter(fn)
 
     async def attempted(*args: Any, **kwargs: Any) -> Any:
         this = current()
         this._begins()
         return this._answered(fitted.good(await fn(*args, **fitted.keywords(kwargs, this))))
 
-    attempted.__qualname__ = spelled(fn)
+    attempted.__qualname__ = display_name(fn)
     return attempted
 
 
 def opening(fn: Callable[P, T]) -> Callable[P, T]:
     """Return what opens a stream, in either colour; whoever reads it looks at its status, and closes it."""
-    fitted = Fitted(fn)
+    fitted = SdkAdapter(fn)
 
     def opened(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **fitted.keywords(kwargs, current()))
 
-    opened.__qualname__ = spelled(fn)
+    opened.__qualname__ = display_name(fn)
     return opened

@@ -11,13 +11,13 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import here
-from redouble._runtime.deadline import left
+from redouble._runtime.clock import context_clock
+from redouble._runtime.deadline import time_left
 from redouble._telemetry.binding import Value
 from redouble.llm._spend.account import Account
 from redouble.llm._timeouts import Timeouts, limit_of
 
-__all__ = ["Being", "Call", "Context", "RetryIf", "current"]
+__all__ = ["Call", "CallContext", "Context", "RetryIf", "current"]
 
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Call:
     _now: Callable[[], float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        now = here()
+        now = context_clock()
         object.__setattr__(self, "_now", now)
         object.__setattr__(self, "_until", now() + limit_of(self.timeouts.total))
 
@@ -79,13 +79,13 @@ class Call:
 
     def left(self) -> float:
         """Tell the seconds until all of it is over, by its own limit or by the deadline of the context."""
-        return min(self._until - self._now(), left() if ambient.active else inf)
+        return min(self._until - self._now(), time_left() if ambient.active else inf)
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("redouble_llm_call", default=None)
 
 
-class Being:
+class CallContext:
     """Makes a call known to what is called inside; a class, because each chunk of a stream comes by here."""
 
     __slots__ = ("_before", "_call")

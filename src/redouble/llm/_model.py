@@ -21,15 +21,15 @@ from redouble._engine.options import refuse_until
 from redouble._engine.worker import Worker
 from redouble._failures.transient import transient
 from redouble._failures.verdict import as_rules
-from redouble._internal.callables import colour, refuse, spelled, would_not_run
+from redouble._internal.callables import callable_kind, display_name, lazy_kind, reject_uncallable
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance, takes_other_than
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Openable, Retry
 from redouble.llm._call import (
-    Asked,
-    Asking,
+    CallFactory,
+    CallScope,
     aattempting,
     attempting,
     is_async,
@@ -41,12 +41,12 @@ from redouble.llm._call import (
 from redouble.llm._context import Call, RetryIf
 from redouble.llm._protocols.base import Protocol
 from redouble.llm._protocols.detection import protocol_of
-from redouble.llm._rules import Word, table
+from redouble.llm._rules import ModelRule, table
 from redouble.llm._spend.account import Reserve, amount, total
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
 from redouble.llm._stream import Answer
-from redouble.llm._stream_state import Flow
+from redouble.llm._stream_state import StreamState
 from redouble.llm._timeouts import Timeouts, as_timeouts, limit_of
 
 __all__ = [
@@ -82,7 +82,7 @@ def check_retry_if(retry_if: object) -> None:
         if isinstance(retry_if, type):
             raise TypeError(f"Model retry_if={retry_if.__name__} is a class: write {wanted}")
         if (took := takes_other_than(cast("RetryIf", retry_if), 3)) is not None:
-            raise TypeError(f"Model retry_if={spelled(retry_if)} takes {took}: write {wanted}")
+            raise TypeError(f"Model retry_if={display_name(retry_if)} takes {took}: write {wanted}")
 
 
 def check_usage(usage: object) -> None:
@@ -126,8 +126,8 @@ def check_spend(spend: object, reserve: object, price: object) -> None:
 def _function(fn: object, option: str, wanted: str) -> None:
     if not callable(fn):
         raise TypeError(f"{option}={fn!r}: write {wanted}")
-    if (what := would_not_run(fn)) is not None:
-        raise TypeError(f"{option}={spelled(fn)} is {what}: write a plain one, also in async code")
+    if (what := lazy_kind(fn)) is not None:
+        raise TypeError(f"{option}={display_name(fn)} is {what}: write a plain one, also in async code")
 
 
 def limits(said: Timeouts | Duration | None, policy: Retry) -> Timeouts:
@@ -152,7 +152,7 @@ def derived(
     opening = min(timeouts.opening, policy._attempt_limit) if stream else policy._attempt_limit
     return replace(
         policy,
-        on=Word(provider, model, stream, rules, retry_if),
+        on=ModelRule(provider, model, stream, rules, retry_if),
         timeout=None if whole == inf else whole,
         attempt_timeout=None if opening == inf else opening,
         # The default is for calls that have no other limit.
@@ -211,7 +211,7 @@ class Model(Layer):
 
     _calls: Retry = field(init=False, repr=False, compare=False)
     _streams: Retry = field(init=False, repr=False, compare=False)
-    _asking: Asking = field(init=False, repr=False, compare=False)
+    _asking: CallFactory = field(init=False, repr=False, compare=False)
     _reader: Callable[[], Protocol] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -228,7 +228,7 @@ class Model(Layer):
         spend = None if self.spend is None else (self.spend, self.reserve, self.price)
         run = partial(derived, policy, timeouts, self.provider, self.model, self.retry_if)
         calls, streams = run(stream=False), run(stream=True)
-        asking = Asking(
+        asking = CallFactory(
             partial(Call, self.provider, self.model, timeouts),
             as_idempotency(self.idempotency),
             calls.labels,
@@ -275,7 +275,7 @@ class Model(Layer):
 
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             refuse_stream(fn, kwargs)
-            with Asked(asking.begin(name, args, kwargs, stream=False)):
+            with CallScope(asking.begin(name, args, kwargs, stream=False)):
                 return whole(fn, policy.call(attempted, *args, **kwargs))
 
         return called
@@ -287,18 +287,18 @@ class Model(Layer):
 
         async def called(*args: P.args, **kwargs: P.kwargs) -> T:
             refuse_stream(fn, kwargs)
-            with Asked(asking.begin(name, args, kwargs, stream=False)):
+            with CallScope(asking.begin(name, args, kwargs, stream=False)):
                 return whole(fn, await policy.call(attempted, *args, **kwargs))
 
         return called
 
     def _around(self, fn: Any) -> Any:
         # What the SDKs call async are plain functions that return something to await.
-        return self.around_async(fn) if colour(fn) == "plain" and is_async(fn) else super()._around(fn)
+        return self.around_async(fn) if callable_kind(fn) == "plain" and is_async(fn) else super()._around(fn)
 
     def _named(self, fn: Callable[..., Any]) -> str:
         refuse_own_retries(fn)
-        return self._calls.name or spelled(fn)
+        return self._calls.name or display_name(fn)
 
     # --------------------------------------------------------------------------- streams
 
@@ -319,10 +319,10 @@ class Model(Layer):
         context manager that gives one, or an answer of httpx or httpx2, of which it is the bytes then.
         """
         if not callable(open):
-            refuse(open, "stream")
-        refuse_until(self._streams, f"{spelled(open)} gives none")
+            reject_uncallable(open, "stream")
+        refuse_until(self._streams, f"{display_name(open)} gives none")
         name, asking = self._named(open), self._asking
-        flow = Flow(lambda: asking.begin(name, args, kwargs, stream=True), self._reader)
+        flow = StreamState(lambda: asking.begin(name, args, kwargs, stream=True), self._reader)
         flow.worker = self._streams.worker
         return Answer(flow, self._streams, name, partial(opening(open), *args, **kwargs))
 

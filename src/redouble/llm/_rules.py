@@ -23,7 +23,7 @@ from redouble.errors import AttemptTimeout
 from redouble.llm._context import Context, RetryIf
 from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefused
 
-__all__ = ["Word", "table"]
+__all__ = ["ModelRule", "table"]
 
 
 REFUSING = (402, 403, 429)  # statuses that a spent quota comes with
@@ -72,7 +72,7 @@ def _is_spent(response: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Word:
+class ModelRule:
     """The rule of one model: the caller's ``retry_if`` has the first word, and the ``rules`` the second."""
 
     provider: str

@@ -20,37 +20,37 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from redouble._drivers.async_items import AsyncItems, has_own_end
-from redouble._drivers.attempt import worked
+from redouble._drivers.attempt import run_on_worker
 from redouble._drivers.stream_source import END, AsyncSource, Source, aclose_failed, close_failed
 from redouble._drivers.streams import Opener, Stream
 from redouble._engine.options import Options
-from redouble._engine.run import Committing
+from redouble._engine.run import StreamRun
 from redouble._internal.public import public
 from redouble._runtime.backend import cut_after
-from redouble._runtime.deadline import MOMENT, Moment, Signal, cancelled, deadline
+from redouble._runtime.deadline import MOMENT, ActiveDeadline, CancellableDeadline, cancelled, deadline
 from redouble.errors import AttemptTimeout
-from redouble.llm._context import Being
+from redouble.llm._context import CallContext
 from redouble.llm._errors import CutShort
 from redouble.llm._spend.usage import Usage
 from redouble.llm._stream_source import asource_of, source_of
-from redouble.llm._stream_state import Flow, Look
+from redouble.llm._stream_state import ChunkInspector, StreamState
 
-__all__ = ["Answer", "AsyncGuarded", "Guarded"]
+__all__ = ["Answer", "AsyncGuardedStream", "GuardedStream"]
 
 
 T = TypeVar("T")
 
 
-class Guarded(Iterator[T]):
+class GuardedStream(Iterator[T]):
     """The chunks of one attempt, in blocking code."""
 
-    def __init__(self, flow: Flow, open: Callable[[], Any]) -> None:  # noqa: A002
+    def __init__(self, flow: StreamState, open: Callable[[], Any]) -> None:  # noqa: A002
         self._flow, self._open = flow, open
         self._source: Source[T] | None = None
         self._lock = allocate_lock()
         self._busy = self._closed = False
         self._context: Context | None = None  # that of the source, if it is read on a worker
-        self._look = Look(flow)
+        self._look = ChunkInspector(flow)
 
     def __next__(self) -> T:
         self._look.pending()
@@ -77,7 +77,7 @@ class Guarded(Iterator[T]):
         return chunk
 
     def _begun(self) -> Any:
-        with Being(self._flow.call), self._flow.told_to_our_clients():
+        with CallContext(self._flow.call), self._flow.told_to_our_clients():
             self._source = source = source_of(self._open, self._open())
             try:
                 return source.first()
@@ -92,11 +92,11 @@ class Guarded(Iterator[T]):
         flow = self._flow
         if not flow.limited():
             return self._take()
-        seconds = flow.room()
+        seconds = flow.time_left()
         if not seconds:
             raise flow.expired()
         if flow.worker is not None:
-            return worked(flow, flow.worker, self._take)
+            return run_on_worker(flow, flow.worker, self._take)
         with deadline(seconds):  # what asks for it keeps it: our clients do
             try:
                 return self._take()
@@ -118,11 +118,11 @@ class Guarded(Iterator[T]):
             if closed:
                 self._inside(close_failed, source)
 
-    def _taken(self, source: Source[T], limit: Moment | None) -> Any:
+    def _taken(self, source: Source[T], limit: ActiveDeadline | None) -> Any:
         before = MOMENT.get()
-        if before is None or isinstance(before, Signal):  # unless it has set one itself
+        if before is None or isinstance(before, CancellableDeadline):  # unless it has set one itself
             MOMENT.set(limit)
-        with Being(self._flow.call), self._flow.kept_by_our_sockets():
+        with CallContext(self._flow.call), self._flow.kept_by_our_sockets():
             return next(source.items, END)
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Guarded(Iterator[T]):
                 self._inside(self._shut, self._source)
 
     def _shut(self, source: Source[T]) -> None:
-        with Being(self._flow.call), self._look.closing():
+        with CallContext(self._flow.call), self._look.closing():
             source.close()
 
     def __del__(self) -> None:
@@ -144,14 +144,14 @@ class Guarded(Iterator[T]):
             self._inside(close_failed, self._source)
 
 
-class AsyncGuarded(AsyncIterator[T]):
+class AsyncGuardedStream(AsyncIterator[T]):
     """The chunks of one attempt, in async code."""
 
-    def __init__(self, flow: Flow, open: Callable[[], Any]) -> None:  # noqa: A002
+    def __init__(self, flow: StreamState, open: Callable[[], Any]) -> None:  # noqa: A002
         self._flow, self._open = flow, open
         self._source: AsyncSource[T] | None = None
         self.ag_running = False  # as an async generator has it
-        flow.look = self._look = Look(flow)
+        flow.look = self._look = ChunkInspector(flow)
 
     async def __anext__(self) -> T:
         if self.ag_running:
@@ -178,7 +178,7 @@ class AsyncGuarded(AsyncIterator[T]):
 
     async def _afirst(self) -> Any:
         """Open the source and take its first chunk, for as long as the policy lets it."""
-        with Being(self._flow.call):
+        with CallContext(self._flow.call):
             found = self._open()
             self._source = source = await asource_of(self._open, found)
             try:
@@ -188,9 +188,9 @@ class AsyncGuarded(AsyncIterator[T]):
 
     async def _anext(self) -> Any:
         source = cast("AsyncSource[T]", self._source)
-        seconds = self._flow.room()
+        seconds = self._flow.time_left()
         if seconds:
-            with Being(self._flow.call), cut_after(seconds):
+            with CallContext(self._flow.call), cut_after(seconds):
                 return await anext(source.items, END)
         raise self._flow.expired()
 
@@ -213,7 +213,7 @@ class AsyncGuarded(AsyncIterator[T]):
             self._flow.settle(self._look)
         finally:
             if self._source is not None:
-                with Being(self._flow.call), self._look.closing():
+                with CallContext(self._flow.call), self._look.closing():
                     await self._source.aclose()
 
     def may_wait(self) -> bool:
@@ -226,19 +226,19 @@ class AsyncGuarded(AsyncIterator[T]):
         return self._source is not None and has_own_end(self._source.items)
 
 
-class Opening(Opener[T]):
+class StreamOpener(Opener[T]):
     """Opens the sources of one guarded stream."""
 
     def __init__(
         self,
-        flow: Flow,
+        flow: StreamState,
         policy: Options,
         name: str,
         open: Callable[[], Any],  # noqa: A002
         *,
         aio: bool = False,
     ) -> None:
-        guarded = partial(AsyncGuarded[T], flow, open) if aio else partial(Guarded[T], flow, open)
+        guarded = partial(AsyncGuardedStream[T], flow, open) if aio else partial(GuardedStream[T], flow, open)
         super().__init__(policy, name, guarded, aio=aio)
         self._flow = flow
 
@@ -255,7 +255,7 @@ class Opening(Opener[T]):
     def failed(self, error: Exception, *, final: bool = False) -> bool:
         """Take note that a source failed after its first chunk: the stream is over."""
         self._cut = self._cut or self._flow.cut
-        cast("Committing", self._run).limit = self._flow.late
+        cast("StreamRun", self._run).limit = self._flow.late
         return super().failed(error, final=final)
 
     def cut(self, error: BaseException | None) -> None:
@@ -272,12 +272,12 @@ class Opening(Opener[T]):
         """Refuse nothing: its source may be read on a worker."""
 
 
-class Chunks(AsyncItems[T]):
+class GuardedItems(AsyncItems[T]):
     """The chunks of a guarded stream in async code: one whose reader was cancelled never looks complete."""
 
     __slots__ = ("_flow",)
 
-    def __init__(self, opening: Opening[T], flow: Flow) -> None:
+    def __init__(self, opening: StreamOpener[T], flow: StreamState) -> None:
         super().__init__(opening)
         self._flow = flow
 
@@ -296,14 +296,14 @@ class Answer(Stream[T], Generic[T]):
 
     def __init__(
         self,
-        flow: Flow,
+        flow: StreamState,
         policy: Options,
         name: str,
         open: Callable[[], Any],  # noqa: A002
     ) -> None:
-        make = partial(Opening[T], flow, policy, name, open)
+        make = partial(StreamOpener[T], flow, policy, name, open)
         super().__init__(make)
-        self._async_items = Chunks(make(aio=True), flow)
+        self._async_items = GuardedItems(make(aio=True), flow)
         self._flow = flow
 
     @property

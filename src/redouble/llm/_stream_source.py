@@ -16,12 +16,12 @@ from redouble._drivers.stream_source import (
     close_failed,
     stream_of,
 )
-from redouble._internal.callables import Misused, spelled
+from redouble._internal.callables import UsageError, display_name
 
 __all__ = ["asource_of", "source_of"]
 
 
-class Left:
+class UnreadSource:
     """A context manager that was entered: closing it is leaving it."""
 
     def __init__(self, manager: Any) -> None:
@@ -32,7 +32,7 @@ class Left:
         self._manager.__exit__(None, None, None)
 
 
-class AsyncLeft:
+class AsyncUnreadSource:
     """One that was entered in async code."""
 
     def __init__(self, manager: Any) -> None:
@@ -91,7 +91,7 @@ def _entered(source: Source[Any], found: Any) -> Any:
     if not _has(found, "__enter__"):
         return found
     stream = found.__enter__()
-    source.hold(Left(found))
+    source.hold(UnreadSource(found))
     return stream
 
 
@@ -101,7 +101,7 @@ async def _aentered(source: AsyncSource[Any], found: Any) -> Any:
     if not _has(found, "__aenter__") or _has(found, "__aiter__"):
         return found
     stream = await found.__aenter__()
-    source.hold(AsyncLeft(found))
+    source.hold(AsyncUnreadSource(found))
     return stream
 
 
@@ -110,7 +110,7 @@ def _refuse_whole(open: object, found: object) -> None:  # noqa: A002
     kind = type(found)
     if issubclass(kind, str | bytes | bytearray | Mapping) or _has(found, "model_dump"):
         fix = "write stream=True, or model.call instead of model.stream"
-        raise Misused(f"{spelled(open)} gave a whole answer ({kind.__name__}), and no stream: {fix}")
+        raise UsageError(f"{display_name(open)} gave a whole answer ({kind.__name__}), and no stream: {fix}")
 
 
 def _has(found: object, name: str) -> bool:

@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import inf
 from typing import cast
 
-from redouble._clients.socket_deadline import UNTIL
+from redouble._clients.socket_deadline import SOCKET_DEADLINE
 from redouble._engine.worker import Worker
-from redouble._internal.callables import Misused, spelled
+from redouble._internal.callables import UsageError, display_name
 from redouble._internal.logger import log
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._runtime.deadline import deadline, left
+from redouble._runtime.deadline import deadline, time_left
 from redouble.errors import AttemptTimeout, Limit
 from redouble.llm._context import Call
 from redouble.llm._errors import CutShort, ErrorEvent
@@ -22,20 +22,20 @@ from redouble.llm._rules import table
 from redouble.llm._spend.account import Account
 from redouble.llm._spend.usage import Usage
 
-__all__ = ["Flow", "Look"]
+__all__ = ["ChunkInspector", "StreamState"]
 
 
 TEXTS = (bytes, bytearray, memoryview, str)
 
 
-class Flow:
+class StreamState:
     """What all attempts at a stream share; each wait for a chunk has its limit here (`_attempt.Bounded`)."""
 
     clock: Clock = SYSTEM
     late: Limit | None = None  # which limit has ended it
     cut = False  # by its reader, who was cancelled
     usage: Usage | None = None
-    look: Look | None = None  # of the attempt that is read, in async code
+    look: ChunkInspector | None = None  # of the attempt that is read, in async code
     _moment = inf  # by which the next chunk must have come
 
     def __init__(
@@ -81,25 +81,25 @@ class Flow:
     @contextmanager
     def kept_by_our_sockets(self) -> Generator[None]:
         """Shorten what our blocking clients wait for: a server that sends a byte a second is cut by that."""
-        before = UNTIL.set(None if self._moment == inf else (self._moment, self.call._now))
+        before = SOCKET_DEADLINE.set(None if self._moment == inf else (self._moment, self.call._now))
         try:
             yield
         finally:
-            UNTIL.reset(before)
+            SOCKET_DEADLINE.reset(before)
 
     def limited(self) -> bool:
         """Say whether there is any limit to a wait."""
         return self.call.timeouts.silence < inf or self.call.left() < inf
 
-    def read(self) -> float:
+    def refresh_now(self) -> float:
         """Tell the time."""
         return self.call._now()
 
-    def room(self, *, own: bool = True) -> float:  # noqa: ARG002  there is no other
+    def time_left(self, *, own: bool = True) -> float:  # noqa: ARG002  there is no other
         """Say how long the next chunk may take, and note whose limit that is."""
         call = self.call
         silence, total = call.timeouts.silence, call._until - call._now()
-        self._seconds = shortest = min(silence, total, left() if ambient.active else inf)
+        self._seconds = shortest = min(silence, total, time_left() if ambient.active else inf)
         self._moment = call._now() + shortest
         self._bound: Limit = (
             "attempt" if shortest == silence else "total" if shortest == total else "deadline"
@@ -131,9 +131,9 @@ class Flow:
 
     def leave(self) -> None:
         """Take in that its reader is no more: a collector has found it."""
-        self.settle(cast("Look", self.look))
+        self.settle(cast("ChunkInspector", self.look))
 
-    def settle(self, look: Look) -> None:
+    def settle(self, look: ChunkInspector) -> None:
         """Take in that it is over; what never began is dealt with by who has tried (`fail`)."""
         if not look.begun:
             return
@@ -143,10 +143,10 @@ class Flow:
             account.settle(self.usage, complete=look.complete, pieces=look.pieces())
 
 
-class Look:
+class ChunkInspector:
     """A look at each chunk of one attempt as it passes: nothing is held back, and nothing changed."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: StreamState) -> None:
         self._flow = flow
         self._protocol = None if flow.protocol is None else _made(flow.protocol)
         self._error: ErrorEvent | None = None
@@ -225,5 +225,7 @@ class Look:
 def _made(protocol: Callable[[], Protocol]) -> Protocol:
     made: object = protocol()
     if not isinstance(made, Protocol):
-        raise Misused(f"protocol={spelled(protocol)} gave {made!r}: write a function that returns a Protocol")
+        raise UsageError(
+            f"protocol={display_name(protocol)} gave {made!r}: write a function that returns a Protocol"
+        )
     return made

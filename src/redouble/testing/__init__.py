@@ -20,7 +20,7 @@ from math import isclose
 
 from redouble._failures.verdict import Kind
 from redouble._internal.validation import whole
-from redouble._runtime.ambient import MOST, Most, ambient
+from redouble._runtime.ambient import ATTEMPT_OVERRIDE, AttemptOverride, ambient
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import observe
 from redouble.errors import Reason
@@ -55,17 +55,17 @@ def attempts(most: int) -> Switch[None]:
 
 @contextmanager
 def _attempts(most: int) -> Generator[None]:
-    said = Most(most)
-    before = MOST.get()
-    MOST.set(said)
+    said = AttemptOverride(most)
+    before = ATTEMPT_OVERRIDE.get()
+    ATTEMPT_OVERRIDE.set(said)
     ambient.hold(1)
     try:
         yield
     finally:
         ambient.hold(-1)
         said.over = True  # also where a task, or another context, still refers to it
-        if MOST.get() is said:
-            MOST.set(before)
+        if ATTEMPT_OVERRIDE.get() is said:
+            ATTEMPT_OVERRIDE.set(before)
 
 
 def no_retries() -> Switch[None]:

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from redouble._internal.callables import colour, spelled
-from redouble._internal.context_exits import Ways
+from redouble._internal.callables import callable_kind, display_name
+from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
 
 __all__ = ["Switch"]
@@ -25,7 +25,7 @@ class Switch(AbstractContextManager[T, None]):
 
     def __init__(self, make: Callable[[], AbstractContextManager[T, Any]]) -> None:
         self._make = make
-        self._ways_out = Ways[AbstractContextManager[T, Any]]()
+        self._ways_out = ContextExits[AbstractContextManager[T, Any]]()
 
     def __enter__(self) -> T:
         block = self._make()
@@ -50,15 +50,17 @@ class Switch(AbstractContextManager[T, None]):
         """Decorate a function: each call of it is a block of its own."""
         if isinstance(fn, type):
             raise TypeError(f"cannot decorate the class {fn.__name__}: decorate its tests, or use a fixture")
-        if colour(fn) == "coroutine":
+        if callable_kind(fn) == "coroutine":
 
             async def aswitched(*args: Any, **kwargs: Any) -> Any:
                 with self._make():
                     return await fn(*args, **kwargs)
 
             return cast("F", functools.update_wrapper(aswitched, fn))
-        if colour(fn) != "plain":
-            raise TypeError(f"cannot decorate {spelled(fn)}, which is a generator: write `with` inside it")
+        if callable_kind(fn) != "plain":
+            raise TypeError(
+                f"cannot decorate {display_name(fn)}, which is a generator: write `with` inside it"
+            )
 
         def switched(*args: Any, **kwargs: Any) -> Any:
             with self._make():

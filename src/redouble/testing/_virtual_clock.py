@@ -22,7 +22,7 @@ from redouble._internal.validation import seconds as checked
 from redouble._runtime.backend import backend, under_trio
 from redouble._runtime.clock import LOOPS, Clock
 
-__all__ = ["HOLDS", "Course", "VirtualClock"]
+__all__ = ["HOLDS", "Timeline", "VirtualClock"]
 
 
 TURNS = 10  # of a loop that keeps its own time: enough for everybody to fall asleep before the first wakes
@@ -32,7 +32,7 @@ TURNS = 10  # of a loop that keeps its own time: enough for everybody to fall as
 HOLDS: dict[object, Callable[[int], None]] = {}
 
 
-class Course:
+class Timeline:
     """The course of time itself: one for a block of virtual time and all blocks inside it."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Course:
         self._passed = 0.0
         self._trio: Any = None  # Trio's clock for tests, if it runs: what it shows comes on top
         self._ended: float | None = None
-        self._queues: dict[object, Queue] = {}
+        self._queues: dict[object, SleeperQueue] = {}
         self._users = 0
         self._workers = 0
         if under_trio():
@@ -82,7 +82,7 @@ class Course:
         self.now()
         if self.turns():
             return backend().sleep(seconds)
-        return self._queues.setdefault(_get_running_loop(), Queue(self)).wait(seconds)
+        return self._queues.setdefault(_get_running_loop(), SleeperQueue(self)).wait(seconds)
 
     def busy(self, workers: int) -> None:
         """Count workers in (1) and out (-1), in async code: meanwhile time passes as it really does."""
@@ -123,10 +123,10 @@ def _trio_clock() -> Any:
     return clock
 
 
-class Queue:
+class SleeperQueue:
     """Who sleeps on a loop that keeps its own time, and is woken in turn."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: Timeline) -> None:
         self._course = course
         self._numbers = count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
@@ -162,7 +162,7 @@ class VirtualClock(Clock):
     def __init__(self, outer: VirtualClock | None = None) -> None:
         self.delays: list[float] = []
         self._outer = outer
-        self._course: Course = Course() if outer is None else outer._course
+        self._course: Timeline = Timeline() if outer is None else outer._course
         self._began = self._course.now()
         self._end: float | None = None
         self._over = False

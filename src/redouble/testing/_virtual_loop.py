@@ -20,7 +20,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.asyncio_timer import retime
 from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
 from redouble.testing._switch import Switch
-from redouble.testing._virtual_clock import HOLDS, Course, VirtualClock
+from redouble.testing._virtual_clock import HOLDS, Timeline, VirtualClock
 
 __all__ = ["virtual_time"]
 
@@ -30,10 +30,10 @@ __all__ = ["virtual_time"]
 PATIENCE = 0.01
 
 
-class Turned:
+class VirtualTimeLoop:
     """An asyncio loop that goes by virtual time, until nobody wants that any more."""
 
-    def __init__(self, loop: Any, course: Course) -> None:
+    def __init__(self, loop: Any, course: Timeline) -> None:
         self._loop, self._course = loop, course
         self.clocks: list[VirtualClock] = []
         # A loop that runs, or has timers, goes on from where it is; another one begins with the clock.
@@ -106,20 +106,20 @@ class Turned:
         retime(self._loop)
 
 
-class Turning:
+class LoopPatcher:
     """Which loops are turned; while there is virtual time anywhere, also those that are about to start."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._users = 0
-        self._turned: dict[Any, Turned] = {}
+        self._turned: dict[Any, VirtualTimeLoop] = {}
         self._run_forever: Any = None
 
     def turn(self, loop: Any, clock: VirtualClock) -> None:
         """Let a loop go by this clock's time."""
         turned = self._turned.get(loop)
         if turned is None:
-            turned = self._turned[loop] = Turned(loop, clock._course)
+            turned = self._turned[loop] = VirtualTimeLoop(loop, clock._course)
         turned.clocks.append(clock)
         LOOPS[loop] = clock
 
@@ -156,7 +156,7 @@ class Turning:
             self.turn_back(loop, clock)
 
 
-turning = Turning()
+turning = LoopPatcher()
 
 
 def _run_forever(loop: Any) -> None:

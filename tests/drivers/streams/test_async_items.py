@@ -13,7 +13,7 @@ import trio
 
 from redouble import SYSTEM, Retry, report
 from redouble._drivers.async_items import AsyncItems
-from redouble._drivers.stream_source import AsyncSource, aopened
+from redouble._drivers.stream_source import AsyncSource, aopen_first
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.streams import Open
 
@@ -196,7 +196,7 @@ def test_only_generators_can_be_sent_to() -> None:
         """Somebody else who wraps a stream."""
 
         async def aopen(self) -> tuple[AsyncSource[int], int]:
-            return await aopened(Mere)
+            return await aopen_first(Mere)
 
         def failed(self, error: Exception, *, final: bool = False) -> bool:
             return False

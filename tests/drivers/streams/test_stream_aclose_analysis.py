@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Retry
-from redouble._drivers.stream_source import waits
+from redouble._drivers.stream_source import may_suspend
 from tests.support.fakes import Boom, in_colour
 from tests.support.streams import GENERATORS, Shape, stacked
 
@@ -151,12 +151,12 @@ def told(make: Callable[[], AsyncGenerator[int]], items: int = 1) -> list[bool]:
 
     async def main() -> None:
         stream = make()
-        said.append(waits(stream))
+        said.append(may_suspend(stream))
         for _ in range(items):
             await anext(stream)
-        said.append(waits(stream))
+        said.append(may_suspend(stream))
         await stream.aclose()
-        said.append(waits(stream))
+        said.append(may_suspend(stream))
 
     trio.run(main)
     return said
@@ -231,7 +231,7 @@ class ReturnsAwaitable(Ticks):
 )
 def test_no_generator(colour: str, make: Callable[[], Any], at_once: bool) -> None:
     """However it is closed, it is closed to the end; at once if that waits for nothing."""
-    assert waits(make()) is not at_once
+    assert may_suspend(make()) is not at_once
 
     async def main() -> None:
         async for _ in POLICY.stream(make):
@@ -245,7 +245,7 @@ def test_no_generator(colour: str, make: Callable[[], Any], at_once: bool) -> No
 
 
 def test_nothing_to_close() -> None:
-    assert not waits(Ticks())
+    assert not may_suspend(Ticks())
 
 
 class Odd(Ticks):
@@ -255,4 +255,4 @@ class Odd(Ticks):
 
 
 def test_where_nobody_can_tell_it_may_wait() -> None:
-    assert waits(Odd())
+    assert may_suspend(Odd())

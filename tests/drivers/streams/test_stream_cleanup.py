@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Retry
-from redouble._runtime.asyncio_backend import Begun
+from redouble._runtime.asyncio_backend import PrimedCoroutine
 from redouble.types import Event
 from tests.support.fakes import ASYNC, Boom, in_colour
 from tests.support.streams import SHAPES, Shape, stacked
@@ -208,15 +208,15 @@ def test_what_has_begun_is_a_coroutine() -> None:
             LOG.append("over")
 
     async def awaiting() -> None:
-        await Begun(work())
+        await PrimedCoroutine(work())
 
     asyncio.run(awaiting())
     assert LOG == ["done", "over"]
-    begun = Begun(work())
+    begun = PrimedCoroutine(work())
     begun.begin()
     begun.close()
     assert LOG == ["done", "over", "over"]
-    begun = Begun(work())
+    begun = PrimedCoroutine(work())
     begun.begin()
     with pytest.raises(KeyError):
         begun.throw(KeyError())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import Retry
-from redouble._drivers.stream_source import END, AsyncSource, Source, aopened, opened
+from redouble._drivers.stream_source import END, AsyncSource, Source, aopen_first, open_first
 from tests.drivers.streams.test_stream_closing import Response
 from tests.support.fakes import ASYNC, SYNC, Boom, in_colour
 
@@ -22,9 +22,9 @@ def test_opened(colour: str) -> None:
         yield from numbers
         return end
 
-    source, item = opened(partial(count, 1, 2, end="x"))
+    source, item = open_first(partial(count, 1, 2, end="x"))
     assert (item, list(source.items)) == (1, [2])
-    source, item = opened(partial(count, end="x"))
+    source, item = open_first(partial(count, end="x"))
     assert item is END
     assert source.value == "x"
     source.close()
@@ -37,9 +37,9 @@ def test_aopened(colour: str) -> None:
             yield number
 
     async def main() -> None:
-        source, item = await aopened(partial(count, 1, 2))
+        source, item = await aopen_first(partial(count, 1, 2))
         assert (item, [item async for item in source.items]) == (1, [2])
-        source, item = await aopened(count)
+        source, item = await aopen_first(count)
         assert (item is END, source.value) == (True, None)
         await source.aclose()
 

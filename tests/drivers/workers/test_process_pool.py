@@ -40,7 +40,7 @@ def test_one_that_is_killed_while_it_waits_for_work_is_replaced(colour: str) -> 
 def test_one_that_is_killed_when_it_has_just_been_taken() -> None:
     with cold():
         victim = policy().call(in_process.pid)
-        taken = _pool.Process.idle("spawn")
+        taken = _pool.WorkerProcess.idle("spawn")
         os.kill(victim, signal.SIGKILL)
         assert taken.answers(PATIENCE)
         with pytest.raises(errors.WorkerFailed, match=r"has died \(signal 9\)"):
@@ -160,7 +160,7 @@ class Unaccounted:
 def test_one_that_died_of_nobody_knows_what(monkeypatch: pytest.MonkeyPatch) -> None:
     with cold():
         policy().call(in_process.pid)
-        taken = _pool.Process.idle("spawn")
+        taken = _pool.WorkerProcess.idle("spawn")
         taken.kill()
         assert taken.answers(PATIENCE)
         with monkeypatch.context() as patch:

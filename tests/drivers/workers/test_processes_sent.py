@@ -55,7 +55,7 @@ def test_sending_counts(
 ) -> None:
     clock = Virtual()
     process = Slow(clock, sending, answering)
-    monkeypatch.setattr(_pool.Process, "idle", always(process))
+    monkeypatch.setattr(_pool.WorkerProcess, "idle", always(process))
     limits: dict[str, Any] = {limit: 2}
     policy = Retry(attempts=1, clock=clock, worker=PROCESS, give_up_after=None, **limits)
     if in_time:

@@ -14,7 +14,7 @@ import pytest
 from redouble import Timeout, Worker, errors, report
 from redouble._drivers.workers import process_pool as _pool
 from redouble._drivers.workers import processes as _processes
-from redouble._drivers.workers.processes import Job, Steps
+from redouble._drivers.workers.processes import AsyncJobSteps, ProcessJob
 from tests.support.workers import functions as in_process
 from tests.support.workers.calls import (
     ASYNCS,
@@ -130,7 +130,7 @@ def test_one_that_hangs_while_it_starts_is_not_in_the_way(monkeypatch: pytest.Mo
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         ready = policy().call(in_process.pid)
-        job = Job("spawn", in_process.pid, (), {})
+        job = ProcessJob("spawn", in_process.pid, (), {})
         with monkeypatch.context() as patched:
             patched.setattr(_pool, "main", in_process.held_main)
             with pytest.raises(errors.DeadlineExceeded):
@@ -146,7 +146,7 @@ def test_one_that_hangs_while_it_starts_is_not_in_the_way(monkeypatch: pytest.Mo
 @contextmanager
 def job_of(process: int) -> Generator[None]:
     """Take it away for a while."""
-    job = Job("spawn", in_process.pid, (), {})
+    job = ProcessJob("spawn", in_process.pid, (), {})
     assert job._process._process.pid == process
     yield
     job.give_back()
@@ -191,7 +191,7 @@ def test_cancelled_once_it_is_ready() -> None:
             steps.stop()
         rung.append(None)
 
-    steps = Steps(lambda: Job("spawn", in_process.pid, (), {}), ring)
+    steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), ring)
     before = policy().call(in_process.pid)
     assert steps.run() is None
     assert len(rung) == 2
@@ -201,7 +201,7 @@ def test_cancelled_once_it_is_ready() -> None:
 def test_cancelled_before_there_is_a_process() -> None:
     """It is started all the same, and is there for the next one."""
     with cold():
-        steps = Steps(lambda: Job("spawn", in_process.pid, (), {}), lambda: None)
+        steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
         steps.stop()
         assert steps.run() is None
         (process,) = waiting()
@@ -216,17 +216,17 @@ def test_one_that_is_never_ready_is_not_waited_for_by_a_thread_for_ever(
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         with pytest.raises(errors.WorkerFailed, match=r"was not ready after 0\.01 s"):
-            Steps(lambda: Job("spawn", in_process.pid, (), {}), lambda: None).run()
+            AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None).run()
 
 
 def test_cancelled_before_its_thread_does_anything() -> None:
-    made: list[Job] = []
+    made: list[ProcessJob] = []
 
-    def make() -> Job:
-        made.append(Job("spawn", in_process.pid, (), {}))
+    def make() -> ProcessJob:
+        made.append(ProcessJob("spawn", in_process.pid, (), {}))
         return made[-1]
 
-    steps = Steps(make, lambda: None)
+    steps = AsyncJobSteps(make, lambda: None)
     steps.go(LONG)
     steps.stop()
     assert not made
@@ -234,7 +234,7 @@ def test_cancelled_before_its_thread_does_anything() -> None:
 
 def test_a_process_is_given_back_once() -> None:
     with cold():
-        job = Job("spawn", in_process.pid, (), {})
+        job = ProcessJob("spawn", in_process.pid, (), {})
         assert job.is_ready(PATIENCE)
         job.give_back()
         job.give_back()
@@ -246,10 +246,10 @@ def test_a_process_is_given_back_once() -> None:
 
 def test_cancelled_when_it_has_just_ended_it_harms_nobody() -> None:
     """Its process may be at work for somebody else by then."""
-    steps = Steps(lambda: Job("spawn", in_process.pid, (), {}), lambda: None)
+    steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
     steps.go(LONG)
     process = steps.run()
-    other = Job("spawn", in_process.pid, (), {})
+    other = ProcessJob("spawn", in_process.pid, (), {})
     assert other.is_ready(PATIENCE)
     steps.stop()
     other.start(LONG)

@@ -23,7 +23,7 @@ import redouble.httpx
 import redouble.httpx2
 import redouble.requests
 from redouble import Fallback, Retry, errors, http, report
-from redouble._clients.socket_deadline import UNTIL
+from redouble._clients.socket_deadline import SOCKET_DEADLINE
 from redouble.http import _urllib3_sockets as _urllib3
 from redouble.http._client import late_types
 from redouble.http._requests_response import _Body
@@ -300,12 +300,12 @@ def test_pools_of_their_own_stay_what_they_are() -> None:
 
 def test_nobody_waits_for_a_pool_when_the_time_is_up() -> None:
     pool = _urllib3.HTTPConnectionPool("h")
-    token = UNTIL.set((0.0, lambda: 1.0))
+    token = SOCKET_DEADLINE.set((0.0, lambda: 1.0))
     try:
         with pytest.raises(EmptyPoolError):
             pool._get_conn()
     finally:
-        UNTIL.reset(token)
+        SOCKET_DEADLINE.reset(token)
 
 
 def test_sockets_of_tls_are_limited_and_so_is_what_the_proxy_is_asked(

@@ -189,7 +189,7 @@ def test_what_a_child_process_begins_with() -> None:
     breaker = CircuitBreaker(on_change=crashing)
     with pytest.raises(Panic):
         breaker.isolate()
-    breaker._forked()
+    breaker._after_fork()
     assert breaker.state == "closed"
     breaker.isolate()
     assert told == ["circuit_isolated", "circuit_isolated"]

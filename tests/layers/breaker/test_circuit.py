@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker
-from redouble._layers.breaker.circuit import Call, Change, Circuit, Period
+from redouble._layers.breaker.circuit import Circuit, StateChange, StateEpoch, TrackedCall
 from tests.support.fakes import Draws
 
 DEFAULTS: dict[str, Any] = {
@@ -27,7 +27,7 @@ def circuit(*draws: float, now: float = 0, **options: Any) -> Circuit:
     return Circuit(CircuitBreaker(**DEFAULTS | options).settings, Draws(*(draws or (0.0,))).random, now)
 
 
-def ticket(circuit: Circuit, now: float) -> Period | Call:
+def ticket(circuit: Circuit, now: float) -> StateEpoch | TrackedCall:
     found = circuit.admit(now)
     assert found is not None
     return found
@@ -91,10 +91,10 @@ def test_what_is_left_to_tell() -> None:
     assert found.admit(16) is None
     found.ended(probe, False, 17)
     assert list(found.changes) == [
-        Change("open", "open", 2, 0, 10),
-        Change("rejected", "open", 1, 1, 9),
-        Change("half_open", "half_open", 10, 2),
-        Change("closed", "closed", 2, 3),
+        StateChange("open", "open", 2, 0, 10),
+        StateChange("rejected", "open", 1, 1, 9),
+        StateChange("half_open", "half_open", 10, 2),
+        StateChange("closed", "closed", 2, 3),
     ]
     assert found.rejected == 0
 

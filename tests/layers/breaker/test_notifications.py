@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from redouble._layers.breaker.circuit import Change
-from redouble._layers.breaker.notifications import News, announce
+from redouble._layers.breaker.circuit import StateChange
+from redouble._layers.breaker.notifications import ChangeDispatcher, dispatch
 from redouble.types import Event
 from tests.support.fakes import Panic
 
@@ -19,8 +19,8 @@ THREADS = 8
 EACH = 200
 
 
-def change(number: int) -> Change:
-    return Change("open", "open", 0.0, number)
+def change(number: int) -> StateChange:
+    return StateChange("open", "open", 0.0, number)
 
 
 class Reader:
@@ -29,9 +29,9 @@ class Reader:
     def __init__(self) -> None:
         self.read: list[int] = []
         self.at: dict[int, Callable[[], object]] = {}
-        self.news = News(self)
+        self.news = ChangeDispatcher(self)
 
-    def __call__(self, told: Change) -> None:
+    def __call__(self, told: StateChange) -> None:
         self.read.append(told.rejected)
         self.at.get(told.rejected, lambda: None)()
 
@@ -129,16 +129,16 @@ def test_many_threads_tell_everything_once_and_in_the_order_it_was_added() -> No
 @pytest.mark.parametrize(
     ("told", "what"),
     [
-        (Change("open", "open", 1.5, 0, 30.0), "circuit_opened"),
-        (Change("half_open", "half_open", 1.5, 2), "circuit_half_open"),
-        (Change("closed", "closed", 1.5, 2), "circuit_closed"),
-        (Change("isolated", "isolated", 1.5, 2), "circuit_isolated"),
-        (Change("rejected", "open", 1.5, 1, 3.0), "circuit_rejected"),
+        (StateChange("open", "open", 1.5, 0, 30.0), "circuit_opened"),
+        (StateChange("half_open", "half_open", 1.5, 2), "circuit_half_open"),
+        (StateChange("closed", "closed", 1.5, 2), "circuit_closed"),
+        (StateChange("isolated", "isolated", 1.5, 2), "circuit_isolated"),
+        (StateChange("rejected", "open", 1.5, 1, 3.0), "circuit_rejected"),
     ],
 )
-def test_the_event_of_a_change(told: Change, what: str) -> None:
+def test_the_event_of_a_change(told: StateChange, what: str) -> None:
     events: list[Event] = []
-    announce(told, "payments", "says", events.append)
+    dispatch(told, "payments", "says", events.append)
     [event] = events
     assert (event.what, event.name, event.attempt, event.labels) == (what, "payments", 0, {})
     assert (event.elapsed, event.rejected, event.hint) == (1.5, told.rejected, told.retry_after)

@@ -17,8 +17,8 @@ from redouble._layers.hedge.latency import (
     SHORTEST,
     SOME,
     WINDOW,
-    Extra,
-    Latencies,
+    HedgeQuota,
+    LatencyHistogram,
 )
 
 FINEST = 1 + 1 / 16  # an estimate is at most so much too high
@@ -27,9 +27,9 @@ HOUR = 4096.0
 
 def learned(share: float, times: list[float]) -> float | None:
     """Tell what is learned of these, as often as it takes until somebody looks."""
-    latencies = Latencies(share, 0.0)
+    latencies = LatencyHistogram(share, 0.0)
     for seconds in times:
-        latencies.took(seconds, 1.0)
+        latencies.record(seconds, 1.0)
     return latencies.longest
 
 
@@ -55,9 +55,9 @@ def test_it_is_a_percentile_and_rather_late_than_early(times: list[float], share
 @given(share=st.floats(1e-3, 1.0), takes=st.floats(SHORTEST, HOUR * 0.99))
 def test_nothing_is_known_before_there_are_enough_calls(share: float, takes: float) -> None:
     """The share must be one call at least, and a handful says nothing."""
-    latencies, enough = Latencies(share, 0.0), max(FEWEST, 1 / share)
+    latencies, enough = LatencyHistogram(share, 0.0), max(FEWEST, 1 / share)
     for many in range(1, 1100):
-        latencies.took(takes, 1.0)
+        latencies.record(takes, 1.0)
         if latencies.longest is not None:
             assert many >= enough
             break
@@ -102,15 +102,15 @@ def test_if_all_may_be_slower_it_is_the_shortest() -> None:
     assert learned(1.0, [5.0] * 32) == SHORTEST
 
 
-def fed(latencies: Latencies, takes: float, now: float, many: int = OFTEN) -> float | None:
+def fed(latencies: LatencyHistogram, takes: float, now: float, many: int = OFTEN) -> float | None:
     for _ in range(many):
-        latencies.took(takes, now)
+        latencies.record(takes, now)
     return latencies.longest
 
 
 def test_what_is_old_is_forgotten() -> None:
     """The data of one window and of the one before it count."""
-    latencies = Latencies(0.05, 0.0)
+    latencies = LatencyHistogram(0.05, 0.0)
     assert fed(latencies, 1.0, 1.0, 32) == 1.0625
     assert fed(latencies, 0.1, WINDOW) == 1.0625  # the first window ends here
     assert fed(latencies, 0.1, WINDOW + 1) == 1.0625
@@ -121,7 +121,7 @@ def test_what_is_old_is_forgotten() -> None:
 
 def test_a_window_is_not_over_before_it_holds_enough() -> None:
     """Where calls are rare, old data are better than none."""
-    latencies = Latencies(0.02, 0.0)
+    latencies = LatencyHistogram(0.02, 0.0)
     assert fed(latencies, 1.0, 1.0, 64) == 1.0625
     assert fed(latencies, 0.1, WINDOW) == 1.0625
     for many in range(1, 4):
@@ -131,7 +131,7 @@ def test_a_window_is_not_over_before_it_holds_enough() -> None:
 
 
 def test_a_clock_that_goes_back_ends_the_window_too() -> None:
-    latencies = Latencies(0.05, 1000.0)
+    latencies = LatencyHistogram(0.05, 1000.0)
     fed(latencies, 1.0, 1001.0, 32)
     fed(latencies, 0.1, 5.0)
     fed(latencies, 0.1, 5.0 + WINDOW, 32)
@@ -140,18 +140,18 @@ def test_a_clock_that_goes_back_ends_the_window_too() -> None:
 
 def test_the_more_there_are_the_less_often_it_looks() -> None:
     """Looking takes longer than a call may."""
-    latencies = Latencies(0.001, 0.0)
+    latencies = LatencyHistogram(0.001, 0.0)
     fed(latencies, 1.0, 1.0, 20_000)
     looks = 0
     for _ in range(10 * SELDOM):
         latencies.longest = None
-        latencies.took(1.0, 1.0)
+        latencies.record(1.0, 1.0)
         looks += latencies.longest is not None
     assert looks == 10
 
 
 def test_with_plenty_of_data_some_calls_are_enough() -> None:
-    latencies = Latencies(0.5, 0.0)
+    latencies = LatencyHistogram(0.5, 0.0)
     assert latencies.skip == 0
     fed(latencies, 1.0, 1.0, PLENTY // 2)
     assert latencies.skip == 1
@@ -171,7 +171,7 @@ def test_extra_calls_are_a_share_of_all_and_one_in_every_prefix(
     share: float, calls: list[tuple[int, int, bool]]
 ) -> None:
     """However they come: some calls, then some that are late, of which one may give its own back."""
-    extra, spent = Extra(share), 0
+    extra, spent = HedgeQuota(share), 0
     for made, late, returns in calls:
         extra.calls += made
         for _ in range(late):
@@ -185,7 +185,7 @@ def test_extra_calls_are_a_share_of_all_and_one_in_every_prefix(
 @settings(max_examples=50)
 @given(share=st.floats(0.001, 1.0))
 def test_whoever_asks_every_time_gets_the_whole_share(share: float) -> None:
-    extra, spent = Extra(share), 0
+    extra, spent = HedgeQuota(share), 0
     for calls in range(1, 200):
         extra.calls += 1
         while extra.spend():
@@ -196,7 +196,7 @@ def test_whoever_asks_every_time_gets_the_whole_share(share: float) -> None:
 @pytest.mark.parametrize("share", [0.01, 0.1, 2.0])
 def test_only_so_much_is_saved_up(share: float) -> None:
     """When all goes well for long, and then nothing does."""
-    extra = Extra(share)
+    extra = HedgeQuota(share)
     extra.calls = 1_000_000
     spent = 0
     while extra.spend():
@@ -209,12 +209,12 @@ def test_only_so_much_is_saved_up(share: float) -> None:
 
 
 def test_without_a_share_there_is_no_limit() -> None:
-    extra = Extra(None)
+    extra = HedgeQuota(None)
     assert all(extra.spend() for _ in range(1000))
 
 
 def test_what_is_given_back_may_be_spent_again() -> None:
-    extra = Extra(0.01)
+    extra = HedgeQuota(0.01)
     assert [extra.spend(), extra.spend()] == [True, False]
     extra.refund()
     assert [extra.spend(), extra.spend()] == [True, False]

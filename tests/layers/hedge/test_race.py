@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Verdict
-from redouble._failures.verdict import Ended, Failures, On, Until
-from redouble._layers.hedge.race import Contest
+from redouble._failures.verdict import Ended, FailureFilter, On, Until
+from redouble._layers.hedge.race import Race
 from tests.drivers.workers.test_threads_leaks import uncollected
 from tests.support.fakes import Boom, always
 
 
-def contest(begun: int = 2, on: On = Boom, until: Until | None = None) -> Contest:
+def contest(begun: int = 2, on: On = Boom, until: Until | None = None) -> Race:
     """Make a contest with so many attempts running."""
-    made = Contest(Failures(on, "Hedge"), until)
+    made = Race(FailureFilter(on, "Hedge"), until)
     assert [made.begin() for _ in range(begun - 1)] == list(range(2, begun + 1))
     assert (made.begun, made.running, made.over) == (begun, begun, False)
     return made

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Layer
-from redouble._layers.keyed_table import Entry, Table
+from redouble._layers.keyed_table import KeyedEntry, KeyedTable
 from tests.support.fakes import Boom
 
 
@@ -29,11 +29,11 @@ def through(layer: Layer) -> Callable[..., Any]:
     return lambda: layer
 
 
-def table(most: int = 3, idle: float = inf, make: Callable[[Hashable], Layer] = Of) -> Table:
-    return Table(make, most, idle)
+def table(most: int = 3, idle: float = inf, make: Callable[[Hashable], Layer] = Of) -> KeyedTable:
+    return KeyedTable(make, most, idle)
 
 
-def keys(of: Table) -> list[Hashable]:
+def keys(of: KeyedTable) -> list[Hashable]:
     return list(of.entries)
 
 
@@ -137,11 +137,11 @@ def test_what_is_held_is_found_again_though_it_was_idle() -> None:
 
 def test_somebody_else_was_faster() -> None:
     """Two make the layer of a key at the same time: there is only one, and it is the first."""
-    theirs: list[Entry] = []
+    theirs: list[KeyedEntry] = []
 
     def make(key: Hashable) -> Layer:
         if not theirs:
-            theirs.append(Entry(Of(None), 0))
+            theirs.append(KeyedEntry(Of(None), 0))
             theirs[0] = rows.entry(key, 0)
         return Of(key)
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_made_leaves_nothing(held: bool) -> None:
 class Busy:
     """A key that another thread uses, having looked at its clock a while ago, whenever it is looked up."""
 
-    entry: Entry | None = None
+    entry: KeyedEntry | None = None
 
     def __hash__(self) -> int:
         if self.entry is not None:
@@ -188,10 +188,10 @@ def test_what_has_just_been_found_is_not_forgotten_as_idle() -> None:
 class Items:
     """What is there, of which another thread moves the first to the end when somebody begins to look."""
 
-    def __init__(self, moving: Moving, items: Iterable[tuple[Hashable, Entry]]) -> None:
+    def __init__(self, moving: Moving, items: Iterable[tuple[Hashable, KeyedEntry]]) -> None:
         self.moving, self.items = moving, items
 
-    def __iter__(self) -> Iterator[tuple[Hashable, Entry]]:
+    def __iter__(self) -> Iterator[tuple[Hashable, KeyedEntry]]:
         found = iter(self.items)
         if self.moving.moves:
             self.moving.moves -= 1
@@ -199,7 +199,7 @@ class Items:
         return found
 
 
-class Moving(OrderedDict[Hashable, Entry]):
+class Moving(OrderedDict[Hashable, KeyedEntry]):
     """Entries that are moved so many times yet."""
 
     moves = 2

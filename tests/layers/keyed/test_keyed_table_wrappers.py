@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redouble import Layer
-from redouble._layers.keyed_table import Entry, Held, Ways
+from redouble._layers.keyed_table import KeyedEntry, KeyedStreamOwner, WrapperCache
 from redouble.testing import virtual_time
 from tests.layers.keyed.test_keyed_table import keys, table, through
 from tests.support.fakes import Boom
@@ -99,7 +99,7 @@ def test_a_function_that_cannot_be_wrapped_leaves_the_layer() -> None:
         raise Boom
 
     rows = table()
-    ways: Ways = rows.wrapped(wrap)
+    ways: WrapperCache = rows.wrapped(wrap)
     with pytest.raises(Boom):
         rows.find("a", 0, ways)
     assert (keys(rows), dict(ways)) == (["a"], {})
@@ -113,7 +113,7 @@ def test_what_goes_may_bring_others() -> None:
         weakref.finalize(way, lambda: others.append(rows.wrapped(through)))
         return way
 
-    rows, others = table(1), list[Ways]()
+    rows, others = table(1), list[WrapperCache]()
     functions = [rows.wrapped(wrap) for _ in range(3)]
     for ways in functions:
         rows.find("a", 0, ways)
@@ -128,9 +128,9 @@ async def items() -> AsyncGenerator[int]:
 
 @pytest.mark.usefixtures(uncollected.__name__)
 def test_a_stream_that_has_ended_holds_its_entry_no_longer_however_often_it_is_told() -> None:
-    entry = Entry(Layer(), 0.0)
+    entry = KeyedEntry(Layer(), 0.0)
     watched = weakref.ref(entry)
-    held = Held(entry, items())
+    held = KeyedStreamOwner(entry, items())
     with virtual_time() as clock:
         clock.advance(5)
         held.ended()

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from redouble.llm import Model, Timeouts
-from redouble.llm._call import Fitted, is_async
+from redouble.llm._call import SdkAdapter, is_async
 from tests.support.fakes import in_colour
 from tests.support.llm.scripted_model import model_of
 
@@ -155,5 +155,5 @@ def test_a_function_of_nobody_we_know_is_left_alone() -> None:
 
     model_of(idempotency="auto").call(ask, model="m")
     assert told == [{"model": "m"}]
-    fitted = Fitted(print)
+    fitted = SdkAdapter(print)
     assert fitted.keywords({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

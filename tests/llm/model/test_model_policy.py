@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Backoff, Retry, Worker, presets, transient
 from redouble.llm import Model, Spend, Timeouts, table
-from redouble.llm._rules import Word
+from redouble.llm._rules import ModelRule
 from tests.support.llm.scripted_model import LABELS, Service, ask, every_shape, model_of
 
 
@@ -74,7 +74,7 @@ def test_a_worker_of_the_policy_comes_first() -> None:
 def test_rules_of_the_policy_take_the_place_of_the_table() -> None:
     def rules(on: Any) -> Any:
         word = model_of(policy=Retry(on=on))._calls.on
-        assert isinstance(word, Word)
+        assert isinstance(word, ModelRule)
         return word.rules
 
     assert rules(transient) == rules(table)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble.llm._protocols.detection import Chunks
+from redouble.llm._protocols.detection import DetectedProtocol
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.usage import Usage
 from tests.support.llm.provider_events import MESSAGE, RESPONSE, Anything, chat, heard, objectified, read, sse
@@ -114,7 +114,7 @@ ANY = (
 @given(st.lists(ANY, max_size=8), st.sampled_from(NAMES))
 @settings(max_examples=50)
 def test_whatever_comes(chunks: list[Any], name: str) -> None:
-    protocol = Chunks(name)
+    protocol = DetectedProtocol(name)
     taken, pieces = Usage(), 0
     for chunk in chunks:
         before = repr(chunk)

@@ -10,26 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble.llm._protocols import sse as _sse
-from redouble.llm._protocols.sse import LONGEST, Event, EventStream
+from redouble.llm._protocols.sse import LONGEST, EventStream, SseEvent
 
 BOM = b"\xef\xbb\xbf"
 
 
-def fed(*pieces: bytes | str) -> list[Event]:
+def fed(*pieces: bytes | str) -> list[SseEvent]:
     stream = EventStream()
     return [event for piece in pieces for event in stream.feed(piece)]
 
 
-def expected(body: bytes) -> list[Event]:
+def expected(body: bytes) -> list[SseEvent]:
     """Read a whole body, word by word as the standard has it."""
     text = body.decode("utf-8", "replace").removeprefix("\ufeff")
-    name, data, found = "", "", list[Event]()
+    name, data, found = "", "", list[SseEvent]()
     for line in re.split("\r\n|\n|\r", text)[:-1]:
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:
             if data:
-                found.append(Event(name, data.removesuffix("\n")))
+                found.append(SseEvent(name, data.removesuffix("\n")))
             name, data = "", ""
         elif field == "data":
             data += value + "\n"
@@ -74,7 +74,7 @@ def expected(body: bytes) -> list[Event]:
     ],
 )
 def test_the_standard(body: bytes, events: list[tuple[str, str]]) -> None:
-    told = [Event(*event) for event in events]
+    told = [SseEvent(*event) for event in events]
     assert fed(body) == told
     assert fed(*(body[i : i + 1] for i in range(len(body)))) == told
     assert expected(body) == told
@@ -120,7 +120,7 @@ def test_also_where_events_are_too_long(rest: bytes, longest: int, data: st.Data
 def test_an_event_may_have_a_mebibyte(extra: int, piece: int) -> None:
     body = b"event: e\ndata: " + b"x" * (LONGEST + extra) + b"\n\ndata: y\n\n"
     found = fed(*(body[i : i + piece] for i in range(0, len(body), piece)))
-    assert found == [Event("e", None if extra else "x" * LONGEST), Event("", "y")]
+    assert found == [SseEvent("e", None if extra else "x" * LONGEST), SseEvent("", "y")]
 
 
 def test_of_one_that_is_longer_nothing_is_kept() -> None:
@@ -135,12 +135,12 @@ def test_of_one_that_is_longer_nothing_is_kept() -> None:
         stream.feed(b"data: " + piece + b"\n")
     assert not stream._line
     assert not stream._data
-    assert stream.feed(b"\ndata: y\n\n") == [Event("", None), Event("", "y")]
-    assert stream.feed(b"event: " + b"x" * (LONGEST + 17) + b"\ndata: z\n\n") == [Event("", "z")]
+    assert stream.feed(b"\ndata: y\n\n") == [SseEvent("", None), SseEvent("", "y")]
+    assert stream.feed(b"event: " + b"x" * (LONGEST + 17) + b"\ndata: z\n\n") == [SseEvent("", "z")]
 
 
 LINES = ["event: e", "data: x", "", ": comment", "", "data: y", "data: z", "", "data: [DONE]", ""]
-OF_LINES = [Event("e", "x"), Event("", "y\nz"), Event("", "[DONE]")]
+OF_LINES = [SseEvent("e", "x"), SseEvent("", "y\nz"), SseEvent("", "[DONE]")]
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
@@ -151,8 +151,8 @@ def test_a_piece_may_be_a_line(end: str) -> None:
 
 
 def test_a_text_may_have_several_lines() -> None:
-    assert fed("event: e\ndata: x\n\ndata: y\n", "\n") == [Event("e", "x"), Event("", "y")]
-    assert fed("event: e\ndata: x", "", "data: y", "") == [Event("e", "x"), Event("", "y")]
+    assert fed("event: e\ndata: x\n\ndata: y\n", "\n") == [SseEvent("e", "x"), SseEvent("", "y")]
+    assert fed("event: e\ndata: x", "", "data: y", "") == [SseEvent("e", "x"), SseEvent("", "y")]
 
 
 @pytest.mark.parametrize(

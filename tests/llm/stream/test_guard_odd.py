@@ -12,9 +12,9 @@ import pytest
 from redouble import Pipeline, Retry
 from redouble._drivers.stream_source import END
 from redouble.llm import Call, ErrorEvent, Protocol, Timeouts, Usage, current
-from redouble.llm._context import Being
-from redouble.llm._stream import Guarded
-from redouble.llm._stream_state import Flow
+from redouble.llm._context import CallContext
+from redouble.llm._stream import GuardedStream
+from redouble.llm._stream_state import StreamState
 from tests.support.llm.chunk_sources import SILENT, Feed, Words
 from tests.support.llm.guarded_streams import PLACES, Read, in_place, model, play
 
@@ -135,9 +135,9 @@ def test_guarded_streams_in_a_pipeline(place: str) -> None:
 
 def test_a_worker_that_comes_too_late_finds_it_closed() -> None:
     """A busy machine may begin to wait for a chunk when nobody wants one any more."""
-    flow = Flow(lambda: (Call("acme", "m-1", Timeouts()), None), None)
+    flow = StreamState(lambda: (Call("acme", "m-1", Timeouts()), None), None)
     with flow.opening():
-        chunks = Guarded[str](flow, lambda: iter("ab"))
+        chunks = GuardedStream[str](flow, lambda: iter("ab"))
         assert next(chunks) == "a"
     chunks.close()
     assert chunks._take() is END
@@ -145,7 +145,7 @@ def test_a_worker_that_comes_too_late_finds_it_closed() -> None:
 
 def test_who_ends_in_another_context_has_nothing_to_undo() -> None:
     """As a generator that is closed after its event loop is."""
-    being = Being(Call("acme", "m-1", Timeouts()))
+    being = CallContext(Call("acme", "m-1", Timeouts()))
     copy_context().run(being.__enter__)
     being.__exit__(None, None, None)
     with pytest.raises(LookupError):

@@ -11,10 +11,10 @@ from typing import Any
 from redouble import Layer, Retry, remaining
 from redouble._clients.idempotency import Keys
 from redouble._runtime.backend import backend
-from redouble.http._client import NOTHING, Lasting, Terms, late_types
+from redouble.http._client import NOTHING, ClientPolicy, ClientState, late_types
 from redouble.http._exchange import Exchange
 from redouble.http._plan import HttpPlan, http_plan
-from redouble.http._request_body import AGAIN, Content
+from redouble.http._request_body import AGAIN, Resendable
 from tests.support.fakes import ASYNC, Boom, in_colour
 
 NONE = [0] * 99
@@ -92,14 +92,16 @@ class Client:
         self.colour = colour
         aio = colour in ASYNC
         keys: Keys = options.get("idempotency")
-        self.terms = Terms("client", policy, keys, self._asend if aio else self._send, Lasting(), aio=aio)
+        self.terms = ClientPolicy(
+            "client", policy, keys, self._asend if aio else self._send, ClientState(), aio=aio
+        )
         self.script = list(script)
         self.sent: list[Request] = []
 
     def request(
         self,
         method: str = "GET",
-        source: Content = AGAIN,
+        source: Resendable = AGAIN,
         *,
         broken: Sequence[Exception] = (),
         **options: Any,

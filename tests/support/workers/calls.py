@@ -61,7 +61,7 @@ def is_there(process: int) -> bool:
     return True
 
 
-def waiting() -> set[_pool.Process]:
+def waiting() -> set[_pool.WorkerProcess]:
     """Return those that wait for work."""
     return {process for parked in _pool._idle.values() for process in parked}
 

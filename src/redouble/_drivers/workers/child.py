@@ -88,14 +88,14 @@ def answer(work: bytes) -> Answer:
         inherit(bound)
     except Exception as error:
         return "unreadable", b"", f"{type(error).__name__}: {error}"
-    ended = Ended()
+    ended = JobResult()
     with ended, nullcontext() if left == inf else deadline(max(0.0, left)):
         ended.value = fn(*args, **kwargs)
     del fn, args, kwargs
-    return ended.answer()
+    return ended.reply()
 
 
-class Ended:
+class JobResult:
     """How a call ended: whatever it raised is sent back, and nothing ends the process."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Ended:
         self.error = error
         return True
 
-    def answer(self) -> Answer:
+    def reply(self) -> Answer:
         """Make it fit to be sent."""
         what = "value" if self.error is None else "error"
         told = "" if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()

@@ -17,7 +17,7 @@ from redouble._drivers.workers.child import LOAD, READY, Answer, before_exit, ma
 from redouble._drivers.workers.pickling import unpack
 from redouble.errors import WorkerFailed
 
-__all__ = ["REAPING", "Process", "kill_all"]
+__all__ = ["REAPING", "WorkerProcess", "kill_all"]
 
 
 REAPING = 1.0  # seconds for a killed process to be gone
@@ -25,7 +25,7 @@ LONGEST_WAIT = 1e6  # seconds: the system counts milliseconds, and not many
 MOST_IDLE = os.cpu_count() or 1
 
 
-class Process:
+class WorkerProcess:
     """One worker process, and the wire to it."""
 
     def __init__(self, start: str) -> None:
@@ -50,7 +50,7 @@ class Process:
             raise WorkerFailed("no worker process could be started: the program is ending")
 
     @classmethod
-    def idle(cls, start: str) -> Process:
+    def idle(cls, start: str) -> WorkerProcess:
         """Take one that waits for work, or start one."""
         parked = _idle.setdefault(start, [])
         while parked:
@@ -138,8 +138,8 @@ class Process:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-_idle: dict[str, list[Process]] = {}  # by how they are started
-_all: set[Process] = set()
+_idle: dict[str, list[WorkerProcess]] = {}  # by how they are started
+_all: set[WorkerProcess] = set()
 _ending: list[None] = []  # something in it: the program is ending; a list, so that it needs no `global`
 
 

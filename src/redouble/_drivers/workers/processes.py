@@ -13,12 +13,12 @@ from math import inf
 from typing import Any
 
 from redouble._drivers.workers.pickling import pack, unpack
-from redouble._drivers.workers.process_pool import REAPING, Process
-from redouble._internal.callables import spelled
+from redouble._drivers.workers.process_pool import REAPING, WorkerProcess
+from redouble._internal.callables import display_name
 from redouble._telemetry.binding import BOUND
 from redouble.errors import WorkerFailed
 
-__all__ = ["REAPING", "Job", "Steps", "WorkerTraceback"]
+__all__ = ["REAPING", "AsyncJobSteps", "ProcessJob", "WorkerTraceback"]
 
 
 STARTING = 60.0  # seconds after which a process that somebody waits for will not start any more
@@ -34,14 +34,14 @@ class WorkerTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-class Job:
+class ProcessJob:
     """One call of a blocking function in a process."""
 
     def __init__(
         self, start: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self._call = (fn, args, kwargs)
-        self._process = Process.idle(start)
+        self._process = WorkerProcess.idle(start)
         self._ours = True  # until it is given back, when it may be somebody else's at once
         self._lock = allocate_lock()
         self.ended = False
@@ -80,7 +80,7 @@ class Job:
         except Exception as error:
             self.give_back()
             raise WorkerFailed(
-                f"{spelled(self._call[0])} or its arguments cannot be sent to a worker process: {error}. "
+                f"{display_name(self._call[0])} or its arguments cannot be sent to a worker process: {error}. "
                 f"{NESTED if hasattr(self._call[0], '__wrapped__') else NAMELESS}"
             ) from error
 
@@ -93,7 +93,7 @@ class Job:
         """Return what it returned, or raise what it raised."""
         what, sent, told = self._process.receive()
         self.give_back()
-        name = spelled(self._call[0])
+        name = display_name(self._call[0])
         if not sent:
             raise WorkerFailed(
                 f"{name} cannot be called in a worker process, which failed to read it: {told}"
@@ -137,12 +137,12 @@ class Job:
             self._process.park()
 
 
-class Steps:
+class AsyncJobSteps:
     """A job that a thread sees to, for async code: it has a process ready, and goes on when told to."""
 
-    def __init__(self, make: Callable[[], Job], ring: Callable[[], object]) -> None:
+    def __init__(self, make: Callable[[], ProcessJob], ring: Callable[[], object]) -> None:
         self._make, self._ring = make, ring
-        self._job: Job | None = None
+        self._job: ProcessJob | None = None
         self._seconds: float | None = None
         self._told = allocate_lock()
         self._told.acquire()

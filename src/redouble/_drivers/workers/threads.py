@@ -17,16 +17,16 @@ from typing import Any
 
 from redouble._engine.report import has_left_a_worker
 from redouble._runtime.ambient import ambient
-from redouble._runtime.deadline import MOMENT, Signal, in_force
+from redouble._runtime.deadline import MOMENT, CancellableDeadline, in_force
 from redouble.errors import WorkerFailed
 
-__all__ = ["Job"]
+__all__ = ["ThreadJob"]
 
 
 IDLE = 10.0  # seconds after which a thread that nobody needs ends
 
 
-class Job(Signal):
+class ThreadJob(CancellableDeadline):
     """One call of a blocking function on a thread, and the signal to it that nobody waits any more.
 
     ``ring`` is called on that thread once it has ended; without it, `within` and `wait` wait for that.
@@ -151,9 +151,9 @@ class Job(Signal):
 class _Parked(Thread):
     """A thread that does one job after the other."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ThreadJob) -> None:
         super().__init__(name="redouble worker", daemon=True)
-        self.job: Job | None = job
+        self.job: ThreadJob | None = job
         self.wake = allocate_lock()  # released by who has put another job here
         self.wake.acquire()
 

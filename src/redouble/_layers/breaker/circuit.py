@@ -16,16 +16,16 @@ from fractions import Fraction
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
-from redouble._internal.sliding_counter import SLICES, Recent
+from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble._layers.breaker.settings import CircuitBreakerSettings
 
-__all__ = ["Call", "Change", "Circuit", "Period", "State", "Ticket"]
+__all__ = ["Circuit", "State", "StateChange", "StateEpoch", "Ticket", "TrackedCall"]
 
 
 State: TypeAlias = Literal["closed", "open", "half_open", "isolated"]
 
 
-class Period:
+class StateEpoch:
     """A time spent in one state, and the ticket of those who were let in meanwhile."""
 
     __slots__ = ("bad", "calls", "good", "noting", "since", "stage", "state", "total", "until")
@@ -36,32 +36,32 @@ class Period:
         self.stage = stage  # of reopening: 0 for the probes, then one for each share
         self.noting = 0  # whether it matters that a call went well: how many failed in a row
         self.good = 0
-        self.total, self.bad = Recent(), Recent()
-        self.calls: OrderedDict[Call, None] = OrderedDict()  # on their way, the oldest first
+        self.total, self.bad = SlidingCounter(), SlidingCounter()
+        self.calls: OrderedDict[TrackedCall, None] = OrderedDict()  # on their way, the oldest first
 
     @property
-    def period(self) -> Period:
+    def period(self) -> StateEpoch:
         """Itself: as a ticket."""
         return self
 
 
-class Call:
+class TrackedCall:
     """One call whose time matters: a probe, or any where slow ones count. A ticket."""
 
     __slots__ = ("counted", "period", "started")
 
     noting = 1
 
-    def __init__(self, period: Period, now: float) -> None:
-        self.period: Period | None = period
+    def __init__(self, period: StateEpoch, now: float) -> None:
+        self.period: StateEpoch | None = period
         self.started = now
         self.counted = False  # as a slow one
 
 
-Ticket: TypeAlias = Period | Call
+Ticket: TypeAlias = StateEpoch | TrackedCall
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """What happened to the circuit: the new state, or that a call was rejected for the first time."""
 
     what: State | Literal["rejected"]
@@ -82,11 +82,11 @@ class Circuit:
     def __init__(self, settings: CircuitBreakerSettings, chance: Callable[[], float], now: float) -> None:
         self._chance, self._now = chance, now
         self._go_by(settings)
-        self.period = Period("closed", now)
+        self.period = StateEpoch("closed", now)
         self.period.noting = int(settings.ratio is not None)
         self.rejected = 0
         self.last = "failures"  # what the last one was
-        self.changes: deque[Change] = deque()  # not yet told to anybody
+        self.changes: deque[StateChange] = deque()  # not yet told to anybody
 
     def admit(self, now: float) -> Ticket | None:
         """Let a call in, or return None."""
@@ -96,15 +96,17 @@ class Circuit:
         period = self.period
         ticket: Ticket | None = None
         if period.state == "closed":
-            ticket = period if self._slow == inf else Call(period, now)
+            ticket = period if self._slow == inf else TrackedCall(period, now)
         elif period.state == "half_open":
             ticket = self._probe(period, now)
         if ticket is None:
             self.rejected += 1
             if self.rejected == 1:
                 lasted = max(0.0, now - self.period.since)
-                self.changes.append(Change("rejected", self.period.state, lasted, 1, self.retry_after(now)))
-        elif isinstance(ticket, Call):
+                self.changes.append(
+                    StateChange("rejected", self.period.state, lasted, 1, self.retry_after(now))
+                )
+        elif isinstance(ticket, TrackedCall):
             period.calls[ticket] = None
         return ticket
 
@@ -114,7 +116,7 @@ class Circuit:
         if self._slow < inf:
             self._notice_slow(now)
         period = ticket.period
-        if isinstance(ticket, Call):
+        if isinstance(ticket, TrackedCall):
             ticket.period = None  # who ends twice says nothing new
             if period is not None:
                 period.calls.pop(ticket, None)
@@ -151,18 +153,18 @@ class Circuit:
     def become(self, state: State, now: float, until: float = inf, stage: int = 0) -> None:
         """Change the state."""
         before = self.period
-        self.period = period = Period(state, now, until, stage)
+        self.period = period = StateEpoch(state, now, until, stage)
         if state == "closed":
             period.noting = int(self._settings.ratio is not None)
         if before.state == state:  # one stage further, or counting begins anew
             period.since = before.since
             return
         after = self._settings.cooldown if state == "open" else None
-        self.changes.append(Change(state, state, max(0.0, now - before.since), self.rejected, after))
+        self.changes.append(StateChange(state, state, max(0.0, now - before.since), self.rejected, after))
         if state == "closed":
             self.rejected = 0
 
-    def retune(self, settings: CircuitBreakerSettings, now: float) -> None:
+    def reconfigure(self, settings: CircuitBreakerSettings, now: float) -> None:
         """Use other settings from now on. The state, its start and the counts stay."""
         old, lease, period, now = self._settings, self._lease, self.period, self._sane(now)
         self._go_by(settings)
@@ -216,16 +218,16 @@ class Circuit:
             else:
                 self._reopen(period.stage + 1, now)
 
-    def _stage_is_over(self, period: Period, now: float) -> bool:
+    def _stage_is_over(self, period: StateEpoch, now: float) -> bool:
         if period.stage and period.until - now > self._lease:  # by another clock: begin to count here
             period.until = now + self._lease
         return bool(period.stage) and now >= period.until and period.total.total > 0
 
-    def _went_badly(self, period: Period) -> bool:
+    def _went_badly(self, period: StateEpoch) -> bool:
         failing = self._settings.ratio is None and period.noting > 0
         return failing or self._too_bad(period, 1)
 
-    def _probe(self, period: Period, now: float) -> Ticket | None:
+    def _probe(self, period: StateEpoch, now: float) -> Ticket | None:
         oldest = next(iter(period.calls), None)
         if oldest is not None and not -self._lease < now - oldest.started < self._lease:
             del period.calls[oldest]  # lost: its task was dropped, or it hangs, or the clock is another one
@@ -236,7 +238,7 @@ class Circuit:
             # So that a service with hardly any calls gets beyond the stage at all.
             overdue = now >= period.until and not period.calls
             room = self._chance() < self._reopening[period.stage - 1] or overdue
-        return Call(period, now) if room else None
+        return TrackedCall(period, now) if room else None
 
     def _reopen(self, stage: int, now: float) -> None:
         if stage > len(self._reopening):
@@ -246,7 +248,7 @@ class Circuit:
 
     # ------------------------------------------------------------------ learning
 
-    def _learn(self, period: Period, bad: bool, now: float) -> None:
+    def _learn(self, period: StateEpoch, bad: bool, now: float) -> None:
         """Take in that a call went well, or did not."""
         if period.state == "half_open" and not period.stage:
             if bad:
@@ -260,7 +262,7 @@ class Circuit:
         if self._too_bad(period, self._settings.minimum):
             self._open(now)
 
-    def _count(self, period: Period, bad: bool, now: float) -> None:
+    def _count(self, period: StateEpoch, bad: bool, now: float) -> None:
         if self._settings.ratio is None:
             period.noting = period.noting + 1 if bad else 0
             if not period.stage:
@@ -276,7 +278,7 @@ class Circuit:
             failed.counts[failed.place] += 1
             failed.total += 1
 
-    def _too_bad(self, period: Period, minimum: int) -> bool:
+    def _too_bad(self, period: StateEpoch, minimum: int) -> bool:
         if self._settings.ratio is None:
             return period.noting >= self._settings.failures
         total, bad = period.total.total, period.bad.total

@@ -18,20 +18,20 @@ from dataclasses import replace
 from math import inf
 from typing import Any, ParamSpec, Self, TypeVar
 
-from redouble._failures.verdict import Failures, On
-from redouble._internal.codegen import Template, shaped
-from redouble._internal.locks import Locked, weakly
+from redouble._failures.verdict import FailureFilter, On
+from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.locks import ForkSafe, weak_method
 from redouble._internal.public import public
-from redouble._internal.reentrancy import Desk
+from redouble._internal.reentrancy import SerialExecutor
 from redouble._internal.validation import Duration, in_seconds
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.breaker.circuit import Change, Circuit, Period, State, Ticket
-from redouble._layers.breaker.notifications import News, announce
+from redouble._layers.breaker.circuit import Circuit, State, StateChange, StateEpoch, Ticket
+from redouble._layers.breaker.notifications import ChangeDispatcher, dispatch
 from redouble._layers.breaker.settings import CircuitBreakerSettings, validated
-from redouble._layers.gate import Gate, seen_in_task
+from redouble._layers.gate import Gate, task_error
 from redouble._layers.layer import Layer
 from redouble._runtime.clock import SYSTEM, Chance, Clock
-from redouble._telemetry.emit import refused
+from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.events import Observer
 from redouble.errors import CircuitOpen
 
@@ -59,8 +59,10 @@ GUARDED = Template(
 
 def guarded(breaker: CircuitBreaker, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
     """Return ``fn`` behind the breaker, with its own signature."""
-    seen = seen_in_task if is_async else sys.exception
-    return shaped(fn, GUARDED, is_async=is_async, breaker=breaker, now=breaker.clock.now, exception=seen)
+    seen = task_error if is_async else sys.exception
+    return compile_wrapper(
+        fn, GUARDED, is_async=is_async, breaker=breaker, now=breaker.clock.now, exception=seen
+    )
 
 
 P = ParamSpec("P")
@@ -68,7 +70,7 @@ T = TypeVar("T")
 
 
 @public("redouble")
-class CircuitBreaker(Locked, Gate):
+class CircuitBreaker(ForkSafe, Gate):
     """Open after too many failures: reject calls for a while, then let a few through to see.
 
     on: what counts as a failure: an exception type, a tuple, a rule, or a list of these. An error that a
@@ -103,7 +105,7 @@ class CircuitBreaker(Locked, Gate):
         random: Chance = chance,
     ) -> None:
         super().__init__()
-        self._failures = Failures(on, "CircuitBreaker")
+        self._failures = FailureFilter(on, "CircuitBreaker")
         self.settings: CircuitBreakerSettings = validated(
             on,
             failures,
@@ -125,7 +127,7 @@ class CircuitBreaker(Locked, Gate):
         self._as_is = type(self).admit is CircuitBreaker.admit and type(self).ended is CircuitBreaker.ended
         self._circuit = Circuit(self.settings, random.random, clock.now())
         self._news, self._desk = self._offices()
-        self._passing: Period | None = None  # what calls go by as long as nobody has to be asked
+        self._passing: StateEpoch | None = None  # what calls go by as long as nobody has to be asked
         self._settle()
 
     @property
@@ -171,22 +173,22 @@ class CircuitBreaker(Locked, Gate):
             circuit = self._circuit
             ticket: Ticket | None = circuit.period if circuit.period.state == "closed" else None
             if not self._desk.busy:  # else a signal, or the collector, has come in the middle of a change
-                ticket = self._desk.do(circuit.admit, now)
+                ticket = self._desk.run(circuit.admit, now)
             state, retry_after = circuit.period.state, circuit.retry_after(now)
         self._news.publish()
         if ticket is None:
             says = self._says(state, retry_after)
-            raise refused(CircuitOpen(says, retry_after=retry_after), "circuit_breaker", self.name)
+            raise emit_rejected(CircuitOpen(says, retry_after=retry_after), "circuit_breaker", self.name)
         return ticket
 
     def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:
         """Learn how a call ended."""
         bad: bool | None = None
         try:
-            bad = self._failures.heard(error)
+            bad = self._failures.counts(error)
         finally:  # a rule may fail, and still the call is over
             with self._lock:
-                self._desk.do(self._circuit.ended, ticket, bad, now, type(error).__name__)
+                self._desk.run(self._circuit.ended, ticket, bad, now, type(error).__name__)
             self._news.publish()
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
@@ -200,7 +202,7 @@ class CircuitBreaker(Locked, Gate):
     def _become(self, state: State) -> None:
         with self._lock:
             if self._circuit.period.state != "isolated" or state != "isolated":
-                self._desk.do(self._circuit.become, state, self.clock.now())
+                self._desk.run(self._circuit.become, state, self.clock.now())
         self._news.publish()
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
@@ -210,7 +212,7 @@ class CircuitBreaker(Locked, Gate):
     def reconfigure(self, other: Self, /) -> None:
         """Take over the terms of another breaker; the state and the counts stay."""
         with self._lock:
-            self._desk.do(self._take_over, other)
+            self._desk.run(self._take_over, other)
         self._news.publish()
 
     def _take_over(self, other: Self) -> None:
@@ -219,7 +221,7 @@ class CircuitBreaker(Locked, Gate):
         self.settings = replace(
             other.settings, name=mine.name, on_change=mine.on_change, clock=mine.clock, random=mine.random
         )
-        self._circuit.retune(self.settings, self.clock.now())
+        self._circuit.reconfigure(self.settings, self.clock.now())
         self._passing = None  # `_settle` looks again
 
     def describe(self) -> str:
@@ -255,12 +257,12 @@ class CircuitBreaker(Locked, Gate):
         while circuit.changes:
             self._news.add(circuit.changes.popleft())
 
-    def _offices(self) -> tuple[News, Desk]:
+    def _offices(self) -> tuple[ChangeDispatcher, SerialExecutor]:
         # Held weakly: a breaker that nobody has any more is gone at once, and not when the collector comes.
-        return News(weakly(self._tell)), Desk(weakly(self._settle))
+        return ChangeDispatcher(weak_method(self._tell)), SerialExecutor(weak_method(self._settle))
 
-    def _tell(self, change: Change) -> None:
-        announce(change, self._whose(), self._says(change.state, change.retry_after), self.settings.on_change)
+    def _tell(self, change: StateChange) -> None:
+        dispatch(change, self._whose(), self._says(change.state, change.retry_after), self.settings.on_change)
 
     def _whose(self) -> str:
         return self.name or "the circuit breaker"
@@ -273,8 +275,8 @@ class CircuitBreaker(Locked, Gate):
         last, rest = self._circuit.last, in_seconds(retry_after or 0)
         return f"{self._whose()} is open after {last}, for another {rest}"
 
-    def _forked(self) -> None:
-        super()._forked()
+    def _after_fork(self) -> None:
+        super()._after_fork()
         self._news, self._desk = self._offices()
 
     def __repr__(self) -> str:

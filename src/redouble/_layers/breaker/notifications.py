@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from redouble._internal.logger import log
-from redouble._layers.breaker.circuit import Change
+from redouble._layers.breaker.circuit import StateChange
 from redouble._telemetry.binding import BOUND
 from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import publish, watch
 
-__all__ = ["News", "announce"]
+__all__ = ["ChangeDispatcher", "dispatch"]
 
 
 WHATS: Mapping[str, What] = {
@@ -24,16 +24,16 @@ WHATS: Mapping[str, What] = {
 }
 
 
-class News:
+class ChangeDispatcher:
     """Changes that wait to be told. Whoever comes first tells them all; what comes up meanwhile queues."""
 
-    def __init__(self, tell: Callable[[Change], None]) -> None:
+    def __init__(self, tell: Callable[[StateChange], None]) -> None:
         self._tell = tell
-        self._waiting: deque[Change] = deque()
+        self._waiting: deque[StateChange] = deque()
         self._lock = RLock()
         self._telling = False
 
-    def add(self, change: Change) -> None:
+    def add(self, change: StateChange) -> None:
         """Take one in: under the lock of the breaker, so that they are in order."""
         self._waiting.append(change)
 
@@ -52,7 +52,7 @@ class News:
                 self._telling = self._telling and not mine
 
 
-def announce(change: Change, name: str, says: str, own: Observer | None) -> None:
+def dispatch(change: StateChange, name: str, says: str, own: Observer | None) -> None:
     """Log a change, if it matters to people, and tell the observers: the breaker's own, and all others."""
     if change.what == "rejected":
         log("%s; further rejections are counted, and not logged", says)
@@ -62,7 +62,7 @@ def announce(change: Change, name: str, says: str, own: Observer | None) -> None
         publish(_event(change, name), own)
 
 
-def _event(change: Change, name: str) -> Event:
+def _event(change: StateChange, name: str) -> Event:
     nothing = dict.fromkeys(
         ("attempt_elapsed", "error", "value", "verdict", "kind", "delay", "reason", "limit")
     )

@@ -11,21 +11,21 @@ from sys import modules
 from typing import Any, Protocol, TypeAlias
 
 from redouble._engine.budget import Budget
-from redouble._failures.verdict import Failures, Kind, Until
-from redouble._internal.callables import colour, spelled
-from redouble._internal.locks import Locked
-from redouble._layers.hedge.latency import Extra, Latencies
-from redouble._layers.hedge.race import Contest, Unawaitable
+from redouble._failures.verdict import FailureFilter, Kind, Until
+from redouble._internal.callables import callable_kind, display_name
+from redouble._internal.locks import ForkSafe
+from redouble._layers.hedge.latency import HedgeQuota, LatencyHistogram
+from redouble._layers.hedge.race import Race, Unawaitable
 from redouble._runtime.backend import under_trio
 from redouble._runtime.clock import SYSTEM
 
-__all__ = ["Rules", "Stakes", "race"]
+__all__ = ["HedgeControl", "RaceRules", "race"]
 
 
 Operation: TypeAlias = Callable[..., Awaitable[Any]]
 
 
-class Rules(Protocol):
+class RaceRules(Protocol):
     """What the drivers of a race ask the one who called it."""
 
     hedges: int
@@ -39,11 +39,11 @@ class Rules(Protocol):
         """Tell the seconds from one attempt to the next."""
         ...
 
-    def contest(self) -> Contest:
+    def contest(self) -> Race:
         """Begin to compare them."""
         ...
 
-    def outcome(self, contest: Contest, /) -> Any:
+    def outcome(self, contest: Race, /) -> Any:
         """Return what comes out of it, or raise it."""
         ...
 
@@ -52,7 +52,7 @@ _on_asyncio: Callable[..., Coroutine[Any, Any, Any]] | None = None
 
 
 def race(
-    rules: Rules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    rules: RaceRules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
     """Make a call, and others beside it when it is late."""
     global _on_asyncio  # noqa: PLW0603  asking for a module again and again takes its time
@@ -74,14 +74,14 @@ def awaited(different: Operation) -> Operation:
         made: object = different(*args, **kwargs)
         if not isawaitable(made):
             raise Unawaitable(
-                f"Hedge different={spelled(different)} gave a {type(made).__name__}: make it async"
+                f"Hedge different={display_name(different)} gave a {type(made).__name__}: make it async"
             )
         return await made
 
-    return different if colour(different) == "coroutine" else other
+    return different if callable_kind(different) == "coroutine" else other
 
 
-class Stakes(Locked):
+class HedgeControl(ForkSafe):
     """Shared by all calls, in whatever event loop they run."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Stakes(Locked):
         fixed: float | None,
         share: float | None,
         hedges: int,
-        failures: Failures,
+        failures: FailureFilter,
         until: Until | None,
         different: Operation | None,
         budget: Budget | None,
@@ -98,8 +98,8 @@ class Stakes(Locked):
         self.hedges = hedges
         self.different = different if different is None else awaited(different)
         self._failures, self._until, self._budget = failures, until, budget
-        self.extra = Extra(share)
-        self.latencies = Latencies(min(share or 0.0, 1.0), SYSTEM.now())
+        self.extra = HedgeQuota(share)
+        self.latencies = LatencyHistogram(min(share or 0.0, 1.0), SYSTEM.now())
         self.latencies.longest = fixed
         self._hedged = self._won = self._suppressed = 0
 
@@ -118,11 +118,11 @@ class Stakes(Locked):
         """Tell the seconds from one attempt to the next."""
         return self.latencies.longest or 0.0
 
-    def contest(self) -> Contest:
+    def contest(self) -> Race:
         """Begin to compare attempts."""
-        return Contest(self._failures, self._until)
+        return Race(self._failures, self._until)
 
-    def outcome(self, contest: Contest) -> Any:
+    def outcome(self, contest: Race) -> Any:
         """Return what comes out, or raise it."""
         self._won += contest.winner not in (None, 1)
         return contest.outcome()

@@ -12,18 +12,18 @@ from math import inf
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from redouble._engine.budget import Budget
-from redouble._failures.verdict import Failures, On, Until, check_until
-from redouble._internal.callables import colour, spelled
-from redouble._internal.codegen import Template, shaped
-from redouble._internal.locks import Shared
+from redouble._failures.verdict import FailureFilter, On, Until, check_until
+from redouble._internal.callables import callable_kind, display_name
+from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.hedge.control import Stakes, race
+from redouble._layers.hedge.control import HedgeControl, race
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, reader
+from redouble._runtime.clock import SYSTEM, fast_reader
 
 __all__ = ["Hedge"]
 
@@ -81,7 +81,7 @@ class HedgeSettings:
 
 
 @public("redouble")
-class Hedge(Shared, Layer):
+class Hedge(SharedByIdentity, Layer):
     """Make a late call a second time, beside the first: the first acceptable outcome wins, others are ended.
 
     For async functions that may well be called twice at once, such as those that only read.
@@ -127,13 +127,13 @@ class Hedge(Shared, Layer):
             )
         if until is not None:
             check_until(until)
-        wrong = different is not None and colour(different) not in ("plain", "coroutine")
+        wrong = different is not None and callable_kind(different) not in ("plain", "coroutine")
         if wrong or (different is not None and not callable(different)):
             raise TypeError(f"Hedge different={different!r}: write an async function with the same arguments")
         if budget is not None:
             methods(budget, "budget", ("spend", "refund"))
         instance(name, "Hedge name", str | None, "a text, or None")
-        failures = Failures(on, "Hedge")
+        failures = FailureFilter(on, "Hedge")
         self.settings = HedgeSettings(
             delay=delay,
             max_extra_load=share,
@@ -146,7 +146,7 @@ class Hedge(Shared, Layer):
         )
         self.name = name
         self.register("layers")
-        self._stakes = Stakes(delay, share, hedges, failures, until, different, budget)
+        self._stakes = HedgeControl(delay, share, hedges, failures, until, different, budget)
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -161,7 +161,7 @@ class Hedge(Shared, Layer):
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` hedged, for a coroutine function."""
-        return shaped(
+        return compile_wrapper(
             fn,
             LEARNED if self.settings.delay is None else FIXED,
             is_async=True,
@@ -169,11 +169,11 @@ class Hedge(Shared, Layer):
             extra=self._stakes.extra,
             delay=self.settings.delay,
             latencies=self._stakes.latencies,
-            took=self._stakes.latencies.took,
+            took=self._stakes.latencies.record,
             layer=self,  # for `policy_of`
             ambient=ambient.active,
             system=SYSTEM.now,
-            now=reader(SYSTEM, aio=False),
+            now=fast_reader(SYSTEM, aio=False),
             race=race,
         )
 
@@ -189,7 +189,7 @@ class Hedge(Shared, Layer):
         self._refuse(fn, "an async generator, whose items would come twice: hedge the call that opens it")
 
     def _refuse(self, fn: object, why: str) -> NoReturn:
-        raise TypeError(f"Hedge runs attempts side by side, and cannot do so with {spelled(fn)}, {why}")
+        raise TypeError(f"Hedge runs attempts side by side, and cannot do so with {display_name(fn)}, {why}")
 
     def describe(self) -> str:
         delay, load, hedges = self.settings.delay, self.settings.max_extra_load, self.settings.hedges

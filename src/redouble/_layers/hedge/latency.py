@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil, floor, frexp, inf, ldexp
 
-__all__ = ["Extra", "Latencies"]
+__all__ = ["HedgeQuota", "LatencyHistogram"]
 
 
 FINE = 16  # steps to the double: an estimate is less than 1/16 too high
@@ -22,7 +22,7 @@ PLENTY, SOME = 2000, 8  # with so much data, one call of so many is timed
 AHEAD = 1000  # calls whose share may be saved up
 
 
-class Latencies:
+class LatencyHistogram:
     """How long calls took lately, and the time that all but a ``share`` of them take at most."""
 
     __slots__ = (
@@ -49,7 +49,7 @@ class Latencies:
         self.skip = 0  # calls that need not be timed, before the next that is
         self.longest: float | None = None  # what all but the share stay under; None if that is not known
 
-    def took(self, seconds: float, now: float) -> None:
+    def record(self, seconds: float, now: float) -> None:
         """Take in how long a call took, or at least took."""
         part, power = frexp(seconds if seconds > 0 else 1e-9)
         step = (power - LOWEST) * FINE + int(part * 2 * FINE) - FINE
@@ -80,7 +80,7 @@ class Latencies:
         return ldexp((FINE + step + 1) / (2 * FINE), power + LOWEST)
 
 
-class Extra:
+class HedgeQuota:
     """How many extra calls there may be: a share of all calls, and one. ``calls``: all that there were."""
 
     __slots__ = ("_given", "_share", "calls")

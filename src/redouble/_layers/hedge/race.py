@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
-from redouble._failures.verdict import Ended, Failures, Until, accepted, told_when
+from redouble._failures.verdict import Ended, FailureFilter, Until, accepted, told_when
 from redouble._internal.logger import log
 from redouble._runtime.clock import SYSTEM
 
-__all__ = ["Contest", "Unawaitable", "attempted", "close_all", "closes"]
+__all__ = ["Race", "Unawaitable", "attempted", "close_all", "closes"]
 
 
 FIRST = 1
@@ -31,7 +31,7 @@ class Unawaitable(TypeError):
     """A mistake of whoever wrote the call: no rule is asked about it."""
 
 
-class Contest:
+class Race:
     """The attempts of one call, by number; the first is running."""
 
     __slots__ = (
@@ -47,7 +47,7 @@ class Contest:
         "winner",
     )
 
-    def __init__(self, failures: Failures, until: Until | None) -> None:
+    def __init__(self, failures: FailureFilter, until: Until | None) -> None:
         self._failures, self._until = failures, until
         self.begun = self.running = 1
         self.winner: int | None = None
@@ -163,7 +163,7 @@ async def _close(result: Any) -> None:
 
 
 async def attempted(
-    contest: Contest,
+    contest: Race,
     number: int,
     fn: Callable[..., Awaitable[Any]],
     args: tuple[Any, ...],

@@ -13,27 +13,27 @@ from asyncio import CancelledError, Event, Task, get_running_loop, wait
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, cast
 
-from redouble._layers.hedge.race import Contest, attempted, close_all, closes
-from redouble._runtime.asyncio_timer import Alarm
+from redouble._layers.hedge.race import Race, attempted, close_all, closes
+from redouble._runtime.asyncio_timer import RepeatingTimerEntry
 from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from redouble._layers.hedge.control import Operation, Rules
+    from redouble._layers.hedge.control import Operation, RaceRules
 
 __all__ = ["race"]
 
 
-class Heat(Alarm):
+class RaceTask(RepeatingTimerEntry):
     """One call, and the moment when it is late."""
 
     __slots__ = ("_args", "_context", "_cut", "_fn", "_kwargs", "_rules", "_tasks", "contest", "turn")
 
     def __init__(
-        self, delay: float, rules: Rules, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, delay: float, rules: RaceRules, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self._rules, self._fn, self._args, self._kwargs = rules, fn, args, kwargs
         self._context = copy_context()
-        self.contest: Contest | None = None  # there is none as long as there is one attempt
+        self.contest: Race | None = None  # there is none as long as there is one attempt
         super().__init__(delay)
 
     def cut(self) -> None:
@@ -61,7 +61,7 @@ class Heat(Alarm):
         if number <= self._rules.hedges:
             self.again(self._rules.delay())
 
-    async def _attempt(self, contest: Contest, number: int) -> None:
+    async def _attempt(self, contest: Race, number: int) -> None:
         try:
             await attempted(contest, number, self._rules.different or self._fn, self._args, self._kwargs)
         finally:
@@ -80,7 +80,7 @@ class Heat(Alarm):
             self._cut.append(task)
             task.cancel()
 
-    async def put_down(self, contest: Contest, *, wanted: bool) -> None:
+    async def put_down(self, contest: Race, *, wanted: bool) -> None:
         """End all others, and close the results that nobody gets: all, if we are cancelled meanwhile."""
         self._cancel()
         cancelled = await _over(self._cut)
@@ -118,10 +118,10 @@ async def _closed(results: list[Any]) -> CancelledError | None:
 
 
 async def race(
-    rules: Rules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    rules: RaceRules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Make a call, and others beside it when it is late; return the first acceptable result, or raise."""
-    heat = Heat(delay, rules, fn, args, kwargs)
+    heat = RaceTask(delay, rules, fn, args, kwargs)
     decided = done = False
     try:
         with heat:
@@ -148,4 +148,4 @@ async def race(
             finally:
                 if not done:
                     contest.forget()
-    return rules.outcome(cast("Contest", contest))  # or we would not have come here
+    return rules.outcome(cast("Race", contest))  # or we would not have come here

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trio import Cancelled, CancelScope, Event, Nursery, open_nursery, sleep
 
-from redouble._layers.hedge.race import Contest, attempted, close_all
+from redouble._layers.hedge.race import Race, attempted, close_all
 from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from redouble._layers.hedge.control import Operation, Rules
+    from redouble._layers.hedge.control import Operation, RaceRules
 
 __all__ = ["race"]
 
 
-class Heat:
+class RaceNurseryTask:
     """One call."""
 
     def __init__(
-        self, delay: float, rules: Rules, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, delay: float, rules: RaceRules, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self._delay, self._rules, self._fn, self._args, self._kwargs = delay, rules, fn, args, kwargs
-        self.contest: Contest | None = None  # there is none as long as there is one attempt
+        self.contest: Race | None = None  # there is none as long as there is one attempt
         self.turn = Event()
 
     async def watch(self, nursery: Nursery) -> None:
@@ -50,14 +50,14 @@ class Heat:
             delay = rules.delay()
 
     @staticmethod
-    def first_ended(contest: Contest, value: Any, error: BaseException | None) -> None:
+    def first_ended(contest: Race, value: Any, error: BaseException | None) -> None:
         """Take in how the first attempt ended."""
         if isinstance(error, Exception):
             contest.raised(1, error, SYSTEM.now())
         else:
             contest.returned(1, value)
 
-    async def _attempt(self, all_of_them: CancelScope, contest: Contest, number: int) -> None:
+    async def _attempt(self, all_of_them: CancelScope, contest: Race, number: int) -> None:
         try:
             await attempted(contest, number, self._rules.different or self._fn, self._args, self._kwargs)
         finally:
@@ -67,10 +67,10 @@ class Heat:
 
 
 async def race(
-    rules: Rules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    rules: RaceRules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Make a call, and others beside it when it is late; return the first acceptable result, or raise."""
-    heat = Heat(delay, rules, fn, args, kwargs)
+    heat = RaceNurseryTask(delay, rules, fn, args, kwargs)
     value: Any = None
     error: BaseException | None = None
     decided = False

@@ -16,26 +16,26 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, get_args
 
 from redouble._failures.transient import transient
-from redouble._failures.verdict import Failures, Kind, On
-from redouble._internal.codegen import Template, shaped
-from redouble._internal.locks import Locked
+from redouble._failures.verdict import FailureFilter, Kind, On
+from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, instance, methods, whole
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.gate import Gate, better_inside, seen_in_task
+from redouble._layers.gate import Gate, better_inside, task_error
 from redouble._layers.layer import Layer
-from redouble._layers.limits.limit_algorithms import Aimd, Gradient, Vegas, Way
-from redouble._layers.limits.limit_window import Windowed
+from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
+from redouble._layers.limits.limit_window import WindowedLimit
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, Chance, reader
-from redouble._telemetry.emit import refused
+from redouble._runtime.clock import SYSTEM, Chance, fast_reader
+from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull
 
-__all__ = ["AdaptiveConcurrency", "Room", "overloaded"]
+__all__ = ["AdaptiveConcurrency", "InFlight", "overloaded"]
 
 
-class Room:
+class InFlight:
     """How many are ``inside``, of how many. A forked process has a new one: those calls go on elsewhere."""
 
     __slots__ = ("half", "inside", "limit", "skip", "timed")
@@ -109,7 +109,7 @@ class AdaptiveConcurrencySettings:
 
 
 @public("redouble")
-class AdaptiveConcurrency(Locked, Gate):
+class AdaptiveConcurrency(ForkSafe, Gate):
     """Let as many calls in at once as the service answers without making them wait for each other.
 
     Calls beyond that get `BulkheadFull`, at once. The limit goes by how long calls take: it grows while
@@ -156,7 +156,7 @@ class AdaptiveConcurrency(Locked, Gate):
         spans |= {"relearn": checked(relearn, "AdaptiveConcurrency relearn")}
         if not all(spans.values()):
             raise ValueError(f"AdaptiveConcurrency {spans}: write more than 0 seconds")
-        self._drops = Failures(on, "AdaptiveConcurrency")
+        self._drops = FailureFilter(on, "AdaptiveConcurrency")
         instance(name, "AdaptiveConcurrency name", str | None, "a text, or None")
         methods(random, "random", ("random",))
         self.settings = AdaptiveConcurrencySettings(
@@ -164,12 +164,14 @@ class AdaptiveConcurrency(Locked, Gate):
         )
         self.name = name
         self.register("limits")
-        way: Way = {"gradient": Gradient, "vegas": Vegas}[by]() if by != "aimd" else Aimd(spans["slow"])
-        self._windowed = Windowed(
+        way: LimitAlgorithm = (
+            {"gradient": Gradient, "vegas": Vegas}[by]() if by != "aimd" else Aimd(spans["slow"])
+        )
+        self._windowed = WindowedLimit(
             way, initial, least, most, spans["window"], spans["relearn"], SYSTEM.now(), random.random
         )
-        self._room = Room(initial)
-        self._now = reader(SYSTEM, aio=False)
+        self._room = InFlight(initial)
+        self._now = fast_reader(SYSTEM, aio=False)
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -180,7 +182,7 @@ class AdaptiveConcurrency(Locked, Gate):
         """How many calls may be inside at once, as of now."""
         return self._room.limit
 
-    def admit(self, now: float, /) -> tuple[Room, float, int]:
+    def admit(self, now: float, /) -> tuple[InFlight, float, int]:
         """Let a call in, or raise `BulkheadFull`."""
         room = self._room
         if room.inside >= room.limit:
@@ -188,7 +190,7 @@ class AdaptiveConcurrency(Locked, Gate):
         room.inside += 1
         return room, now, room.inside
 
-    def ended(self, ticket: tuple[Room, float, int], error: BaseException | None, now: float, /) -> None:
+    def ended(self, ticket: tuple[InFlight, float, int], error: BaseException | None, now: float, /) -> None:
         """Learn how a call ended."""
         room, started, under_way = ticket
         room.inside -= 1
@@ -211,7 +213,7 @@ class AdaptiveConcurrency(Locked, Gate):
         return self._shaped(fn, is_async=True)
 
     def _shaped(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        return shaped(
+        return compile_wrapper(
             fn,
             LIMITED,
             is_async=is_async,
@@ -221,8 +223,8 @@ class AdaptiveConcurrency(Locked, Gate):
             failed=self._failed,
             ambient=ambient.active,
             system=SYSTEM.now,
-            now=reader(SYSTEM, aio=False),
-            exception=seen_in_task if is_async else sys.exception,
+            now=fast_reader(SYSTEM, aio=False),
+            exception=task_error if is_async else sys.exception,
         )
 
     def _saw(self, started: float, under_way: int, now: float | None = None) -> None:
@@ -236,13 +238,13 @@ class AdaptiveConcurrency(Locked, Gate):
             self._note(max(0.0, now - started), under_way, now, dropped=False)
 
     def _failed(self, error: BaseException | None, now: float | None = None) -> None:
-        if self._drops.heard(error):
+        if self._drops.counts(error):
             self._note(None, self._room.inside, SYSTEM.now() if now is None else now, dropped=True)
 
     def _note(self, seconds: float | None, under_way: int, now: float, *, dropped: bool) -> None:
         room, windowed = self._room, self._windowed
         room.skip = 0 if under_way > room.half else room.timed
-        if self._is_mine():
+        if self._owned_by_this_thread():
             return  # a signal has come in the middle of this very thing
         with self._lock:
             timed = windowed.saw(seconds, under_way, now, dropped=dropped)
@@ -255,7 +257,7 @@ class AdaptiveConcurrency(Locked, Gate):
         whose = "the adaptive limit" if self.name is None else f"the adaptive limit {self.name}"
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
         says = f"{whose} is reached: {calls} inside, which is what the service takes"
-        raise refused(BulkheadFull(says, limit=limit, wait=0), "adaptive_concurrency", self.name)
+        raise emit_rejected(BulkheadFull(says, limit=limit, wait=0), "adaptive_concurrency", self.name)
 
     def describe(self) -> str:
         return f"as many at once as the service takes, {self._room.limit} so far"
@@ -268,9 +270,9 @@ class AdaptiveConcurrency(Locked, Gate):
         # The other algorithms depend on latency, not on errors.
         return Traits(handles=self.settings.on if self.settings.by == "aimd" else None, shared=(self,))
 
-    def _forked(self) -> None:
-        super()._forked()
-        self._room = Room(self._room.limit)
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._room = InFlight(self._room.limit)
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from redouble._failures.transient import transient
-from redouble._failures.verdict import Failures, Kind, On
+from redouble._failures.verdict import FailureFilter, Kind, On
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
-from redouble._layers.limits.counting_gate import counted
-from redouble._layers.limits.cubic import Tide
-from redouble._layers.limits.wait_queue import Line, WaitingGate
+from redouble._layers.limits.counting_gate import compile_counting_wrapper
+from redouble._layers.limits.cubic import AdaptiveTokenBucket
+from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.clock import SYSTEM
-from redouble._telemetry.emit import refused
+from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited, Rejected
 
 __all__ = ["AdaptiveRate", "throttling"]
@@ -69,15 +69,15 @@ class AdaptiveRate(WaitingGate):
         *,
         name: str | None = None,
     ) -> None:
-        self._throttles = Failures(on, "AdaptiveRate")
+        self._throttles = FailureFilter(on, "AdaptiveRate")
         wait = None if wait is None else checked(wait, "AdaptiveRate wait")
         least = number(least, "AdaptiveRate least", 1e-9, 1e9, "calls a second, more than 0, such as 0.5")
         instance(name, "AdaptiveRate name", str | None, "a text, or None")
         self.settings = AdaptiveRateSettings(on=on, wait=wait, least=least, name=name)
         self.name = name
         self.register("limits")
-        self._tide = Tide(SYSTEM.now(), least)
-        self._line = Line(self._tide, wait, self._refused)
+        self._tide = AdaptiveTokenBucket(SYSTEM.now(), least)
+        self._line = WaitQueue(self._tide, wait, self._refused)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Learn how a call ended; a cancellation, or a refusal further in, says nothing."""
@@ -96,12 +96,12 @@ class AdaptiveRate(WaitingGate):
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` behind the gate."""
         tide = self._tide
-        return counted(self, tide, tide.measured, fn, self._line.enter, is_async=False)
+        return compile_counting_wrapper(self, tide, tide.measured, fn, self._line.enter, is_async=False)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` behind the gate, for a coroutine function."""
         tide = self._tide
-        return counted(self, tide, tide.measured, fn, self._line.aenter, is_async=True)
+        return compile_counting_wrapper(self, tide, tide.measured, fn, self._line.aenter, is_async=True)
 
     def _look(self) -> None:
         self._line.tell(self._tide.measured.look)
@@ -110,7 +110,7 @@ class AdaptiveRate(WaitingGate):
         whose = "the adaptive rate" if self.name is None else f"the adaptive rate {self.name}"
         rate = f"{self._tide.rate:.3g} calls a second"
         error = RateLimited(f"{whose} is down to {rate} after throttling, {why}", retry_after=wait)
-        return refused(error, "adaptive_rate", self.name)
+        return emit_rejected(error, "adaptive_rate", self.name)
 
     def describe(self) -> str:
         wait = self.settings.wait

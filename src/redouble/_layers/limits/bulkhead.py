@@ -11,14 +11,14 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from redouble._internal.codegen import Template, shaped
-from redouble._internal.locks import Shared
+from redouble._internal.codegen import Template, compile_wrapper
+from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, whole
 from redouble._internal.validation import seconds as checked
-from redouble._layers.gate import Gate, Passage
+from redouble._layers.gate import Admission, Gate
 from redouble._layers.layer import Layer
-from redouble._layers.limits.slots import Entry, Ticket
+from redouble._layers.limits.slots import Lease, WaitableSlots
 
 if TYPE_CHECKING:
     from redouble._layers.analysis import WorstCase
@@ -62,7 +62,7 @@ class BulkheadSettings:
 
 
 @public("redouble")
-class Bulkhead(Shared, Gate):
+class Bulkhead(SharedByIdentity, Gate):
     """Let at most ``limit`` calls in at once, in all threads and event loops together.
 
     Others wait for a place, first come first served, for up to ``wait`` seconds (None: for ever, 0: not at
@@ -90,7 +90,7 @@ class Bulkhead(Shared, Gate):
         self.register("bulkheads")
         # A subclass that has its own is asked about every call, and never waits.
         self._as_is = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
-        self._places = Entry(limit, wait, queue, name)
+        self._places = WaitableSlots(limit, wait, queue, name)
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -111,16 +111,16 @@ class Bulkhead(Shared, Gate):
         """How many calls may wait at once; None for any number."""
         return self.settings.queue
 
-    def admit(self, now: float, /) -> Ticket:  # noqa: ARG002  a place is free, or it is not
+    def admit(self, now: float, /) -> Lease:  # noqa: ARG002  a place is free, or it is not
         """Take a place without waiting, or raise `BulkheadFull`."""
-        ticket = Ticket()
-        if not self._places.take(ticket):
-            self._places.squeeze(ticket, "and it does not wait")
+        ticket = Lease()
+        if not self._places.try_acquire(ticket):
+            self._places.try_acquire_now(ticket, "and it does not wait")
         return ticket
 
-    def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
+    def ended(self, ticket: Lease, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Leave."""
-        self._places.leave(ticket)
+        self._places.release(ticket)
 
     def snapshot(self) -> Mapping[str, float]:
         """Tell how many places are ``in_use``, of how many (``limit``), and how many calls are ``queued``."""
@@ -138,14 +138,14 @@ class Bulkhead(Shared, Gate):
         return own if self._as_is else super().around_async(fn)
 
     def _shaped(
-        self, fn: Callable[..., Any], wait: Callable[[Ticket], object], *, is_async: bool
+        self, fn: Callable[..., Any], wait: Callable[[Lease], object], *, is_async: bool
     ) -> Callable[..., Any]:
         places = self._places
-        return shaped(  # what `Places.take` and `leave` do, without calling them
+        return compile_wrapper(  # what `Places.take` and `leave` do, without calling them
             fn,
             HELD,
             is_async=is_async,
-            Ticket=Ticket,
+            Ticket=Lease,
             len=len,
             places=places,
             inside=places.inside,
@@ -158,8 +158,8 @@ class Bulkhead(Shared, Gate):
             bulkhead=self,  # for `policy_of`
         )
 
-    def _passage(self, *, stream: bool = False) -> Passage:
-        return Place(self) if self._as_is else super()._passage(stream=stream)
+    def _admission(self, *, stream: bool = False) -> Admission:
+        return SlotAdmission(self) if self._as_is else super()._admission(stream=stream)
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
@@ -168,7 +168,7 @@ class Bulkhead(Shared, Gate):
     def reconfigure(self, other: Self, /) -> None:
         """Take over the limits of another bulkhead; calls inside it and in its queue stay there."""
         self.settings = settings = replace(other.settings, name=self.name)
-        self._places.retune(settings.limit, settings.wait, settings.queue)
+        self._places.reconfigure(settings.limit, settings.wait, settings.queue)
 
     def describe(self) -> str:
         waits = "wait" if self.wait is None else f"wait up to {in_seconds(self.wait)}"
@@ -191,7 +191,7 @@ class Bulkhead(Shared, Gate):
         return f"Bulkhead({self.limit}, wait={self.wait}{more})"
 
 
-class Place(Passage):
+class SlotAdmission(Admission):
     """One call inside, by ``with``."""
 
     __slots__ = ()
@@ -199,28 +199,28 @@ class Place(Passage):
     gate: Bulkhead
 
     def enter(self) -> None:
-        self.ticket, self.entered = Ticket(), True  # leaving does no harm to who never came in
+        self.ticket, self.entered = Lease(), True  # leaving does no harm to who never came in
         inside = False
         try:
-            if not self.gate._places.take(self.ticket):
+            if not self.gate._places.try_acquire(self.ticket):
                 self.gate._places.enter(self.ticket)
             inside = True
         finally:
             if not inside:
-                self.gate._places.leave(self.ticket)
+                self.gate._places.release(self.ticket)
 
     async def aenter(self) -> None:
-        self.ticket, self.entered = Ticket(), True  # leaving does no harm to who never came in
+        self.ticket, self.entered = Lease(), True  # leaving does no harm to who never came in
         inside = False
         try:
-            if not self.gate._places.take(self.ticket):
+            if not self.gate._places.try_acquire(self.ticket):
                 await self.gate._places.aenter(self.ticket)
             inside = True
         finally:
             if not inside:
-                self.gate._places.leave(self.ticket)
+                self.gate._places.release(self.ticket)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self.gate._places.leave(self.ticket)
+        self.gate._places.release(self.ticket)

@@ -13,19 +13,19 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any, Protocol
 
-from redouble._internal.codegen import Template, shaped
-from redouble._layers.gate import seen_in_task
+from redouble._internal.codegen import Template, compile_wrapper
+from redouble._layers.gate import task_error
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, reader
+from redouble._runtime.clock import SYSTEM, fast_reader
 
-__all__ = ["Tally", "counted"]
+__all__ = ["SampledCounter", "compile_counting_wrapper"]
 
 
 OFTEN = 16  # looks at the clock in a slice of time
 FAR = 256  # calls from one look to the next, at most
 
 
-class Tally:
+class SampledCounter:
     """What is counted while all goes well: up to ``check``, when it is time to look at the clock again."""
 
     __slots__ = ("check", "count", "edge", "since", "step")
@@ -77,7 +77,7 @@ COUNTED = Template(
 )
 
 
-class Counting(Protocol):
+class CountingGate(Protocol):
     """A gate that counts."""
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:
@@ -89,23 +89,23 @@ class Counting(Protocol):
         ...
 
 
-class State(Protocol):
+class CounterState(Protocol):
     """Whether calls have to ask: ``on``."""
 
     on: bool
 
 
-def counted(
-    gate: Counting,
-    state: State,
-    tally: Tally,
+def compile_counting_wrapper(
+    gate: CountingGate,
+    state: CounterState,
+    tally: SampledCounter,
     fn: Callable[..., Any],
     enter: Callable[[], object] | Callable[[], Awaitable[object]],
     *,
     is_async: bool,
 ) -> Callable[..., Any]:
     """Return ``fn`` behind the gate, with its own signature."""
-    return shaped(
+    return compile_wrapper(
         fn,
         COUNTED,
         is_async=is_async,
@@ -116,6 +116,6 @@ def counted(
         ended=gate.ended,
         ambient=ambient.active,
         system=SYSTEM.now,
-        now=reader(SYSTEM, aio=False),
-        exception=seen_in_task if is_async else sys.exception,
+        now=fast_reader(SYSTEM, aio=False),
+        exception=task_error if is_async else sys.exception,
     )

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from math import cbrt, floor
 
-from redouble._layers.limits.counting_gate import Tally
+from redouble._layers.limits.counting_gate import SampledCounter
 from redouble._layers.limits.pacing import BACK, SMALLEST
 
-__all__ = ["Cubic", "Measured", "Tide"]
+__all__ = ["AdaptiveTokenBucket", "CubicCurve", "RateMeter"]
 
 
 BETA = 0.7  # what is left of the rate after throttling
@@ -25,7 +25,7 @@ HALF = 0.5  # second: what is measured at a time
 LEAST_CAPACITY = 1.0
 
 
-class Cubic:
+class CubicCurve:
     """The curve: it comes back to ``top``, where it was throttled last, ``plateau`` seconds after that."""
 
     __slots__ = ("beta", "plateau", "scale", "since", "top")
@@ -48,7 +48,7 @@ class Cubic:
         self.plateau = cbrt(top * (1 - self.beta) / self.scale)
 
 
-class Measured(Tally):
+class RateMeter(SampledCounter):
     """How many answers there are per second. ``count``: those that are not part of it yet."""
 
     __slots__ = ("_from", "rate")
@@ -72,16 +72,16 @@ class Measured(Tally):
         self.begin(int(count * HALF / passed), start, start + HALF)
 
 
-class Tide:
+class AdaptiveTokenBucket:
     """The rate as it comes and goes, and the tokens it brings."""
 
     __slots__ = ("_cubic", "_least", "_tokens", "_when", "capacity", "measured", "on", "rate")
 
     def __init__(self, now: float, least: float = 0.5) -> None:
-        self.measured = Measured(now)
+        self.measured = RateMeter(now)
         self.on = False
         self.rate, self.capacity = 0.0, LEAST_CAPACITY
-        self._cubic = Cubic(0.0, now)
+        self._cubic = CubicCurve(0.0, now)
         self._least, self._tokens, self._when = least, 0.0, now
 
     def learn(self, throttled: bool, now: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import ceil, floor, inf, log10, sqrt
 from typing import Protocol
 
-__all__ = ["Aimd", "Gradient", "Sample", "Vegas", "Way"]
+__all__ = ["Aimd", "Gradient", "LimitAlgorithm", "Sample", "Vegas"]
 
 
 NOISE = 0.001  # second: what takes less cannot be told from the scheduler's, and a coarse clock's, whims
@@ -28,7 +28,7 @@ class Sample:
         self.rtt, self.under_way, self.dropped = rtt, under_way, dropped
 
 
-class Way(Protocol):
+class LimitAlgorithm(Protocol):
     """A way to tell: it is asked with the limit so far, and answers with the next."""
 
     def next(self, limit: float, sample: Sample, /) -> float:

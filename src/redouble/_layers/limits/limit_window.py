@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median_low
 
-from redouble._layers.limits.limit_algorithms import Sample, Way
+from redouble._layers.limits.limit_algorithms import LimitAlgorithm, Sample
 from redouble._layers.limits.pacing import BACK
 
-__all__ = ["Windowed"]
+__all__ = ["WindowedLimit"]
 
 
 FEW = 10  # calls: fewer say nothing
@@ -23,7 +23,7 @@ SOON = 5  # windows: when to learn anew for the first time, having begun anywher
 JITTER = 0.15  # of the time to learning anew, or all clients would do so at once
 
 
-class Windowed:
+class WindowedLimit:
     """The limit, from ``least`` to ``most``."""
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Windowed:
 
     def __init__(
         self,
-        way: Way,
+        way: LimitAlgorithm,
         initial: int,
         least: int,
         most: int,

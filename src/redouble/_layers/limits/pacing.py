@@ -17,14 +17,14 @@ from __future__ import annotations
 from math import ceil, floor, inf
 from typing import Protocol
 
-__all__ = ["BACK", "SMALLEST", "Flow", "Pace"]
+__all__ = ["BACK", "SMALLEST", "GcraPacer", "Pacer"]
 
 
 SMALLEST = 2e-9  # seconds: a clock that was asked to move to a moment may stop this short of it
 BACK = 1.0  # second: a clock that goes back by more is another clock
 
 
-class Pace(Protocol):
+class Pacer(Protocol):
     """How soon there is a permit. It is used under a lock, told the time, and never waits."""
 
     def hold(self) -> None:
@@ -44,7 +44,7 @@ class Pace(Protocol):
         ...
 
 
-class Flow:
+class GcraPacer:
     """One call after the other, at an interval; and not before what the other side has told."""
 
     __slots__ = ("_since", "_thin", "_until", "free", "interval", "quick", "slack", "told")
@@ -111,7 +111,7 @@ class Flow:
             self._since, self._thin, self._until = now, seconds / calls, now + seconds
             self.told = max(self.told, now)
 
-    def retune(self, interval: float, burst: int, now: float) -> None:
+    def reconfigure(self, interval: float, burst: int, now: float) -> None:
         """Go on at another interval, with another burst; as many of the burst are used as before."""
         self.hold()
         self._look(now)

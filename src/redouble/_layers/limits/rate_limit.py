@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, Self, TypeVar
 
 from redouble._failures.retry_after import hint, quota
-from redouble._internal.codegen import Template, shaped
+from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, number, whole
 from redouble._internal.validation import seconds as checked
-from redouble._layers.limits.pacing import Flow
-from redouble._layers.limits.wait_queue import Line, WaitingGate
+from redouble._layers.limits.pacing import GcraPacer
+from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
 from redouble._runtime.ambient import ambient
-from redouble._runtime.clock import SYSTEM, reader
-from redouble._telemetry.emit import refused
+from redouble._runtime.clock import SYSTEM, fast_reader
+from redouble._telemetry.emit import emit_rejected
 from redouble.errors import RateLimited
 
 __all__ = ["RateLimit"]
@@ -124,8 +124,8 @@ class RateLimit(WaitingGate):
         )
         self.name = name
         self.register("limits")
-        self._flow = Flow(per / rate, burst)
-        self._line = Line(self._flow, wait, self._refused)
+        self._flow = GcraPacer(per / rate, burst)
+        self._line = WaitQueue(self._flow, wait, self._refused)
 
     @property
     def _following(self) -> bool:
@@ -191,13 +191,13 @@ class RateLimit(WaitingGate):
     def _shaped(
         self, fn: Callable[..., Any], wait: Callable[[], object], *, is_async: bool
     ) -> Callable[..., Any]:
-        return shaped(
+        return compile_wrapper(
             fn,
             FOLLOWING if self.settings.following else PACED,
             is_async=is_async,
             ambient=ambient.active,
             system=SYSTEM.now,
-            now=reader(SYSTEM, aio=False),
+            now=fast_reader(SYSTEM, aio=False),
             flow=self._flow,
             wait=wait,
             follow=self._follow,
@@ -214,7 +214,7 @@ class RateLimit(WaitingGate):
         self._line.wait = settings.wait
         interval, burst = settings.per / settings.rate, settings.burst
         # The time is read under the lock of the line, or it would be too old by then.
-        self._line.change(lambda: self._flow.retune(interval, burst, SYSTEM.now()))
+        self._line.change(lambda: self._flow.reconfigure(interval, burst, SYSTEM.now()))
 
     def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Heed what an error says, if told to."""
@@ -225,7 +225,7 @@ class RateLimit(WaitingGate):
         whose = "the rate limit" if self.name is None else f"the rate limit {self.name}"
         each = "a second" if self.per == 1 else f"in {in_seconds(self.per)}"
         error = RateLimited(f"{whose} is used up: {self.rate:g} {each}, {why}", retry_after=wait)
-        return refused(error, "rate_limit", self.name)
+        return emit_rejected(error, "rate_limit", self.name)
 
     def describe(self) -> str:
         settings = self.settings

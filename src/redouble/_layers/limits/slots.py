@@ -25,44 +25,44 @@ from collections.abc import Callable
 from math import inf
 from typing import NoReturn, TypeAlias
 
-from redouble._internal.locks import Locked
+from redouble._internal.locks import ForkSafe
 from redouble._internal.validation import in_seconds
 from redouble._runtime.backend import backend, cut_after, in_event_loop
 from redouble._runtime.clock import virtual
-from redouble._runtime.deadline import patience
-from redouble._runtime.thread_waker import Bell
-from redouble._telemetry.emit import refused
+from redouble._runtime.deadline import wait_limit
+from redouble._runtime.thread_waker import ThreadWaker
+from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull
 
-__all__ = ["Entry", "Places", "Ring", "Ticket"]
+__all__ = ["Lease", "Ring", "Slots", "WaitableSlots"]
 
 
 Ring: TypeAlias = Callable[[], object]  # wakes who waits; False says that there is nobody any more
 
 
-class Ticket:
+class Lease:
     """One call's, told apart by identity."""
 
     over = False
 
 
-class Places(Locked):
+class Slots(ForkSafe):
     """So many places, and those who wait for one."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
-        self.inside: set[Ticket] = set()
-        self.queue: OrderedDict[Ticket, Ring] = OrderedDict()
-        self.called: OrderedDict[Ticket, Ring] = OrderedDict()  # let in, and not yet woken
+        self.inside: set[Lease] = set()
+        self.queue: OrderedDict[Lease, Ring] = OrderedDict()
+        self.called: OrderedDict[Lease, Ring] = OrderedDict()  # let in, and not yet woken
         self._serving = self._again = False
 
-    def take(self, ticket: Ticket) -> bool:
+    def try_acquire(self, ticket: Lease) -> bool:
         """Take a place, or say that it has to be waited for: then there may be a ticket too many."""
         self.inside.add(ticket)
         return not self.queue and len(self.inside) <= self.limit
 
-    def leave(self, ticket: Ticket) -> None:
+    def release(self, ticket: Lease) -> None:
         """Leave, and let in who is next; also for those who never came in."""
         ticket.over = True
         try:
@@ -71,10 +71,12 @@ class Places(Locked):
             if self.queue or self.called:
                 self.serve()
 
-    def join(self, ticket: Ticket, ring: Ring, most_waiting: float) -> bool:
+    def enqueue(self, ticket: Lease, ring: Ring, most_waiting: float) -> bool:
         """Join the queue, having failed to take a place; False if there is none and too many wait already."""
         self.inside.discard(ticket)
-        if self._is_mine():  # by a signal or the collector, in the middle: nobody could be served
+        if (
+            self._owned_by_this_thread()
+        ):  # by a signal or the collector, in the middle: nobody could be served
             return False
         try:
             with self._lock:
@@ -87,7 +89,7 @@ class Places(Locked):
             self._wake()
         return welcome
 
-    def quit(self, ticket: Ticket) -> bool:
+    def stop_waiting(self, ticket: Lease) -> bool:
         """Wait no longer; say whether that is because of having come in."""
         with self._lock:
             if not self._serving:
@@ -157,15 +159,15 @@ class Places(Locked):
         with self._lock:
             return min(len(self.inside), self.limit), len(self.queue)
 
-    def _forked(self) -> None:
-        super()._forked()
+    def _after_fork(self) -> None:
+        super()._after_fork()
         self.inside.clear()  # those calls go on in the parent
         self.queue.clear()
         self.called.clear()
         self._serving = False
 
 
-class Entry(Places):
+class WaitableSlots(Slots):
     """Places that one may wait for: ``patience`` seconds, at most so many at once."""
 
     def __init__(
@@ -174,59 +176,59 @@ class Entry(Places):
         super().__init__(limit)
         self._wait, self._most_waiting, self._name = patience, most_waiting, name
 
-    def retune(self, limit: int, patience: float | None, most_waiting: int | None) -> None:
+    def reconfigure(self, limit: int, patience: float | None, most_waiting: int | None) -> None:
         """Have so many places from now on; whoever is inside stays, and whoever waits goes on waiting."""
         with self._lock:
             self.limit, self._wait, self._most_waiting = limit, patience, most_waiting
         self.serve()
 
-    def enter(self, ticket: Ticket) -> None:
+    def enter(self, ticket: Lease) -> None:
         """Wait for a place, blocking this thread; or raise `BulkheadFull`."""
-        seconds = patience(self._wait)
+        seconds = wait_limit(self._wait)
         if not seconds:
-            self.squeeze(ticket, "and it does not wait")
+            self.try_acquire_now(ticket, "and it does not wait")
         elif in_event_loop():
-            self.squeeze(ticket, "and a blocking call cannot wait on the thread of an event loop")
+            self.try_acquire_now(ticket, "and a blocking call cannot wait on the thread of an event loop")
         else:
-            bell = Bell()
+            bell = ThreadWaker()
             try:
-                self._line_up(ticket, bell.ring)
+                self._line_up(ticket, bell.wake)
                 clock = virtual()
                 if clock is None or seconds == inf:
                     bell.wait(seconds)
                 elif bell.silent:
                     clock._reach(clock.now() + seconds)
             finally:
-                inside = self.quit(ticket)
+                inside = self.stop_waiting(ticket)
             if not inside:
                 self._refuse(f"and nobody left within {in_seconds(seconds)}")
 
-    async def aenter(self, ticket: Ticket) -> None:
+    async def aenter(self, ticket: Lease) -> None:
         """Wait for a place in async code; or raise `BulkheadFull`."""
-        seconds = patience(self._wait)
+        seconds = wait_limit(self._wait)
         if not seconds:
-            self.squeeze(ticket, "and it does not wait")
+            self.try_acquire_now(ticket, "and it does not wait")
         else:
-            ring, rung = backend().bell()
+            ring, rung = backend().waker()
             try:
                 self._line_up(ticket, ring)
                 with cut_after(seconds):
                     await rung()
             finally:
-                inside = self.quit(ticket)
+                inside = self.stop_waiting(ticket)
             if not inside:
                 self._refuse(f"and nobody left within {in_seconds(seconds)}")
 
-    def squeeze(self, ticket: Ticket, why: str) -> None:
+    def try_acquire_now(self, ticket: Lease, why: str) -> None:
         """Take a place without waiting, after those who wait; having failed to before says little."""
         try:
-            if not self.join(ticket, object, 0):
+            if not self.enqueue(ticket, object, 0):
                 self._refuse(why)
         finally:
-            self.quit(ticket)
+            self.stop_waiting(ticket)
 
-    def _line_up(self, ticket: Ticket, ring: Callable[[], object]) -> None:
-        if not self.join(ticket, ring, inf if self._most_waiting is None else self._most_waiting):
+    def _line_up(self, ticket: Lease, ring: Callable[[], object]) -> None:
+        if not self.enqueue(ticket, ring, inf if self._most_waiting is None else self._most_waiting):
             self._refuse(
                 f"and {self._most_waiting} wait already" if self._most_waiting else "and nobody may wait"
             )
@@ -235,4 +237,4 @@ class Entry(Places):
         whose = "the bulkhead" if self._name is None else f"the bulkhead {self._name}"
         calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
         said = f"{whose} is full: {calls} inside, {why}"
-        raise refused(BulkheadFull(said, limit=self.limit, wait=self._wait), "bulkhead", self._name)
+        raise emit_rejected(BulkheadFull(said, limit=self.limit, wait=self._wait), "bulkhead", self._name)

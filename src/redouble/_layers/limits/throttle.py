@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any, ParamSpec, TypeVar
 
-from redouble._failures.verdict import Failures, On
-from redouble._internal.locks import Locked
+from redouble._failures.verdict import FailureFilter, On
+from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
-from redouble._internal.sliding_counter import SLICES, Recent
+from redouble._internal.sliding_counter import SLICES, SlidingCounter
 from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.gate import Gate, better_inside
 from redouble._layers.layer import Layer
-from redouble._layers.limits.counting_gate import Tally, counted
+from redouble._layers.limits.counting_gate import SampledCounter, compile_counting_wrapper
 from redouble._runtime.clock import SYSTEM, Chance
-from redouble._telemetry.emit import refused
+from redouble._telemetry.emit import emit_rejected
 from redouble.errors import Rejected
 
 __all__ = ["Throttle"]
@@ -39,7 +39,7 @@ def rejection(requests: float, accepts: float, k: float, most: float = 1.0) -> f
     return min(most, max(0.0, (requests - k * accepts) / (requests + 1)))
 
 
-class Lately(Tally):
+class RequestWindow(SampledCounter):
     """Calls and those of them that were accepted, lately; ``count``: accepted ones not yet taken in."""
 
     __slots__ = ("accepts", "on", "requests", "width")
@@ -47,7 +47,7 @@ class Lately(Tally):
     def __init__(self, window: float) -> None:
         super().__init__()
         self.width = window / SLICES
-        self.requests, self.accepts = Recent(), Recent()
+        self.requests, self.accepts = SlidingCounter(), SlidingCounter()
         self.on = False  # some were not accepted lately, so that every call has to ask
 
     def move(self, now: float) -> None:
@@ -87,7 +87,7 @@ class ThrottleSettings:
 
 
 @public("redouble")
-class Throttle(Locked, Gate):
+class Throttle(ForkSafe, Gate):
     """Turn away as many calls as the service would turn away, before they cost anything.
 
     Of the calls in the last ``window`` seconds, a share of ``(requests - k * accepts) / (requests + 1)`` is
@@ -124,7 +124,7 @@ class Throttle(Locked, Gate):
             raise ValueError(f"Throttle window={window!r}: write more seconds, such as 120")
         most = number(most, "Throttle most", 0, 1, "a share from 0 to 1, such as 0.9")
         whole(minimum, "Throttle minimum", 0, "how many calls, 0 or more")
-        self._failures = Failures(on, "Throttle")
+        self._failures = FailureFilter(on, "Throttle")
         instance(name, "Throttle name", str | None, "a text, or None")
         methods(random, "random", ("random",))
         self.settings = ThrottleSettings(
@@ -132,7 +132,7 @@ class Throttle(Locked, Gate):
         )
         self.name = name
         self.register("limits")
-        self._tally = Lately(seconds)
+        self._tally = RequestWindow(seconds)
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -154,12 +154,14 @@ class Throttle(Locked, Gate):
             whose = "the throttle" if self.name is None else f"the throttle {self.name}"
             calls = f"{share:.0%} of the calls are"
             says = f"{whose} is on: {calls} refused here, since the service accepts too few"
-            raise refused(Rejected(says), "throttle", self.name)
+            raise emit_rejected(Rejected(says), "throttle", self.name)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Learn how a call ended."""
-        bad = self._failures.heard(error)
-        if bad is not None and not self._is_mine():  # else a signal has come in the middle of counting
+        bad = self._failures.counts(error)
+        if (
+            bad is not None and not self._owned_by_this_thread()
+        ):  # else a signal has come in the middle of counting
             with self._lock:
                 self._tally.add(now, accepted=not bad)
 
@@ -173,11 +175,11 @@ class Throttle(Locked, Gate):
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` behind the throttle."""
-        return counted(self, self._tally, self._tally, fn, self._enter, is_async=False)
+        return compile_counting_wrapper(self, self._tally, self._tally, fn, self._enter, is_async=False)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` behind the throttle, for a coroutine function."""
-        return counted(self, self._tally, self._tally, fn, self._aenter, is_async=True)
+        return compile_counting_wrapper(self, self._tally, self._tally, fn, self._aenter, is_async=True)
 
     def _enter(self) -> None:
         self.admit(SYSTEM.now())

@@ -22,20 +22,20 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redouble._internal.locks import Locked, Shared
+from redouble._internal.locks import ForkSafe, SharedByIdentity
 from redouble._internal.validation import in_seconds
-from redouble._layers.gate import Gate, Passage, better_inside
+from redouble._layers.gate import Admission, Gate, better_inside
 from redouble._layers.layer import Layer
-from redouble._layers.limits.pacing import SMALLEST, Pace
+from redouble._layers.limits.pacing import SMALLEST, Pacer
 from redouble._runtime.backend import backend, cut_after, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
-from redouble._runtime.deadline import patience
-from redouble._runtime.thread_waker import Bell
+from redouble._runtime.deadline import wait_limit
+from redouble._runtime.thread_waker import ThreadWaker
 
 if TYPE_CHECKING:
     from redouble._layers.analysis import WorstCase
 
-__all__ = ["Line", "WaitingGate"]
+__all__ = ["WaitQueue", "WaitingGate"]
 
 
 T = TypeVar("T")
@@ -44,37 +44,37 @@ LATE = 0.1  # seconds: how long the first one may take to notice that its turn h
 SLOW = 0.002  # seconds for each one ahead: event loops are late by a millisecond, and busy besides
 
 
-class Ticket:
+class Waiter:
     """One call's, told apart by identity; ``known``: it has stood in line before."""
 
     known = False
 
 
-class Line(Locked):
+class WaitQueue(ForkSafe):
     """Those who wait for a permit, first come first served, each for up to ``patience`` seconds."""
 
     def __init__(
-        self, pace: Pace, patience: float | None, refused: Callable[[str, float], Exception]
+        self, pace: Pacer, patience: float | None, refused: Callable[[str, float], Exception]
     ) -> None:
         super().__init__()
         self._pace, self._refused = pace, refused
         self.wait = patience
-        self._queue: OrderedDict[Ticket, Callable[[], object]] = OrderedDict()
-        self._late: tuple[Ticket | None, float] = (None, 0.0)  # a first one that was rung for, and when
+        self._queue: OrderedDict[Waiter, Callable[[], object]] = OrderedDict()
+        self._late: tuple[Waiter | None, float] = (None, 0.0)  # a first one that was rung for, and when
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def enter(self) -> None:
         """Wait for a permit, blocking this thread; or raise."""
-        ticket, until = Ticket(), self._arrive(blocking=True)
+        ticket, until = Waiter(), self._arrive(blocking=True)
         if until is None:
             return
         clock = virtual()
         try:
             while True:
-                bell = Bell()
-                seconds = self._ask(ticket, bell.ring, until)
+                bell = ThreadWaker()
+                seconds = self._ask(ticket, bell.wake, until)
                 if seconds is None:
                     return
                 if clock is None:
@@ -88,13 +88,13 @@ class Line(Locked):
 
     async def aenter(self) -> None:
         """Wait for a permit in async code; or raise."""
-        ticket, until = Ticket(), self._arrive(blocking=False)
+        ticket, until = Waiter(), self._arrive(blocking=False)
         if until is None:
             return
         clock = virtual()
         try:
             while True:
-                ring, rung = backend().bell()
+                ring, rung = backend().waker()
                 seconds = self._ask(ticket, ring, until)
                 if seconds is None:
                     return
@@ -119,7 +119,7 @@ class Line(Locked):
         with self._lock:
             change(*args)
             self._settle()
-        self._call_first()
+        self._wake_head()
 
     def tell(self, what: Callable[[float], T]) -> T:
         """Ask the pace something."""
@@ -133,20 +133,20 @@ class Line(Locked):
 
     def _take(self, now: float | None = None) -> float:
         """Take a permit if there is one for who comes now; tell how long it would have to be waited for."""
-        if self._is_mine():
+        if self._owned_by_this_thread():
             raise self._refused("and a signal has come in the middle of counting", LATE)
         with self._lock:
             now = SYSTEM.now() if now is None else now  # under the lock, or it would be too old by then
             self._pace.hold()
             if self._queue and not self._pace.due(now):
-                self._passed_by(now)
+                self._skip_unresponsive_head(now)
             wait = self._pace.due(now, len(self._queue))
             if not wait:
                 self._pace.take(now)
             self._settle()
             return wait
 
-    def _ask(self, ticket: Ticket, ring: Callable[[], object], until: float) -> float | None:
+    def _ask(self, ticket: Waiter, ring: Callable[[], object], until: float) -> float | None:
         """Take a permit if it is our turn, and return None; else tell for how long to wait, or raise."""
         with self._lock:
             now, pace = SYSTEM.now(), self._pace
@@ -155,19 +155,19 @@ class Line(Locked):
             wait = pace.due(now)
             if wait or not ahead:
                 self._late = (None, now)
-            if not wait and (not ahead or self._passed_by(now)):
+            if not wait and (not ahead or self._skip_unresponsive_head(now)):
                 pace.take(now)
                 return None
             late = ahead and not wait
             if ahead:
                 wait = LATE if late else max(pace.due(now, ahead), ahead * SLOW) + LATE
         if late:
-            self._call_first()
+            self._wake_head()
         if now >= until:
             raise self._refused("and nothing came free in time", wait)
         return min(wait, until - now)
 
-    def _passed_by(self, now: float) -> bool:
+    def _skip_unresponsive_head(self, now: float) -> bool:
         """Take the first one out, by rule 3; but it is rung for once more before that."""
         first = self._first()
         if self._late[0] is not first or now < self._late[1]:
@@ -177,7 +177,7 @@ class Line(Locked):
         self._queue.popitem(last=False)  # if it comes after all, it stands at the head again
         return True
 
-    def _stand(self, ticket: Ticket, ring: Callable[[], object]) -> int:
+    def _stand(self, ticket: Waiter, ring: Callable[[], object]) -> int:
         """Stand in line, at its head if one was passed by; tell how many are ahead."""
         queue = self._queue
         here, first = ticket in queue, self._first()
@@ -188,19 +188,19 @@ class Line(Locked):
         ticket.known = True
         return 0 if first in (None, ticket) else list(queue).index(ticket) if here else len(queue) - 1
 
-    def _leave(self, ticket: Ticket) -> None:
+    def _leave(self, ticket: Waiter) -> None:
         """Leave the line and ring for who is first now."""
         with self._lock:
             self._queue.pop(ticket, None)
             self._settle()
-        self._call_first()
+        self._wake_head()
 
     def _settle(self) -> None:
         if not self._queue:
             self._pace.release()
 
-    def _forked(self) -> None:
-        super()._forked()
+    def _after_fork(self) -> None:
+        super()._after_fork()
         self._queue.clear()  # they wait in the parent
         self._pace.release()
 
@@ -208,7 +208,7 @@ class Line(Locked):
 
     def _arrive(self, *, blocking: bool) -> float | None:
         """Take a permit and return None; or return until when to wait for one, or raise."""
-        longest, now = patience(self.wait), SYSTEM.now()
+        longest, now = wait_limit(self.wait), SYSTEM.now()
         wait = self._take()
         if not wait:
             return None
@@ -220,12 +220,12 @@ class Line(Locked):
             raise self._refused(f"and it waits for no more than {in_seconds(longest)}", wait)
         return now + longest
 
-    def _first(self) -> Ticket | None:
+    def _first(self) -> Waiter | None:
         while True:
             with suppress(RuntimeError):  # the collector came in between, and took somebody out
                 return next(iter(self._queue), None)
 
-    def _call_first(self) -> None:
+    def _wake_head(self) -> None:
         """Ring for the first one; one that is not there any more is taken out."""
         while (first := self._first()) is not None:
             ring = self._queue.get(first)
@@ -236,10 +236,10 @@ class Line(Locked):
                 self._settle()
 
 
-class WaitingGate(Shared, Gate):
+class WaitingGate(SharedByIdentity, Gate):
     """A gate with a line in front of it."""
 
-    _line: Line
+    _line: WaitQueue
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -254,8 +254,8 @@ class WaitingGate(Shared, Gate):
         """Take a permit without waiting, or raise `RateLimited`."""
         self._line.pass_at(now)
 
-    def _passage(self, *, stream: bool = False) -> Passage:
-        return Permit(self, stream=stream)
+    def _admission(self, *, stream: bool = False) -> Admission:
+        return QueuedAdmission(self, stream=stream)
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
@@ -265,7 +265,7 @@ class WaitingGate(Shared, Gate):
         return inner.after(inf if self.wait is None else self.wait)
 
 
-class Permit(Passage):
+class QueuedAdmission(Admission):
     """One call on its way through, by ``with``, or one generator."""
 
     __slots__ = ()

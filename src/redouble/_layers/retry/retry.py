@@ -15,11 +15,17 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, over
 
 from redouble._drivers.blocks import AsyncAttempts, attempts
 from redouble._drivers.calls import acall, acall_blocking, aoutcome, outcome
-from redouble._drivers.first_attempt import STREAM, call_done, retried
+from redouble._drivers.first_attempt import STREAM, call_done, compile_first_attempt
 from redouble._engine.options import Options, refuse_limits, refuse_unlimited, refuse_until
 from redouble._engine.report import Outcome
-from redouble._internal.callables import colour, done, refuse, spelled, would_not_run
-from redouble._internal.codegen import shaped
+from redouble._internal.callables import (
+    callable_kind,
+    display_name,
+    lazy_kind,
+    reject_awaitable,
+    reject_uncallable,
+)
+from redouble._internal.codegen import compile_wrapper
 from redouble._internal.public import public
 from redouble._layers.layer import Layer
 
@@ -85,20 +91,20 @@ class Retry(Options, Layer):
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` retried."""
         refuse_unlimited(self, fn)
-        return retried(self, fn, aio=False)
+        return compile_first_attempt(self, fn, aio=False)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` retried, for a coroutine function."""
-        return retried(self, fn, aio=True)
+        return compile_first_attempt(self, fn, aio=True)
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` retried until its first item, for a generator function."""
-        from redouble._drivers.streams import Streaming  # noqa: PLC0415
+        from redouble._drivers.streams import OpenStream  # noqa: PLC0415
 
-        refuse_until(self, f"{spelled(fn)} gives none")
-        refuse_limits(self, spelled(fn))
-        name = self.name or spelled(fn)
-        return shaped(fn, STREAM, is_async=False, Streaming=Streaming, policy=self, name=name)
+        refuse_until(self, f"{display_name(fn)} gives none")
+        refuse_limits(self, display_name(fn))
+        name = self.name or display_name(fn)
+        return compile_wrapper(fn, STREAM, is_async=False, Streaming=OpenStream, policy=self, name=name)
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
@@ -108,20 +114,20 @@ class Retry(Options, Layer):
         from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415
         from redouble._drivers.streams import Opener  # noqa: PLC0415
 
-        refuse_until(self, f"{spelled(fn)} gives none")
+        refuse_until(self, f"{display_name(fn)} gives none")
 
         def retrying(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
             return AsyncItems(
-                Opener[T](self, self.name or spelled(fn), partial(fn, *args, **kwargs), aio=True)
+                Opener[T](self, self.name or display_name(fn), partial(fn, *args, **kwargs), aio=True)
             )
 
         return StreamFunction(fn, retrying)
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` with retries and return what it returns: await it if ``fn`` is async."""
-        refuse(fn, "call")
-        name, kind = self.name or spelled(fn), colour(fn)
+        reject_uncallable(fn, "call")
+        name, kind = self.name or display_name(fn), callable_kind(fn)
         if kind == "plain":
             refuse_unlimited(self, fn)
             return call_done(self, name, fn, args, kwargs)
@@ -135,11 +141,13 @@ class Retry(Options, Layer):
         The event loop goes on meanwhile. All limits hold: `timeout`, `attempt_timeout`, `work_timeout` and
         the deadline end the waiting, as a cancellation does, and tell the operation (`redouble.cancelled`).
         """
-        refuse(fn, "call")
-        if (what := would_not_run(fn)) is not None:
-            fix = "await policy.call(...)" if colour(fn) == "coroutine" else "policy.call(...)"
-            raise TypeError(f"acall is for blocking functions, and {spelled(fn)} is {what}: write {fix}")
-        return done(fn, await acall_blocking(self, self.name or spelled(fn), fn, args, kwargs))
+        reject_uncallable(fn, "call")
+        if (what := lazy_kind(fn)) is not None:
+            fix = "await policy.call(...)" if callable_kind(fn) == "coroutine" else "policy.call(...)"
+            raise TypeError(f"acall is for blocking functions, and {display_name(fn)} is {what}: write {fix}")
+        return reject_awaitable(
+            fn, await acall_blocking(self, self.name or display_name(fn), fn, args, kwargs)
+        )
 
     @overload
     def run(  # type: ignore[overload-overlap]  # a coroutine function is a function too: order decides
@@ -149,15 +157,15 @@ class Retry(Options, Layer):
     def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]: ...
     def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call ``fn`` with retries and return an `Outcome`: nothing of yours is raised."""
-        refuse(fn, "run")
-        name, kind = self.name or spelled(fn), colour(fn)
+        reject_uncallable(fn, "run")
+        name, kind = self.name or display_name(fn), callable_kind(fn)
         if kind == "plain":
             refuse_unlimited(self, fn)
             return _done(fn, outcome(self, name, fn, args, kwargs))
         if kind == "coroutine":
             return aoutcome(self, name, fn, args, kwargs)
         raise TypeError(
-            f"a stream has no outcome before its end: iterate over policy.call({spelled(fn)}, ...)"
+            f"a stream has no outcome before its end: iterate over policy.call({display_name(fn)}, ...)"
         )
 
     def stream(
@@ -174,13 +182,13 @@ class Retry(Options, Layer):
         """
         from redouble._drivers.streams import Opener, Stream  # noqa: PLC0415
 
-        refuse(open, "stream")
-        refuse_until(self, f"{spelled(open)} gives none")
+        reject_uncallable(open, "stream")
+        refuse_until(self, f"{display_name(open)} gives none")
         if resume is not None and not callable(resume):
             raise TypeError(
                 f"resume={resume!r}: write a function of the last item that opens what follows it"
             )
-        return Stream[T](partial(Opener, self, self.name or spelled(open), open, resume))
+        return Stream[T](partial(Opener, self, self.name or display_name(open), open, resume))
 
     def enter(self, make: Callable[P, Enterable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Entrance[T]:
         """Make a context manager and enter it with retries: ``with policy.enter(connect, host) as it:``.
@@ -189,9 +197,9 @@ class Retry(Options, Layer):
         """
         from redouble._drivers.context_managers import Entrance  # noqa: PLC0415
 
-        refuse(make, "enter")
-        refuse_until(self, f"{spelled(make)} gives none")
-        return Entrance[T](self, self.name or spelled(make), partial(make, *args, **kwargs))
+        reject_uncallable(make, "enter")
+        refuse_until(self, f"{display_name(make)} gives none")
+        return Entrance[T](self, self.name or display_name(make), partial(make, *args, **kwargs))
 
     def describe(self) -> str:
         from redouble._layers.retry import analysis  # noqa: PLC0415
@@ -229,5 +237,5 @@ class Retry(Options, Layer):
 
 
 def _done(fn: object, ended: Outcome[T]) -> Outcome[T]:
-    done(fn, ended.value)
+    reject_awaitable(fn, ended.value)
     return ended

@@ -13,15 +13,24 @@ from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._failures.verdict import Kind
-from redouble.config._errors import Place, nearest, shown
-from redouble.config._options.values import Choice, Duration, Listed, Number, Value, Whole, number_of, plain
+from redouble.config._errors import DocPath, nearest, shown
+from redouble.config._options.values import (
+    Choice,
+    DurationValue,
+    Listed,
+    Number,
+    Value,
+    Whole,
+    number_of,
+    plain,
+)
 
-__all__ = ["KINDS", "OPTIONAL", "OTHERS", "SERIES", "SHORT", "STAGES", "WORDS", "Delays", "written"]
+__all__ = ["KINDS", "OPTIONAL", "OTHERS", "SERIES", "SHORT", "STAGES", "WORDS", "BackoffValue", "written"]
 
 
 OTHERS = "others"  # all kinds that are not named: None, in Python
 KINDS = (*Kind.__members__, OTHERS)
-SPAN = Duration()
+SPAN = DurationValue()
 
 MAKE: dict[str, Callable[..., Backoff]] = {
     "constant": Backoff.constant,
@@ -47,11 +56,11 @@ OPTIONAL = {"factor": 2.0}
 class Jitter(Value):
     """How much is left to chance: all of a delay, half of it, or a share up and down."""
 
-    def read(self, value: object, place: Place) -> object:
+    def read(self, value: object, place: DocPath) -> object:
         if value in ("full", "equal"):
             return value
         if isinstance(value, str):
-            raise place.wrong(f"{shown(value)}: write 'full', 'equal', or a share from 0 to 1")
+            raise place.error(f"{shown(value)}: write 'full', 'equal', or a share from 0 to 1")
         return Number(high=1).read(value, place)
 
     def text(self, text: str) -> object:
@@ -68,12 +77,12 @@ JITTERS = {"full_jitter": "full", "equal_jitter": "equal"}
 
 
 @dataclass(frozen=True)
-class Delays(Value):
+class BackoffValue(Value):
     """A backoff: a table, a list of durations, or (``by_kind``) one for each kind of failure."""
 
     by_kind: bool = True
 
-    def read(self, value: object, place: Place) -> object:
+    def read(self, value: object, place: DocPath) -> object:
         if isinstance(value, list | tuple):
             items = cast("list[object]", value)
             return tuple(SPAN.read(item, place.under(str(index))) for index, item in enumerate(items))
@@ -86,7 +95,7 @@ class Delays(Value):
     def text(self, text: str) -> object:
         return [SPAN.text(item) for item in text.split(",")]
 
-    def write(self, value: object, place: Place) -> object:
+    def write(self, value: object, place: DocPath) -> object:
         if isinstance(value, Backoff):
             return written(value, place)
         if isinstance(value, Mapping):
@@ -95,7 +104,7 @@ class Delays(Value):
             return {key: self.write(part, place.under(key)) for key, part in named.items()}
         if isinstance(value, tuple):
             return [plain(delay) for delay in cast("tuple[float, ...]", value)]
-        raise place.wrong(f"{shown(value)} is an iterable of your own: set it in code, or write a list")
+        raise place.error(f"{shown(value)} is an iterable of your own: set it in code, or write a list")
 
     def schema(self) -> dict[str, object]:
         return {"$ref": "#/$defs/backoff" if self.by_kind else "#/$defs/delays"}
@@ -105,24 +114,24 @@ class Delays(Value):
         for options in SERIES.values():
             keys |= options
         if self.by_kind:
-            keys |= {key: Delays(by_kind=False) for key in KINDS}
+            keys |= {key: BackoffValue(by_kind=False) for key in KINDS}
         return keys
 
-    def _by_kind(self, table: Mapping[str, object], place: Place) -> dict[Kind | None, object]:
+    def _by_kind(self, table: Mapping[str, object], place: DocPath) -> dict[Kind | None, object]:
         found: dict[Kind | None, object] = {}
         for key, value in table.items():
             if key not in KINDS:
                 raise place.unknown(key, value, KINDS)
             kind = None if key == OTHERS else Kind(key)
-            found[kind] = Delays(by_kind=False).read(value, place.under(key))
+            found[kind] = BackoffValue(by_kind=False).read(value, place.under(key))
         if None not in found and len(found) < len(Kind):
-            raise place.under(OTHERS).wrong("missing: say it too, for the kinds that are not named")
+            raise place.under(OTHERS).error("missing: say it too, for the kinds that are not named")
         return found
 
 
-def _one(table: Mapping[str, object], place: Place) -> Backoff:
+def _one(table: Mapping[str, object], place: DocPath) -> Backoff:
     if "type" not in table:
-        raise place.wrong(f"{shown(table)} has no type: write one of {', '.join(SERIES)}")
+        raise place.error(f"{shown(table)} has no type: write one of {', '.join(SERIES)}")
     name = Choice(tuple(SERIES)).read(table["type"], place.under("type"))
     options = SERIES[name]
     for key, value in table.items():
@@ -130,7 +139,7 @@ def _one(table: Mapping[str, object], place: Place) -> Backoff:
             raise place.unknown(key, value, (*options, *SHORT, "then"))
     for key in options:
         if key not in table and key not in OPTIONAL:
-            raise place.under(key).wrong(f"missing: a backoff of type {name!r} must say its {key}")
+            raise place.under(key).error(f"missing: a backoff of type {name!r} must say its {key}")
     said = {key: kind.read(table[key], place.under(key)) for key, kind in options.items() if key in table}
     try:
         backoff = MAKE[name](*said.values())
@@ -144,22 +153,22 @@ def _one(table: Mapping[str, object], place: Place) -> Backoff:
     return backoff
 
 
-def _chained(backoff: Backoff, table: Mapping[str, object], place: Place) -> Backoff:
+def _chained(backoff: Backoff, table: Mapping[str, object], place: DocPath) -> Backoff:
     for key in SHORT:
         if key in table:
-            raise place.under(key).wrong("write it into the list `then`: where there is one, it is the chain")
+            raise place.under(key).error("write it into the list `then`: where there is one, it is the chain")
     place = place.under("then")
     wanted = "a list such as [{ maximum = 5 }, 'full_jitter', { take = 3 }]"
     for index, stage in enumerate(place.items(table["then"], wanted)):
         here = place.under(str(index))
         if isinstance(stage, str):
             if stage not in WORDS:
-                raise here.wrong(f"{shown(stage)} is no stage; {nearest(stage, WORDS)}")
+                raise here.error(f"{shown(stage)} is no stage; {nearest(stage, WORDS)}")
             backoff = _passed(backoff, "jitter", JITTERS[stage])
             continue
         one = here.table(stage, "'full_jitter', 'equal_jitter', or a table with one key")
         if len(one) != 1:
-            raise here.wrong(f"{shown(one)}: write a table with one key for each stage")
+            raise here.error(f"{shown(one)}: write a table with one key for each stage")
         for key, value in one.items():
             if key not in STAGES:
                 raise here.unknown(key, value, STAGES)
@@ -174,11 +183,11 @@ def _passed(backoff: Backoff, stage: str, value: Any) -> Backoff:
     return modifier(value)
 
 
-def written(backoff: Backoff, place: Place) -> dict[str, object]:
+def written(backoff: Backoff, place: DocPath) -> dict[str, object]:
     """Write a backoff as a table."""
     name, args = backoff._series
     if name == "of":
-        return {"type": name, "delays": Delays().write(backoff._source, place), **_stages(backoff)}
+        return {"type": name, "delays": BackoffValue().write(backoff._source, place), **_stages(backoff)}
     said = {key: plain(arg) for key, arg in zip(SERIES[name], args, strict=False)}
     return {
         "type": name,

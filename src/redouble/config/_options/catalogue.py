@@ -28,13 +28,22 @@ from redouble._layers.limits.rate_limit import RateLimit
 from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
-from redouble.config._errors import Place, shown
-from redouble.config._options.backoff import KINDS, OTHERS, Delays
-from redouble.config._options.error_names import Names
-from redouble.config._options.table import Later, Nested, Option, Reference, Several, Table, Tagged, known
+from redouble.config._errors import DocPath, shown
+from redouble.config._options.backoff import KINDS, OTHERS, BackoffValue
+from redouble.config._options.error_names import ErrorNames
+from redouble.config._options.table import (
+    Deferred,
+    DeferredList,
+    Nested,
+    Option,
+    Reference,
+    Table,
+    Tagged,
+    known,
+)
 from redouble.config._options.values import (
     Choice,
-    Duration,
+    DurationValue,
     Flag,
     Labels,
     Listed,
@@ -56,11 +65,11 @@ __all__ = [
     "SPAN",
     "WAIT",
     "WORKER",
-    "Budget",
+    "BudgetValue",
 ]
 
 
-SPAN, LIMIT = Duration(), Unlimited(Duration(zero=False))
+SPAN, LIMIT = DurationValue(), Unlimited(DurationValue(zero=False))
 WAIT = Unlimited(SPAN)
 TOKENS = Number(high=1e15)
 NAMED = Option(Text(), "What it is called in errors, events and metrics: the key of its table, unless said.")
@@ -72,7 +81,7 @@ class Costs(Value):
 
     of: Number = TOKENS
 
-    def read(self, value: object, place: Place) -> dict[Kind | None, float]:
+    def read(self, value: object, place: DocPath) -> dict[Kind | None, float]:
         found: dict[Kind | None, float] = {}
         for key, cost in place.table(value, "a table such as { throttled = 10, others = 5 }").items():
             if key not in KINDS:
@@ -80,7 +89,7 @@ class Costs(Value):
             found[None if key == OTHERS else Kind(key)] = self.of.read(cost, place.under(key))
         return found
 
-    def write(self, value: object, place: Place) -> object:
+    def write(self, value: object, place: DocPath) -> object:
         costs = cast("Mapping[Kind | None, float]", value)
         return {str(kind or OTHERS): self.of.write(cost, place) for kind, cost in costs.items()}
 
@@ -125,13 +134,13 @@ BUDGETS = Tagged(
 
 
 @dataclass(frozen=True)
-class Budget(Value):
+class BudgetValue(Value):
     """A budget: the name of a shared one, or one of its own."""
 
-    def read(self, value: object, place: Place) -> object:
+    def read(self, value: object, place: DocPath) -> object:
         return known(value, "budgets", place) if isinstance(value, str) else BUDGETS.read(value, place)
 
-    def write(self, value: object, place: Place) -> object:
+    def write(self, value: object, place: DocPath) -> object:
         return place.names.get(id(value)) or BUDGETS.write(value, place)
 
     def schema(self) -> dict[str, object]:
@@ -169,18 +178,20 @@ RETRY = Table(
     Retry,
     "A retry policy.",
     {
-        "on": Option(Names(), "What is retried: names, of which the first with an opinion decides."),
+        "on": Option(ErrorNames(), "What is retried: names, of which the first with an opinion decides."),
         "attempts": Option(
             Unlimited(Whole(1, "write a whole number, 1 for no retries (the first attempt counts)")),
             "How many attempts in total, the first included.",
         ),
-        "backoff": Option(Delays(), "How long to wait before each retry."),
+        "backoff": Option(BackoffValue(), "How long to wait before each retry."),
         "give_up_after": Option(LIMIT, "Begin no attempt and no delay that could not start within this."),
         "timeout": Option(LIMIT, "The limit of the whole call."),
         "attempt_timeout": Option(LIMIT, "The limit of each attempt."),
         "work_timeout": Option(LIMIT, "The limit of the time spent inside attempts."),
         "hints": Option(Nested(HINTS), HINTS.about),
-        "budget": Option(Unlimited(Budget()), "An allowance for retries: a name in [budgets], or its own."),
+        "budget": Option(
+            Unlimited(BudgetValue()), "An allowance for retries: a name in [budgets], or its own."
+        ),
         "worker": Option(Unlimited(Nested(WORKER)), WORKER.about),
         "nested": Option(
             Choice(("warn", "stop", "allow")), "What to do when an inner policy already gave up on an error."
@@ -213,7 +224,7 @@ GATES = Tagged(
             CircuitBreaker,
             "Leave a service alone while it is down.",
             {
-                "on": Option(Names(), "What counts as a failure."),
+                "on": Option(ErrorNames(), "What counts as a failure."),
                 "failures": Option(Whole(1), "Open after so many in a row."),
                 "ratio": Option(
                     Unlimited(Number(high=1)),
@@ -247,7 +258,7 @@ GATES = Tagged(
             AdaptiveRate,
             "As fast as the other side lets us, found out by being throttled.",
             {
-                "on": Option(Names(), "What counts as throttling."),
+                "on": Option(ErrorNames(), "What counts as throttling."),
                 "wait": Option(WAIT, "How long calls wait for their turn; 0 is not at all."),
                 "least": Option(Number(1e-9, 1e9), "The lowest rate, in calls a second."),
                 "name": NAMED,
@@ -262,7 +273,7 @@ GATES = Tagged(
                 "most": Option(Whole(1), "The highest limit."),
                 "by": Option(Choice(("gradient", "vegas", "aimd")), "How the limit is found."),
                 "window": Option(SPAN, "The time of calls for one change."),
-                "on": Option(Names(), "Which errors are signs of overload."),
+                "on": Option(ErrorNames(), "Which errors are signs of overload."),
                 "slow": Option(SPAN, "For aimd: calls that take longer lower the limit too."),
                 "relearn": Option(SPAN, "How often to find out anew."),
                 "name": NAMED,
@@ -277,7 +288,7 @@ GATES = Tagged(
                 "window": Option(SPAN, "How long calls count for."),
                 "most": Option(Number(high=1), "The largest share to refuse."),
                 "minimum": Option(Whole(), "Refuse nothing while there were fewer calls."),
-                "on": Option(Names(), "What the service does not accept."),
+                "on": Option(ErrorNames(), "What the service does not accept."),
                 "name": NAMED,
             },
             in_code=("random",),
@@ -308,8 +319,8 @@ LAYERS = Tagged(
                     Unlimited(Number(1e-6)), "How many extra calls there may be, as a share of all."
                 ),
                 "hedges": Option(Whole(1), "How many extra calls one call may lead to."),
-                "on": Option(Names(), "Errors that do not end the race."),
-                "budget": Option(Unlimited(Budget()), "What each extra call takes from."),
+                "on": Option(ErrorNames(), "Errors that do not end the race."),
+                "budget": Option(Unlimited(BudgetValue()), "What each extra call takes from."),
                 "name": NAMED,
             },
             in_code=("until", "different"),
@@ -320,22 +331,22 @@ LAYERS = Tagged(
 
 
 @dataclass(frozen=True)
-class Layers(Value):
+class LayersValue(Value):
     """Layers, outermost first: names such as ``gates.db``, or tables with a type."""
 
-    def read(self, value: object, place: Place) -> Several:
+    def read(self, value: object, place: DocPath) -> DeferredList:
         wanted = "a list such as ['gates.db', 'policies.payments', { type = 'timeout', seconds = 2 }]"
         items = place.items(value, wanted)
         read = tuple(self._one(item, place.under(str(index))) for index, item in enumerate(items))
         for index, layer in enumerate(read):
             if isinstance(layer, Reference) and layer in read[:index]:
-                raise place.under(str(index)).wrong(
+                raise place.under(str(index)).error(
                     f"{layer.section}.{layer.name} is in it twice: each call would pass through it twice, or "
                     "wait for itself"
                 )
-        return Several(read)
+        return DeferredList(read)
 
-    def write(self, value: object, place: Place) -> object:
+    def write(self, value: object, place: DocPath) -> object:
         layers = place.items(value, "layers")
         return [
             place.names.get(id(layer)) or LAYERS.write(layer, place.under(str(index)))
@@ -346,14 +357,14 @@ class Layers(Value):
         name = {"type": "string", "pattern": "^(gates|policies)\\."}
         return {"type": "array", "items": {"anyOf": [name, {"$ref": "#/$defs/layer"}]}}
 
-    def _one(self, value: object, place: Place) -> Later:
+    def _one(self, value: object, place: DocPath) -> Deferred:
         if not isinstance(value, str):
             return LAYERS.read(value, place)
         section, _, name = value.partition(".")
         if section == "pipelines":
-            raise place.wrong(f"{shown(value)}: a pipeline holds no other one; write its layers here")
+            raise place.error(f"{shown(value)}: a pipeline holds no other one; write its layers here")
         if section not in ("gates", "policies"):
-            raise place.wrong(f"{shown(value)}: write 'gates.' or 'policies.' and a name, or a table")
+            raise place.error(f"{shown(value)}: write 'gates.' or 'policies.' and a name, or a table")
         return known(name, section, place)
 
 
@@ -364,5 +375,5 @@ def _pipeline(layers: tuple[Layer, ...]) -> Pipeline:
 PIPELINE = Table(
     _pipeline,
     "Layers in order, outermost first.",
-    {"layers": Option(Layers(), "The layers, outermost first.", needed=True)},
+    {"layers": Option(LayersValue(), "The layers, outermost first.", needed=True)},
 )

@@ -14,13 +14,13 @@ from typing import cast
 from redouble import errors
 from redouble._failures.transient import transient
 from redouble._failures.verdict import On, as_rules
-from redouble._internal.locks import Guard
+from redouble._internal.locks import ForkSafeLock
 from redouble._internal.public import public
-from redouble.config._errors import Place, nearest, shown
+from redouble.config._errors import DocPath, nearest, shown
 from redouble.config._options.values import Value
 from redouble.errors import ConfigError
 
-__all__ = ["BUILT_IN", "Names", "register"]
+__all__ = ["BUILT_IN", "ErrorNames", "register"]
 
 
 OURS = ("AttemptTimeout", "BulkheadFull", "CircuitOpen", "RateLimited", "Rejected")
@@ -45,7 +45,7 @@ NEVER = {  # what nobody may catch, whatever a document says
     ),
 }
 
-_lock = Guard()
+_lock = ForkSafeLock()
 _registered: Mapping[str, object] = MappingProxyType({})
 
 
@@ -75,22 +75,22 @@ def register(name: str, on: On) -> None:
 
 
 @dataclass(frozen=True)
-class Names(Value):
+class ErrorNames(Value):
     """What is retried, or what counts: one name, or a list of them."""
 
-    def read(self, value: object, place: Place) -> object:
+    def read(self, value: object, place: DocPath) -> object:
         if isinstance(value, str):
             return _found(value, place)
         names = place.items(value, "a name, or a list of names, such as ['transient', 'ConnectionError']")
         if not names:
-            raise place.wrong("the list is empty, so nothing would count: write a name, such as 'transient'")
+            raise place.error("the list is empty, so nothing would count: write a name, such as 'transient'")
         return [_found(name, place) for name in names]
 
     def text(self, text: str) -> object:
         names = [name.strip() for name in text.split(",")]
         return names[0] if len(names) == 1 else names
 
-    def write(self, value: object, place: Place) -> object:
+    def write(self, value: object, place: DocPath) -> object:
         if (name := _name_of(value)) is not None:
             return name
         return list(_names(value, place))
@@ -99,21 +99,21 @@ class Names(Value):
         return {"$ref": "#/$defs/on"}
 
 
-def _found(name: object, place: Place) -> object:
+def _found(name: object, place: DocPath) -> object:
     if not isinstance(name, str):
-        raise place.wrong(f"{shown(name)}: write a name in quotes, such as 'transient'")
+        raise place.error(f"{shown(name)}: write a name in quotes, such as 'transient'")
     if name in BUILT_IN:
         return BUILT_IN[name]
     if name in _registered:
         return _registered[name]
     if name.rpartition(".")[2] in NEVER:
-        raise place.wrong(
+        raise place.error(
             f"{name!r} is never retried: cancellation, Ctrl-C and exits belong to your caller; "
             "write Exception or something narrower"
         )
     hint = nearest(name, [*BUILT_IN, *_registered])
     advice = hint if hint.startswith("did") else "write a built-in exception or 'transient',"
-    raise place.wrong(
+    raise place.error(
         f"{shown(name)} is not known; {advice} or name your own with redouble.config.register()"
     )
 
@@ -133,7 +133,7 @@ def _same(one: object, other: object) -> bool:
     return one is other or (type(one) is type(other) is tuple and one == other)
 
 
-def _names(value: object, place: Place) -> Iterator[str]:
+def _names(value: object, place: DocPath) -> Iterator[str]:
     if (name := _name_of(value)) is not None:
         yield name
     elif type(value) in (list, tuple) and value:
@@ -141,4 +141,4 @@ def _names(value: object, place: Place) -> Iterator[str]:
             yield from _names(item, place)
     else:
         called = getattr(value, "__qualname__", None) or shown(value)
-        raise place.wrong(f"{called} has no name in documents: give it one with redouble.config.register()")
+        raise place.error(f"{called} has no name in documents: give it one with redouble.config.register()")

@@ -17,17 +17,17 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
-from redouble.config._errors import Place, mapping, nearest, shown
+from redouble.config._errors import DocPath, mapping, nearest, shown
 from redouble.config._options.values import Choice, Value
 
 __all__ = [
+    "Blueprint",
+    "Deferred",
+    "DeferredList",
     "Found",
-    "Later",
     "Nested",
     "Option",
-    "Recipe",
     "Reference",
-    "Several",
     "Table",
     "Tagged",
     "defaults",
@@ -40,7 +40,7 @@ Found: TypeAlias = Mapping[tuple[str, str], object]
 NOTHING: Found = MappingProxyType({})
 
 
-class Later(ABC):
+class Deferred(ABC):
     """Something that is made when all it refers to is there."""
 
     @abstractmethod
@@ -49,7 +49,7 @@ class Later(ABC):
 
 
 @dataclass(frozen=True)
-class Reference(Later):
+class Reference(Deferred):
     """A thing that has a name of its own in the document."""
 
     section: str
@@ -60,22 +60,22 @@ class Reference(Later):
 
 
 @dataclass(frozen=True)
-class Several(Later):
+class DeferredList(Deferred):
     """Many of them, in order."""
 
-    parts: tuple[Later, ...]
+    parts: tuple[Deferred, ...]
 
     def made(self, found: Found) -> object:
         return tuple(part.made(found) for part in self.parts)
 
 
 @dataclass(frozen=True)
-class Recipe(Later):
+class Blueprint(Deferred):
     """A thing that was read; each time it is made, it is another one."""
 
     table: Table
     values: Mapping[str, object]
-    place: Place
+    place: DocPath
 
     def made(self, found: Found) -> object:
         return self.table.build(self.values, self.place, found)
@@ -99,7 +99,7 @@ class Table:
     options: Mapping[str, Option]
     in_code: tuple[str, ...] = ()
 
-    def read(self, value: object, place: Place, but: Collection[str] = ()) -> dict[str, object]:
+    def read(self, value: object, place: DocPath, but: Collection[str] = ()) -> dict[str, object]:
         """Read what a table says about options; keys in ``but`` are somebody else's."""
         table, found = place.table(value), dict[str, object]()
         for key, item in table.items():
@@ -107,38 +107,38 @@ class Table:
             if option is not None:
                 found[key] = option.kind.read(item, place.under(key))
             elif key in self.in_code:
-                raise place.under(key).wrong(f"{shown(item)}: this can only be set in code")
+                raise place.under(key).error(f"{shown(item)}: this can only be set in code")
             elif key not in but:
                 raise place.unknown(key, item, (*self.options, *but))
         for key, option in self.options.items():
             if option.needed and key not in found:
-                raise place.under(key).wrong(f"missing: {option.about[0].lower()}{option.about[1:]}")
+                raise place.under(key).error(f"missing: {option.about[0].lower()}{option.about[1:]}")
         return found
 
     def build(
         self,
         values: Mapping[str, object],
-        place: Place,
+        place: DocPath,
         found: Found = NOTHING,
         own: Collection[str] | None = None,
     ) -> Any:
         """Make it. What the constructor says is wrong is told of the document; ``own``: of these keys."""
         said = {
-            key: value.made(found) if isinstance(value, Later) else value for key, value in values.items()
+            key: value.made(found) if isinstance(value, Deferred) else value for key, value in values.items()
         }
         try:
             return self.make(**said)
         except (TypeError, ValueError, ArithmeticError) as error:
             raise place.told(error, said if own is None else own) from error
 
-    def write(self, thing: object, place: Place) -> dict[str, object]:
+    def write(self, thing: object, place: DocPath) -> dict[str, object]:
         """Write what differs from the defaults."""
         usual, found = defaults(self.make), dict[str, object]()
         settings: object = getattr(thing, "settings", thing)  # a policy or a pipeline is a value itself
         for key in self.in_code:
             value: object = getattr(settings, key)
             if value is not usual[key] and value != usual[key]:
-                raise place.under(key).wrong(f"{shown(value)} cannot be written down: set {key} in code")
+                raise place.under(key).error(f"{shown(value)} cannot be written down: set {key} in code")
         for key, option in self.options.items():
             value = getattr(settings, key)
             if key not in usual or (value is not usual[key] and value != usual[key]):
@@ -182,10 +182,10 @@ class Nested(Value):
 
     table: Table
 
-    def read(self, value: object, place: Place) -> object:
+    def read(self, value: object, place: DocPath) -> object:
         return self.table.build(self.table.read(value, place), place)
 
-    def write(self, value: object, place: Place) -> object:
+    def write(self, value: object, place: DocPath) -> object:
         return self.table.write(value, place)
 
     def schema(self) -> dict[str, object]:
@@ -202,22 +202,22 @@ class Tagged:
     tables: Mapping[str, Table]
     usual: str | None = None
 
-    def read(self, value: object, place: Place, **more: object) -> Recipe:
+    def read(self, value: object, place: DocPath, **more: object) -> Blueprint:
         """Read a table of any of the types; ``more``: what holds if the table does not say it."""
         said = place.table(value)
         tag = said.get("type", self.usual)
         if tag is None:
-            raise place.under("type").wrong(f"missing: write one of {', '.join(self.tables)}")
+            raise place.under("type").error(f"missing: write one of {', '.join(self.tables)}")
         table = self.tables[self._types().read(tag, place.under("type"))]
-        return Recipe(table, {**more, **table.read(said, place, but=("type",))}, place)
+        return Blueprint(table, {**more, **table.read(said, place, but=("type",))}, place)
 
-    def write(self, thing: object, place: Place) -> dict[str, object]:
+    def write(self, thing: object, place: DocPath) -> dict[str, object]:
         """Write a thing with its type."""
         for tag, table in self.tables.items():
             if type(thing) is table.make:
                 return {"type": tag, **table.write(thing, place)}
         known = ", ".join(cast("type", table.make).__name__ for table in self.tables.values())
-        raise place.wrong(f"{shown(thing)} cannot be written down: write one of {known}, or set it in code")
+        raise place.error(f"{shown(thing)} cannot be written down: write one of {known}, or set it in code")
 
     def keys(self, value: object) -> dict[str, Value]:
         """Tell the kinds of the keys of a table, by the type it says."""
@@ -238,10 +238,10 @@ class Tagged:
         return Choice(tuple(self.tables))
 
 
-def known(name: str, section: str, place: Place) -> Reference:
+def known(name: str, section: str, place: DocPath) -> Reference:
     """Accept the name of something in a section."""
     there = place.known.get(section, ())
     if name not in there:
         hint = nearest(name, there) if there else f"there are no [{section}] here"
-        raise place.wrong(f"{shown(name)} is not in [{section}]; {hint}")
+        raise place.error(f"{shown(name)} is not in [{section}]; {hint}")
     return Reference(section, name)

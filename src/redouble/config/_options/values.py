@@ -18,13 +18,13 @@ from math import inf, isfinite
 from types import MappingProxyType
 from typing import Final, cast
 
-from redouble.config._errors import Place, amend, nearest, shown
+from redouble.config._errors import DocPath, nearest, rewrite, shown
 from redouble.errors import ConfigError
 
 __all__ = [
     "UNLIMITED",
     "Choice",
-    "Duration",
+    "DurationValue",
     "Flag",
     "Labels",
     "Listed",
@@ -45,14 +45,14 @@ class Value(ABC):
     """A kind of value."""
 
     @abstractmethod
-    def read(self, value: object, place: Place) -> object:
+    def read(self, value: object, place: DocPath) -> object:
         """Turn what a document says into what a constructor wants."""
 
     def text(self, text: str) -> object:
         """Turn the text of a variable into what a document would say."""
         return text.strip()
 
-    def write(self, value: object, place: Place) -> object:  # noqa: ARG002  some cannot be written
+    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002  some cannot be written
         """Turn what an object has into what a document says."""
         return value
 
@@ -73,9 +73,9 @@ class Value(ABC):
 class Flag(Value):
     """True or false."""
 
-    def read(self, value: object, place: Place) -> bool:
+    def read(self, value: object, place: DocPath) -> bool:
         if not isinstance(value, bool):
-            raise place.wrong(f"{shown(value)}: write true or false")
+            raise place.error(f"{shown(value)}: write true or false")
         return value
 
     def text(self, text: str) -> object:
@@ -90,9 +90,9 @@ class Flag(Value):
 class Text(Value):
     """Any text."""
 
-    def read(self, value: object, place: Place) -> str:
+    def read(self, value: object, place: DocPath) -> str:
         if not isinstance(value, str):
-            raise place.wrong(f"{shown(value)}: write a text, in quotes")
+            raise place.error(f"{shown(value)}: write a text, in quotes")
         return value
 
     def schema(self) -> dict[str, object]:
@@ -108,11 +108,11 @@ class Choice(Value):
 
     words: tuple[str, ...]
 
-    def read(self, value: object, place: Place) -> str:
+    def read(self, value: object, place: DocPath) -> str:
         if not isinstance(value, str):
-            raise place.wrong(f"{shown(value)}: write one of {', '.join(self.words)}, in quotes")
+            raise place.error(f"{shown(value)}: write one of {', '.join(self.words)}, in quotes")
         if value not in self.words:
-            raise place.wrong(f"{shown(value)} is not known here; {nearest(value, self.words)}")
+            raise place.error(f"{shown(value)} is not known here; {nearest(value, self.words)}")
         return value
 
     def schema(self) -> dict[str, object]:
@@ -125,20 +125,20 @@ class Unlimited(Value):
 
     of: Value
 
-    def read(self, value: object, place: Place) -> object:
+    def read(self, value: object, place: DocPath) -> object:
         if value is None or value == UNLIMITED:
             return None
         try:
             return self.of.read(value, place)
         except ConfigError as error:
             if error.path == place.path and ": write" in str(error):
-                amend(error, end=f", or {UNLIMITED!r}")
+                rewrite(error, end=f", or {UNLIMITED!r}")
             raise
 
     def text(self, text: str) -> object:
         return UNLIMITED if text.strip() == UNLIMITED else self.of.text(text)
 
-    def write(self, value: object, place: Place) -> object:
+    def write(self, value: object, place: DocPath) -> object:
         return UNLIMITED if value is None else self.of.write(value, place)
 
     def schema(self) -> dict[str, object]:
@@ -158,16 +158,16 @@ class Listed(Value):
     of: Value
     least: int = 1
 
-    def read(self, value: object, place: Place) -> tuple[object, ...]:
+    def read(self, value: object, place: DocPath) -> tuple[object, ...]:
         items = place.items(value, "a list, in square brackets")
         if len(items) < self.least:
-            raise place.wrong("the list is empty: leave it out, or write something into it")
+            raise place.error("the list is empty: leave it out, or write something into it")
         return tuple(self.of.read(item, place.under(str(index))) for index, item in enumerate(items))
 
     def text(self, text: str) -> object:
         return [self.of.text(item) for item in text.split(",")]
 
-    def write(self, value: object, place: Place) -> object:
+    def write(self, value: object, place: DocPath) -> object:
         return [self.of.write(item, place) for item in place.items(value, "a list")]
 
     def schema(self) -> dict[str, object]:
@@ -180,12 +180,12 @@ class Labels(Value):
 
     of: Value = TEXT
 
-    def read(self, value: object, place: Place) -> dict[str, object]:
+    def read(self, value: object, place: DocPath) -> dict[str, object]:
         wanted = 'a table of texts, such as { team = "payments" }'
         table = place.table(value, wanted)
         return {key: self.of.read(item, place.under(key)) for key, item in table.items()}
 
-    def write(self, value: object, place: Place) -> object:
+    def write(self, value: object, place: DocPath) -> object:
         return {**place.table(value)}
 
     def schema(self) -> dict[str, object]:
@@ -216,12 +216,12 @@ def number_of(text: str) -> object:
 
 
 @dataclass(frozen=True)
-class Duration(Value):
+class DurationValue(Value):
     """Seconds, as a number; or a text with a unit. ``zero``: whether a bare 0 is likely to be meant."""
 
     zero: bool = True
 
-    def read(self, value: object, place: Place) -> float:
+    def read(self, value: object, place: DocPath) -> float:
         if isinstance(value, str):
             return self._span(value, place)
         if isinstance(value, timedelta):
@@ -235,7 +235,7 @@ class Duration(Value):
         if not isfinite(seconds) or seconds < 0:
             raise self._wrong(value, place)
         if not seconds and not self.zero:
-            raise place.wrong(
+            raise place.error(
                 f"{value}: nothing could run in no time at all; write {UNLIMITED!r} for no limit, "
                 "or '0s' if that is what you mean"
             )
@@ -244,7 +244,7 @@ class Duration(Value):
     def text(self, text: str) -> object:
         return number_of(text)
 
-    def write(self, value: object, place: Place) -> object:  # noqa: ARG002
+    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002
         seconds = cast("float", value)
         return "0s" if not seconds and not self.zero else plain(seconds)
 
@@ -252,7 +252,7 @@ class Duration(Value):
         low = "minimum" if self.zero else "exclusiveMinimum"
         return {"anyOf": [{"type": "number", low: 0}, {"type": "string", "pattern": PATTERN}]}
 
-    def _span(self, text: str, place: Place) -> float:
+    def _span(self, text: str, place: DocPath) -> float:
         found = SPAN.fullmatch(text)
         if found is None:
             raise self._wrong(text, place)
@@ -262,8 +262,8 @@ class Duration(Value):
             raise self._wrong(text, place)
         return seconds
 
-    def _wrong(self, value: object, place: Place) -> ConfigError:
-        return place.wrong(
+    def _wrong(self, value: object, place: DocPath) -> ConfigError:
+        return place.error(
             f"{shown(value)} is no duration: write seconds as a number, 0 or more, or a text with one unit "
             "of us, ms, s, m, h, d, such as '250ms', '30s' or '1.5h'"
         )
@@ -277,10 +277,10 @@ class Whole(Value):
     fix: str = ""
     high: float = 1e300  # Python does not spell those of thousands of digits
 
-    def read(self, value: object, place: Place) -> int:
+    def read(self, value: object, place: DocPath) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
             wanted = self.fix or f"write a whole number, {self.low} or more"
-            raise place.wrong(f"{shown(value)}: {wanted}")
+            raise place.error(f"{shown(value)}: {wanted}")
         return value
 
     def text(self, text: str) -> object:
@@ -297,19 +297,19 @@ class Number(Value):
     low: float = 0
     high: float = inf
 
-    def read(self, value: object, place: Place) -> float:
+    def read(self, value: object, place: DocPath) -> float:
         if not isinstance(value, bool) and isinstance(value, int | float):
             with suppress(OverflowError):
                 number = float(value)
                 if self.low <= number <= self.high and isfinite(number):
                     return number
         wanted = f"{self.low:g} or more" if self.high == inf else f"from {self.low:g} to {self.high:g}"
-        raise place.wrong(f"{shown(value)}: write a number, {wanted}")
+        raise place.error(f"{shown(value)}: write a number, {wanted}")
 
     def text(self, text: str) -> object:
         return number_of(text)
 
-    def write(self, value: object, place: Place) -> object:  # noqa: ARG002
+    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002
         return plain(cast("float", value))
 
     def schema(self) -> dict[str, object]:

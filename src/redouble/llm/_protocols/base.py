@@ -18,7 +18,7 @@ from redouble.llm._errors import ErrorEvent
 from redouble.llm._protocols.fields import more, usage_of
 from redouble.llm._spend.usage import Usage
 
-__all__ = ["Dialect", "Plain", "Protocol"]
+__all__ = ["PlainEvents", "Protocol", "ProviderEvents"]
 
 
 @public("redouble.llm")
@@ -58,7 +58,7 @@ class Protocol(ABC):
         """Say what was missing at the end."""
 
 
-class Dialect(ABC):
+class ProviderEvents(ABC):
     """What a provider has said so far: ``usage``, how many ``pieces`` of the answer, and if it ``ended``."""
 
     usage: Usage | None = None
@@ -82,7 +82,7 @@ class Dialect(ABC):
         """Name what would say that it has ended."""
 
 
-class Plain(Dialect):
+class PlainEvents(ProviderEvents):
     """Server-sent events that end with ``[DONE]``, whatever they say."""
 
     def knows(self, thing: object, word: str) -> bool:  # noqa: ARG002  all of them

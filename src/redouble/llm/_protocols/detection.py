@@ -11,23 +11,23 @@ from functools import partial
 from inspect import isabstract
 from typing import cast
 
-from redouble._internal.callables import spelled, would_not_run
+from redouble._internal.callables import display_name, lazy_kind
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._protocols.base import Dialect, Plain, Protocol
-from redouble.llm._protocols.fields import DICT, error_in, field, has, text
+from redouble.llm._protocols.base import PlainEvents, Protocol, ProviderEvents
+from redouble.llm._protocols.fields import DICT, error_in, get_field, get_text, has_field
 from redouble.llm._protocols.providers import Anthropic, OpenAI
 from redouble.llm._protocols.sse import DONE, EventStream
 
-__all__ = ["Chunks", "protocol_of"]
+__all__ = ["DetectedProtocol", "protocol_of"]
 
 
-DIALECTS: dict[str, type[Dialect]] = {"openai": OpenAI, "anthropic": Anthropic, "sse": Plain}
+DIALECTS: dict[str, type[ProviderEvents]] = {"openai": OpenAI, "anthropic": Anthropic, "sse": PlainEvents}
 TEXT, BUFFER = (str, bytes), (bytearray, memoryview)
 OF_EVENTS = ("event", "last_event_id", "origin")
 RECOGNISED = (OpenAI, Anthropic)
 
 
-class Chunks(Protocol):
+class DetectedProtocol(Protocol):
     """Any of our protocols: that of ``name``, or ``auto``, which is the one that it hears.
 
     One that was named is demanded: its end must come, whatever else does. ``auto`` demands the end of what
@@ -38,7 +38,7 @@ class Chunks(Protocol):
         self.name = name
         self.known = name != "auto"
         self._heard = False
-        self._dialect = DIALECTS.get(name, Plain)()
+        self._dialect = DIALECTS.get(name, PlainEvents)()
         self._body = EventStream()
         self._decode: Callable[[str], object] | None = None
 
@@ -57,11 +57,11 @@ class Chunks(Protocol):
             return self._piece(chunk)
         if isinstance(chunk, BUFFER):
             return self._piece(bytes(cast("bytearray", chunk)))
-        data = field(chunk, "data")
+        data = get_field(chunk, "data")
         # An event of a library for server-sent events has more than that; a dict of somebody's own has not.
-        if isinstance(data, str) and any(has(chunk, name) for name in OF_EVENTS):
-            return self._event(text(chunk, "event") or text(chunk, "type"), data)
-        return self._thing(chunk, text(chunk, "type"), sse=False)
+        if isinstance(data, str) and any(has_field(chunk, name) for name in OF_EVENTS):
+            return self._event(get_text(chunk, "event") or get_text(chunk, "type"), data)
+        return self._thing(chunk, get_text(chunk, "type"), sse=False)
 
     def _piece(self, piece: str | bytes) -> ErrorEvent | None:
         first: ErrorEvent | None = None
@@ -81,7 +81,7 @@ class Chunks(Protocol):
         thing = None if data is None else self._parsed(data)
         if name == "error":
             return self._thing(thing if isinstance(thing, DICT) else {"message": data}, name, sse=True)
-        return self._thing(thing, text(thing, "type") or name, sse=True)
+        return self._thing(thing, get_text(thing, "type") or name, sse=True)
 
     def _parsed(self, data: str) -> object:
         if self._decode is None:
@@ -122,7 +122,9 @@ class Chunks(Protocol):
         )
 
 
-MAKERS: dict[str, Callable[[], Protocol]] = {name: partial(Chunks, name) for name in ("auto", *DIALECTS)}
+MAKERS: dict[str, Callable[[], Protocol]] = {
+    name: partial(DetectedProtocol, name) for name in ("auto", *DIALECTS)
+}
 CHOICES = "'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to look at nothing"
 
 
@@ -140,11 +142,11 @@ def protocol_of(said: str | Callable[[], Protocol] | None) -> Callable[[], Proto
         raise TypeError(f"protocol={name}(...): write {name}, the class: each attempt needs a new one")
     if not callable(given) or (isinstance(given, type) and not issubclass(given, Protocol)):
         raise TypeError(f"protocol={said!r}: write {CHOICES}")
-    if (what := would_not_run(said)) is not None:
-        raise TypeError(f"protocol={spelled(said)} is {what}: write a plain one that returns a Protocol")
+    if (what := lazy_kind(said)) is not None:
+        raise TypeError(f"protocol={display_name(said)} is {what}: write a plain one that returns a Protocol")
     if isabstract(said):
-        missing = " and ".join(sorted(cast("frozenset[str]", field(said, "__abstractmethods__"))))
-        raise TypeError(f"protocol={spelled(said)} is not complete: write {missing} in it")
+        missing = " and ".join(sorted(cast("frozenset[str]", get_field(said, "__abstractmethods__"))))
+        raise TypeError(f"protocol={display_name(said)} is not complete: write {missing} in it")
     return said
 
 

@@ -13,7 +13,7 @@ from redouble._failures.codes import LLM, LLM_STATUSES, QUOTA
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._spend.usage import Usage
 
-__all__ = ["DICT", "error_in", "field", "has", "items", "more", "text", "usage_of"]
+__all__ = ["DICT", "error_in", "get_field", "get_list", "get_text", "has_field", "more", "usage_of"]
 
 
 LONGEST = 500  # characters of a message; all of it is in `said`
@@ -26,7 +26,7 @@ ALONE = frozenset({"error", "type", "object", "id", "request_id", "code", "statu
 NOT_ERRORS = ("response.", "message_", "content_block_")  # these have words of their own for what is wrong
 
 
-def field(thing: object, name: str) -> object:
+def get_field(thing: object, name: str) -> object:
     """Return the field of a dict or object, or None."""
     try:
         if isinstance(thing, DICT):
@@ -37,20 +37,20 @@ def field(thing: object, name: str) -> object:
     return found
 
 
-def has(thing: object, name: str) -> bool:
+def has_field(thing: object, name: str) -> bool:
     """Say whether there is such a field, and be it empty."""
     return name in cast("dict[object, object]", thing) if isinstance(thing, DICT) else hasattr(thing, name)
 
 
-def text(thing: object, name: str) -> str:
+def get_text(thing: object, name: str) -> str:
     """Return a field that is a text, or else an empty one."""
-    found = field(thing, name)
+    found = get_field(thing, name)
     return found if isinstance(found, str) else ""
 
 
-def items(thing: object, name: str) -> list[object]:
+def get_list(thing: object, name: str) -> list[object]:
     """Return what is in a field that is a list."""
-    found = field(thing, name)
+    found = get_field(thing, name)
     return cast("list[object]", found) if isinstance(found, list) else []
 
 
@@ -63,7 +63,7 @@ def usage_of(result: object) -> Usage | None:
     >>> usage_of({"usage": {"prompt_tokens": 12, "completion_tokens": 3}})
     Usage(input=12, output=3)
     """
-    said = field(result, "usage")
+    said = get_field(result, "usage")
     return None if said is None else _tokens(said)
 
 
@@ -87,7 +87,7 @@ def more(before: Usage | None, now: Usage | None) -> Usage | None:
 
 
 def _count(said: object, name: str) -> int | None:
-    found = field(said, name)
+    found = get_field(said, name)
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < MOST:
         return None
     return int(found)
@@ -107,20 +107,20 @@ def error_in(thing: object, word: str, *, sure: bool) -> ErrorEvent | None:
     ``sure``: it comes from a provider. Otherwise only what looks like nothing else is taken for an error.
     """
     if word == "response.failed":
-        return _error(thing, field(field(thing, "response"), "error"), word)
+        return _error(thing, get_field(get_field(thing, "response"), "error"), word)
     if word.startswith(NOT_ERRORS):
         return None
-    found = field(thing, "error")
+    found = get_field(thing, "error")
     if found is None and word != "error":
         return None
-    nested = isinstance(found, DICT) or text(found, "message") != ""
+    nested = isinstance(found, DICT) or get_text(found, "message") != ""
     details = found if nested else thing
     if word == "error":
-        wrong = sure or text(details, "message") != ""
+        wrong = sure or get_text(details, "message") != ""
     elif isinstance(thing, DICT) and sure:
         wrong = isinstance(found, dict | list | str | int | float) and bool(cast("object", found))
     else:
-        wrong = text(found, "message") != "" and (sure or _is_nothing_else(thing))
+        wrong = get_text(found, "message") != "" and (sure or _is_nothing_else(thing))
     return _error(thing, details, found if isinstance(found, str) else "") if wrong else None
 
 
@@ -130,7 +130,7 @@ def _is_nothing_else(thing: object) -> bool:
 
 
 def _error(thing: object, details: object, otherwise: str) -> ErrorEvent:
-    kind, message = _kind(details), text(details, "message") or otherwise
+    kind, message = _kind(details), get_text(details, "message") or otherwise
     told = ": ".join(part for part in (kind, message) if part) or "something went wrong"
     told = told if len(told) <= LONGEST else told[: LONGEST - 3] + "..."
     return ErrorEvent(f"the stream said: {told}", type=kind, said=thing)
@@ -139,9 +139,9 @@ def _error(thing: object, details: object, otherwise: str) -> ErrorEvent:
 def _kind(details: object) -> str | None:
     """Find the word for an error: one that we know, or else the most specific."""
     names = ("code", "type", "error_type", "status")
-    words = [word for name in names if (word := text(details, name)) not in ("", "error")]
+    words = [word for name in names if (word := get_text(details, name)) not in ("", "error")]
     known = [word for word in words if word in QUOTA] or [word for word in words if word in LLM]
-    return next(iter(known or _by_status(field(details, "code")) or words), None)
+    return next(iter(known or _by_status(get_field(details, "code")) or words), None)
 
 
 def _by_status(code: object) -> list[str]:

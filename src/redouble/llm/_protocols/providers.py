@@ -7,8 +7,8 @@ What Anthropic's interface says: the events of a message, over the wire and as t
 
 from __future__ import annotations
 
-from redouble.llm._protocols.base import Dialect
-from redouble.llm._protocols.fields import field, items, more, text, usage_of
+from redouble.llm._protocols.base import ProviderEvents
+from redouble.llm._protocols.fields import get_field, get_list, get_text, more, usage_of
 
 __all__ = ["Anthropic", "OpenAI"]
 
@@ -28,7 +28,7 @@ OPENAI_PIECES = (
 )
 
 
-class OpenAI(Dialect):
+class OpenAI(ProviderEvents):
     """A stream of chat completions, of completions, or of a response."""
 
     def __init__(self) -> None:
@@ -39,11 +39,11 @@ class OpenAI(Dialect):
     def knows(self, thing: object, word: str) -> bool:
         """Tell by the name of the event, or by its choices."""
         if word.startswith("response."):
-            return field(thing, "event_id") is None  # one that has it is of the realtime interface
-        chunk = field(thing, "chunk") if word == "chunk" else thing
-        choices = items(chunk, "choices")
-        return (isinstance(field(chunk, "choices"), list) and text(chunk, "object") in CHUNKS) or any(
-            field(choice, "delta") is not None for choice in choices
+            return get_field(thing, "event_id") is None  # one that has it is of the realtime interface
+        chunk = get_field(thing, "chunk") if word == "chunk" else thing
+        choices = get_list(chunk, "choices")
+        return (isinstance(get_field(chunk, "choices"), list) and get_text(chunk, "object") in CHUNKS) or any(
+            get_field(choice, "delta") is not None for choice in choices
         )
 
     def hear(self, thing: object, word: str, *, sse: bool) -> None:
@@ -52,19 +52,19 @@ class OpenAI(Dialect):
             self._responses = True
             self.ended = self.ended or word in ENDS
             self.pieces += word.endswith(".delta")
-            self.usage = more(self.usage, usage_of(field(thing, "response")))
+            self.usage = more(self.usage, usage_of(get_field(thing, "response")))
             return
         # Their SDK's `chat.completions.stream()` has the chunks inside events of its own.
-        chunk = field(thing, "chunk") if word == "chunk" else thing
+        chunk = get_field(thing, "chunk") if word == "chunk" else thing
         self.usage = more(self.usage, usage_of(chunk))
         self._sse = self._sse or sse
-        for choice in items(chunk, "choices"):
+        for choice in get_list(chunk, "choices"):
             self._choice(choice)
 
     def _choice(self, choice: object) -> None:
-        index = field(choice, "index")
+        index = get_field(choice, "index")
         number = index if isinstance(index, int) else 0
-        if text(choice, "finish_reason"):
+        if get_text(choice, "finish_reason"):
             self._finished.add(number)
             self._open.discard(number)
         elif number not in self._finished:  # sound has a last update after that
@@ -87,11 +87,11 @@ class OpenAI(Dialect):
 
 
 def _has_piece(choice: object) -> bool:
-    delta = field(choice, "delta")
+    delta = get_field(choice, "delta")
     for name in OPENAI_PIECES:
-        if field(delta, name) not in (None, "", []):
+        if get_field(delta, name) not in (None, "", []):
             return True
-    return text(choice, "text") != ""
+    return get_text(choice, "text") != ""
 
 
 END = "message_stop"
@@ -104,7 +104,7 @@ WORDS = frozenset(
 ANTHROPIC_PIECES = ("text", "thinking", "partial_json")
 
 
-class Anthropic(Dialect):
+class Anthropic(ProviderEvents):
     """A stream of one message. The SDK has more events, made of these: they tell nothing new."""
 
     def knows(self, thing: object, word: str) -> bool:  # noqa: ARG002  the word is enough
@@ -114,10 +114,10 @@ class Anthropic(Dialect):
     def hear(self, thing: object, word: str, *, sse: bool) -> None:  # noqa: ARG002  it ends in the same way
         """Take the next event."""
         if word == "content_block_delta":
-            delta = field(thing, "delta")
-            self.pieces += any(text(delta, name) for name in ANTHROPIC_PIECES)
+            delta = get_field(thing, "delta")
+            self.pieces += any(get_text(delta, name) for name in ANTHROPIC_PIECES)
         elif word in WORDS:
-            self.usage = more(self.usage, more(usage_of(field(thing, "message")), usage_of(thing)))
+            self.usage = more(self.usage, more(usage_of(get_field(thing, "message")), usage_of(thing)))
             self.ended = self.ended or word == END
 
     def done(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from codecs import getincrementaldecoder
 from typing import NamedTuple
 
-__all__ = ["DONE", "LONGEST", "Event", "EventStream"]
+__all__ = ["DONE", "LONGEST", "EventStream", "SseEvent"]
 
 
 DONE = "[DONE]"  # the data of the last event, by a custom of OpenAI's that others have taken up
@@ -22,7 +22,7 @@ SHORT = 32
 _decoder = getincrementaldecoder("utf-8")
 
 
-class Event(NamedTuple):
+class SseEvent(NamedTuple):
     """One event: its name, empty unless it was said, and its data, or None if they were longer than 1 MiB."""
 
     name: str
@@ -59,14 +59,14 @@ class EventStream:
         told = (last,) if self._length > SHORT else (last, "".join(self._line))
         return any(line.startswith("data:") and line[5:].strip() == DONE for line in told)
 
-    def feed(self, piece: bytes | str, /) -> list[Event]:
+    def feed(self, piece: bytes | str, /) -> list[SseEvent]:
         """Take another piece, and return the events that are complete with it."""
         if self.is_sse is False:
             return []
         lines = self._lines(piece) if piece else self._pieces()
         if self.is_sse is None:
             self._recognise(next(filter(None, lines), ""))
-        found: list[Event] = []
+        found: list[SseEvent] = []
         for line in lines if self.is_sse else ():
             if line:
                 self._take(line)
@@ -129,8 +129,8 @@ class EventStream:
         elif name == "event" and len(line) <= ROOM:
             self._name = value.removeprefix(" ")
 
-    def _end(self, found: list[Event]) -> None:
+    def _end(self, found: list[SseEvent]) -> None:
         """End an event at a blank line; one without data is none."""
         if self._size:
-            found.append(Event(self._name, "\n".join(self._data) if self._size <= LONGEST + 1 else None))
+            found.append(SseEvent(self._name, "\n".join(self._data) if self._size <= LONGEST + 1 else None))
         self._name, self._data, self._size = "", [], 0

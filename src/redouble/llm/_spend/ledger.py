@@ -28,7 +28,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 from weakref import ref
 
-from redouble._internal.locks import Locked
+from redouble._internal.locks import ForkSafe
 from redouble._internal.sliding_counter import SLICES
 from redouble._runtime.clock import SYSTEM
 
@@ -37,14 +37,14 @@ __all__ = [
     "KEPT",
     "NOTHING",
     "SETTLED",
-    "Allowance",
-    "Allowances",
     "Amount",
     "Amounts",
-    "Change",
-    "Hold",
-    "Stand",
+    "LedgerChange",
+    "LedgerView",
+    "LimitState",
+    "SpendLedger",
     "Taken",
+    "WeakHold",
 ]
 
 
@@ -54,7 +54,7 @@ KEPT = SLICES + 1  # the running slice is not over
 LONG_AGO = -(2**62)  # a slice before all others
 
 
-class Allowance(NamedTuple):
+class LimitState(NamedTuple):
     """One limit, and what is taken of it."""
 
     limit: Amount
@@ -72,7 +72,7 @@ class Allowance(NamedTuple):
         """How much could be reserved."""
         return self.limit - self.spent - self.reserved
 
-    def at(self, index: int) -> Allowance:
+    def at(self, index: int) -> LimitState:
         """Forget what is too old by now, and let what is owed take its place."""
         if index == self.latest:
             return self
@@ -91,7 +91,7 @@ class Allowance(NamedTuple):
             owed, spent = owed - paid, spent - amount + paid
         return self._replace(spent=spent, owed=owed, parts=tuple(parts), latest=index)
 
-    def _redated(self, by: int) -> Allowance:
+    def _redated(self, by: int) -> LimitState:
         """Go on by another clock: how much time went by is not known, so it is taken for none."""
         return self._replace(
             parts=tuple((began + by, amount) for began, amount in self.parts),
@@ -100,11 +100,11 @@ class Allowance(NamedTuple):
             told=self.told + by,
         )
 
-    def reserve(self, amount: Amount) -> Allowance:
+    def reserve(self, amount: Amount) -> LimitState:
         """Set aside what is left for sure."""
         return self._replace(reserved=self.reserved + amount)._warned() if amount else self
 
-    def settle(self, held: Amount, taken: Amount) -> Allowance:
+    def settle(self, held: Amount, taken: Amount) -> LimitState:
         """Hand back what was held, and count what was really taken."""
         reserved, due = self.reserved - held, self.owed + taken
         paid = min(due, self.limit - self.spent - reserved)
@@ -118,7 +118,7 @@ class Allowance(NamedTuple):
             settled = settled._replace(told=self.latest)
         return settled._warned() if taken else settled
 
-    def _warned(self) -> Allowance:
+    def _warned(self) -> LimitState:
         if self.soft is None or not self._due(self.warned) or self.spent + self.reserved < self.soft:
             return self
         return self._replace(warned=self.latest)
@@ -143,7 +143,7 @@ class Allowance(NamedTuple):
 
 Amounts: TypeAlias = Mapping[str, Amount]  # of what, how much
 Taken: TypeAlias = Mapping[str, Amount | None]  # None: all that was held
-Stand: TypeAlias = Mapping[str, Allowance]
+LedgerView: TypeAlias = Mapping[str, LimitState]
 
 NOTHING: Final[Amounts] = {"tokens": 0, "cost": 0, "requests": 0}
 ALL: Final[Taken] = dict.fromkeys(NOTHING)
@@ -153,43 +153,43 @@ SETTLED = (
 )
 
 
-class Held(NamedTuple):
+class HeldAmounts(NamedTuple):
     """What somebody holds, and in which process: what a parent held is nobody's in its child."""
 
     forks: int
     amounts: Amounts
 
 
-class Hold(ref[object]):
+class WeakHold(ref[object]):
     """What somebody holds, for as long as that one lives; None once it is settled.
 
     ``lost``: what counts as taken if that one goes without a word.
     """
 
-    held: Held | None = None
+    held: HeldAmounts | None = None
     lost: Taken = NOTHING
 
 
-class Change(NamedTuple):
+class LedgerChange(NamedTuple):
     """What there was, and what there is now: None if nothing was changed."""
 
-    before: Stand
-    after: Stand | None
+    before: LedgerView
+    after: LedgerView | None
 
 
-class Allowances(Locked):
+class SpendLedger(ForkSafe):
     """What is left of each limit, for any number of holders."""
 
-    def __init__(self, allowances: Stand, per: float | None) -> None:
+    def __init__(self, allowances: LedgerView, per: float | None) -> None:
         super().__init__()
         self._stand = allowances
         self._forks = 0
-        self._holds = dict[int, Hold]()  # by identity: what is dead has no other
-        self._gone: list[Hold] = []  # of those who are no more
+        self._holds = dict[int, WeakHold]()  # by identity: what is dead has no other
+        self._gone: list[WeakHold] = []  # of those who are no more
         # Of slices in a second, and exactly so: an amount must not leave the window a moment early.
         self._up, self._down = (0, 1) if per is None else (SLICES / Fraction(per)).as_integer_ratio()
 
-    def now(self) -> Stand:
+    def now(self) -> LedgerView:
         """Tell what there is."""
         with self._lock:
             self._tidy()
@@ -200,15 +200,15 @@ class Allowances(Locked):
         width = self._down / self._up
         return max(0.0, index * self._down / self._up - SYSTEM.now()) + width / 100
 
-    def open(self, holder: object, lost: Taken) -> Hold:
+    def open(self, holder: object, lost: Taken) -> WeakHold:
         """Let somebody hold something from now on: nothing at first."""
-        hold = Hold(holder, self._gone.append)
+        hold = WeakHold(holder, self._gone.append)
         hold.lost = lost
-        hold.held = Held(self._forks, {})
+        hold.held = HeldAmounts(self._forks, {})
         self._holds[id(hold)] = hold
         return hold
 
-    def hold(self, hold: Hold, asked: Amounts, least: Amounts) -> Change:
+    def hold(self, hold: WeakHold, asked: Amounts, least: Amounts) -> LedgerChange:
         """Let somebody hold all of it, or nothing more. Where it is 0, ``least`` has to be left."""
         with self._lock:
             self._tidy()
@@ -218,16 +218,16 @@ class Allowances(Locked):
                     raise RuntimeError(SETTLED)
                 now = self._moved(stand)
                 if any((asked[what] or least[what]) > allowance.left for what, allowance in now.items()):
-                    return Change(now, None)
+                    return LedgerChange(now, None)
                 after = {what: allowance.reserve(asked[what]) for what, allowance in now.items()}
                 had = self._here(held)
-                held = Held(self._forks, {what: had.get(what, 0) + asked[what] for what in now})
+                held = HeldAmounts(self._forks, {what: had.get(what, 0) + asked[what] for what in now})
                 if self._stand is stand:  # by rule 1
                     self._stand = after
                     hold.held = held
-                    return Change(now, after)
+                    return LedgerChange(now, after)
 
-    def settle(self, hold: Hold, taken: Taken) -> Change:
+    def settle(self, hold: WeakHold, taken: Taken) -> LedgerChange:
         """Let somebody hold nothing any more, and count what was taken: for None all that was held."""
         with self._lock:
             # Before what others have left behind: it may be among that, if the collector has found it with
@@ -237,20 +237,20 @@ class Allowances(Locked):
             self._tidy()
             return change
 
-    def _settled(self, hold: Hold, taken: Taken) -> Change:
+    def _settled(self, hold: WeakHold, taken: Taken) -> LedgerChange:
         while True:
             stand, held = self._stand, hold.held
             if held is None:
-                return Change(stand, None)
+                return LedgerChange(stand, None)
             now, had = self._moved(stand), self._here(held)
-            after = dict[str, Allowance]()
+            after = dict[str, LimitState]()
             for what, allowance in now.items():
                 holds, took = had.get(what, 0), taken[what]
                 after[what] = allowance.settle(holds, holds if took is None else took)
             if self._stand is stand:  # by rule 1
                 self._stand = after
                 hold.held = None
-                return Change(now, after)
+                return LedgerChange(now, after)
 
     def _tidy(self) -> None:
         """Settle what is left behind by those who are no more."""
@@ -262,18 +262,18 @@ class Allowances(Locked):
             if gone and gone[0] is hold:  # else a signal has come, and done it
                 del gone[0]
 
-    def _here(self, held: Held) -> Amounts:
+    def _here(self, held: HeldAmounts) -> Amounts:
         return held.amounts if held.forks == self._forks else {}
 
-    def _moved(self, stand: Stand) -> Stand:
+    def _moved(self, stand: LedgerView) -> LedgerView:
         index = 0
         if self._up:
             up, down = SYSTEM.now().as_integer_ratio()
             index = up * self._up // (down * self._down)
         return {what: allowance.at(index) for what, allowance in stand.items()}
 
-    def _forked(self) -> None:
-        super()._forked()
+    def _after_fork(self) -> None:
+        super()._after_fork()
         self._forks += 1
         self._stand = {
             what: allowance.settle(allowance.reserved, 0) for what, allowance in self._stand.items()

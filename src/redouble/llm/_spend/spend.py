@@ -14,23 +14,23 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final, Self
 
-from redouble._internal.locks import Shared
+from redouble._internal.locks import SharedByIdentity
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, number, whole
 from redouble._internal.validation import seconds as checked
-from redouble._telemetry.emit import refused
+from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.registry import register
 from redouble.llm._errors import SpendRefused
 from redouble.llm._spend.ledger import (
     NOTHING,
     SETTLED,
-    Allowance,
-    Allowances,
     Amount,
     Amounts,
-    Change,
-    Stand,
+    LedgerChange,
+    LedgerView,
+    LimitState,
+    SpendLedger,
     Taken,
 )
 from redouble.llm._spend.usage import Money, exactly
@@ -43,13 +43,13 @@ AMOUNT = "0 or more: release() hands back what was reserved"
 
 
 @public("redouble.llm")
-class Reservation(Shared):
+class Reservation(SharedByIdentity):
     """What is set aside for one call, until it says what it took: made by `Spend.reserve`.
 
     Leave its ``with`` block, or drop it, without a `commit`, and all of it goes back.
     """
 
-    def __init__(self, allowances: Allowances, tell: Callable[[Change], None], lost: Taken) -> None:
+    def __init__(self, allowances: SpendLedger, tell: Callable[[LedgerChange], None], lost: Taken) -> None:
         self._allowances, self._tell = allowances, tell
         self._hold = allowances.open(self, lost)
 
@@ -125,7 +125,7 @@ LIMIT = "more than 0, or None for no limit"
 
 
 @public("redouble.llm")
-class Spend(Shared):
+class Spend(SharedByIdentity):
     """Allow so many ``tokens``, so much money (``cost``) and so many ``requests``, to all calls together.
 
     >>> spend = Spend(tokens=1000, per=60)
@@ -174,8 +174,8 @@ class Spend(Shared):
         register(self, "limits")
         self.tokens, self.cost, self.requests = tokens, cost, requests
         soft = None if self.warn_at is None else exactly(self.warn_at)
-        allowances = {what: Allowance(limit, soft and soft * limit) for what, limit in limits.items()}
-        self._allowances = Allowances(allowances, self.per)
+        allowances = {what: LimitState(limit, soft and soft * limit) for what, limit in limits.items()}
+        self._allowances = SpendLedger(allowances, self.per)
 
     def reserve(self, *, tokens: int = 0, cost: Money = 0, requests: int = 1) -> Reservation:
         """Set aside what a call takes at most, or raise `SpendRefused`: then nothing is set aside.
@@ -191,7 +191,7 @@ class Spend(Shared):
         try:
             change = self._allowances.hold(reservation._hold, asked, LEAST)
             if change.after is None:
-                raise refused(self._refusal(change.before, asked), "spend", self.name)
+                raise emit_rejected(self._refusal(change.before, asked), "spend", self.name)
             self._tell(change)
             made = True
         finally:
@@ -214,7 +214,7 @@ class Spend(Shared):
             told[f"overdrawn_{what}"] = _plain(allowance.owed)
         return told
 
-    def _refusal(self, stand: Stand, asked: Amounts) -> SpendRefused:
+    def _refusal(self, stand: LedgerView, asked: Amounts) -> SpendRefused:
         """Find what has to be waited for the longest, and say so."""
         found = list[tuple[bool, bool, float, str]]()
         for what, allowance in stand.items():
@@ -235,7 +235,7 @@ class Spend(Shared):
             f"{self._spelled(what, allowance)}: {why}", what=what, retry_after=None if unknown else wait
         )
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: LedgerChange) -> None:
         """Warn of what has become little, or less than nothing; not under the lock: a log may do anything."""
         for what, allowance in (change.after or {}).items():
             if allowance.warned != change.before[what].warned:
@@ -245,7 +245,7 @@ class Spend(Shared):
                 said = self._spelled(what, allowance)
                 log("%s: %s more were taken than it allows", said, _said(allowance.owed))
 
-    def _spelled(self, what: str, allowance: Allowance) -> str:
+    def _spelled(self, what: str, allowance: LimitState) -> str:
         per = "" if self.per is None else f" per {in_seconds(self.per)}"
         named = "" if self.name is None else f", name={self.name!r}"
         return f"Spend({what}={_said(allowance.limit)}{per}{named})"

@@ -110,7 +110,7 @@ def test_interrupted_in_the_way_of_others() -> None:
     number, more = 0, True
     while more:
         number += 1
-        gate, me = Bulkhead(1, None), _places.Ticket()
+        gate, me = Bulkhead(1, None), _places.Lease()
         with crowd(gate) as guests:
             ticket = gate.admit(0.0)
             guest = guests.come("sync")
@@ -122,11 +122,11 @@ def test_interrupted_in_the_way_of_others() -> None:
     assert number > 5
 
 
-def look_round(gate: Bulkhead, me: _places.Ticket) -> None:
+def look_round(gate: Bulkhead, me: _places.Lease) -> None:
     try:
-        gate._places.squeeze(me, "full")
+        gate._places.try_acquire_now(me, "full")
     finally:
-        gate._places.leave(me)
+        gate._places.release(me)
 
 
 @contextmanager

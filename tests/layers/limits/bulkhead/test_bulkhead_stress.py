@@ -192,7 +192,7 @@ def test_no_more_wait_than_may() -> None:
 # ------------------------------------------------------------------------------ sequences
 
 
-class Caller(_places.Ticket):
+class Caller(_places.Lease):
     """One that comes, waits and leaves, and has a bell that may fall silent."""
 
     def __init__(self, log: list[Caller]) -> None:
@@ -211,23 +211,23 @@ class Caller(_places.Ticket):
 )
 def test_any_sequence(limit: int, steps: list[tuple[str, int]]) -> None:
     """It does what a list of who is inside and a list of who waits would do."""
-    places, log = _places.Places(limit), list[Caller]()
+    places, log = _places.Slots(limit), list[Caller]()
     inside, waiting, served = list[Caller](), list[Caller](), list[Caller]()
     for step, which in steps:
         if step == "come":
             caller = Caller(log)
-            if places.take(caller):
+            if places.try_acquire(caller):
                 assert len(inside) < limit
                 inside.append(caller)
             else:
                 waiting.append(caller)
-                assert places.join(caller, caller.ring, inf)
+                assert places.enqueue(caller, caller.ring, inf)
         elif step == "leave" and inside:
-            places.leave(inside.pop(which % len(inside)))
+            places.release(inside.pop(which % len(inside)))
         elif step == "quit" and waiting:
             caller = waiting.pop(which % len(waiting))
-            assert not places.quit(caller)
-            places.leave(caller)
+            assert not places.stop_waiting(caller)
+            places.release(caller)
         elif step == "deafen" and waiting:
             waiting[which % len(waiting)].deaf = True
         while waiting and len(inside) < limit:

@@ -176,8 +176,8 @@ def test_nobody_passes_by_who_waits(colour: str) -> None:
     """Not even in the moment between a leaving and the serving of who is next."""
     gate = Bulkhead(1, 0)
 
-    def one_who_waits() -> _places.Ticket:
-        ticket = _places.Ticket()
+    def one_who_waits() -> _places.Lease:
+        ticket = _places.Lease()
         gate._places.queue[ticket] = object
         return ticket
 
@@ -204,7 +204,7 @@ def test_nobody_passes_by_who_waits(colour: str) -> None:
 @VIRTUAL
 def test_served_at_once(colour: str) -> None:
     """Who found too many inside, and finds a place when joining the queue, does not wait."""
-    gate, ticket = Bulkhead(1, 5), _places.Ticket()
+    gate, ticket = Bulkhead(1, 5), _places.Lease()
 
     def blocking(clock: VirtualClock) -> float:
         gate._places.enter(ticket)

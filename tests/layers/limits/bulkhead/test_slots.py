@@ -124,53 +124,53 @@ def test_all_goes_well_in_every_order(limit: int, programs: list[Program], most_
 # ---------------------------------------------------------------- in the middle of serving
 
 
-class Watched(set[_places.Ticket]):
+class Watched(set[_places.Lease]):
     """Where those are who are inside: the first to be let in from the queue does not come quietly."""
 
     then: Callable[[], object] | None = None
 
-    def add(self, ticket: _places.Ticket) -> None:
+    def add(self, ticket: _places.Lease) -> None:
         then, self.then = self.then, None
         if then is not None:
             then()
         super().add(ticket)
 
 
-def served_by(middle: Callable[[_places.Places, list[_places.Ticket]], object]) -> tuple[list[bool], int]:
+def served_by(middle: Callable[[_places.Slots, list[_places.Lease]], object]) -> tuple[list[bool], int]:
     """Let one of two leave while two others wait; tell who was woken, and how many are inside."""
-    places, inside = _places.Places(2), Watched()
+    places, inside = _places.Slots(2), Watched()
     places.inside = inside
-    tickets = [_places.Ticket() for _ in range(4)]
+    tickets = [_places.Lease() for _ in range(4)]
     rung = [False] * 4
     for number, ticket in enumerate(tickets):
-        if not places.take(ticket):
-            assert places.join(ticket, partial(rung.__setitem__, number, True), inf)
+        if not places.try_acquire(ticket):
+            assert places.enqueue(ticket, partial(rung.__setitem__, number, True), inf)
     inside.then = partial(middle, places, tickets)
     with suppress(KeyboardInterrupt):
-        places.leave(tickets[0])
+        places.release(tickets[0])
     return rung[2:], places.counts()[0]
 
 
-def collected(places: _places.Places, tickets: list[_places.Ticket]) -> None:
+def collected(places: _places.Slots, tickets: list[_places.Lease]) -> None:
     """Be given up by who waits first."""
-    assert not places.quit(tickets[2])
-    places.leave(tickets[2])
+    assert not places.stop_waiting(tickets[2])
+    places.release(tickets[2])
 
 
-def left(places: _places.Places, tickets: list[_places.Ticket]) -> None:
+def left(places: _places.Slots, tickets: list[_places.Lease]) -> None:
     """Leave too."""
-    places.leave(tickets[1])
+    places.release(tickets[1])
 
 
-def come(places: _places.Places, tickets: list[_places.Ticket]) -> None:
+def come(places: _places.Slots, tickets: list[_places.Lease]) -> None:
     """Come in the middle, where there can be no waiting."""
-    other = _places.Ticket()
-    assert not places.take(other)
-    assert not places.join(other, object, inf)
-    places.leave(other)
+    other = _places.Lease()
+    assert not places.try_acquire(other)
+    assert not places.enqueue(other, object, inf)
+    places.release(other)
 
 
-def ctrl_c(places: _places.Places, tickets: list[_places.Ticket]) -> None:
+def ctrl_c(places: _places.Slots, tickets: list[_places.Lease]) -> None:
     """Press it."""
     raise KeyboardInterrupt
 
@@ -190,34 +190,34 @@ def test_in_the_middle_of_serving(middle: Callable[..., object], rung: list[bool
 
 
 def test_a_child_begins_anew() -> None:
-    places = _places.Places(1)
-    for ticket in (first := _places.Ticket()), _places.Ticket():
-        assert places.take(ticket) or places.join(ticket, object, inf)
+    places = _places.Slots(1)
+    for ticket in (first := _places.Lease()), _places.Lease():
+        assert places.try_acquire(ticket) or places.enqueue(ticket, object, inf)
     assert places.counts() == (1, 1)
-    places._forked()
+    places._after_fork()
     assert places.counts() == (0, 0)
-    places.leave(first)
-    assert places.take(_places.Ticket())
+    places.release(first)
+    assert places.try_acquire(_places.Lease())
 
 
 def test_interrupted_while_waking() -> None:
     """Who has been let in is woken all the same."""
-    places, rung = _places.Places(1), list[str]()
-    first, second = _places.Ticket(), _places.Ticket()
+    places, rung = _places.Slots(1), list[str]()
+    first, second = _places.Lease(), _places.Lease()
 
     def ring() -> None:
         rung.append("once more" if rung else "interrupted")
         if len(rung) == 1:
             raise KeyboardInterrupt
 
-    assert places.take(first)
-    assert places.join(second, ring, inf)
+    assert places.try_acquire(first)
+    assert places.enqueue(second, ring, inf)
     with pytest.raises(KeyboardInterrupt):
-        places.leave(first)
+        places.release(first)
     assert rung == ["interrupted", "once more"]
 
 
-class Called(OrderedDict[_places.Ticket, _places.Ring]):
+class Called(OrderedDict[_places.Lease, _places.Ring]):
     """Those who are to be woken: somebody else does it, while we look who there is."""
 
     def items(self) -> Any:
@@ -227,11 +227,11 @@ class Called(OrderedDict[_places.Ticket, _places.Ring]):
 
 
 def test_woken_by_somebody_else() -> None:
-    places, rung = _places.Places(1), list[str]()
-    first, second = _places.Ticket(), _places.Ticket()
+    places, rung = _places.Slots(1), list[str]()
+    first, second = _places.Lease(), _places.Lease()
     places.called = Called()
-    assert places.take(first)
-    assert places.join(second, partial(rung.append, "rung"), inf)
-    places.leave(first)
+    assert places.try_acquire(first)
+    assert places.enqueue(second, partial(rung.append, "rung"), inf)
+    places.release(first)
     assert rung == ["rung"]
     assert places.counts() == (1, 0)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.limit_algorithms import Aimd, Gradient, Sample, Vegas, Way
+from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Sample, Vegas
 
 DROPPED = Sample(0.0, 0, dropped=True)
 WAYS = [Gradient, Vegas, Aimd]
 
 
-def limits(way: Way, limit: float, *samples: Sample) -> list[float]:
+def limits(way: LimitAlgorithm, limit: float, *samples: Sample) -> list[float]:
     """Tell the limit after each of these."""
     return list(accumulate(samples, way.next, initial=limit))[1:]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.limit_algorithms import Aimd, Gradient, Sample, Vegas, Way
-from redouble._layers.limits.limit_window import FEW, MOST, Windowed
+from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Sample, Vegas
+from redouble._layers.limits.limit_window import FEW, MOST, WindowedLimit
 
 LONG = 1e9
 
@@ -30,15 +30,19 @@ class Asked:
         self.forgotten += 1
 
 
-def windowed(way: Way, initial: int = 20, least: int = 1, most: int = 1000, **said: Any) -> Windowed:
+def windowed(
+    way: LimitAlgorithm, initial: int = 20, least: int = 1, most: int = 1000, **said: Any
+) -> WindowedLimit:
     """Make one, at time 0, with windows of a second, as if it had learned once already."""
     chance = said.get("random", 0.5)
-    made = Windowed(way, initial, least, most, 1.0, said.get("relearn", LONG), 0.0, lambda: chance)
+    made = WindowedLimit(way, initial, least, most, 1.0, said.get("relearn", LONG), 0.0, lambda: chance)
     made._schedule(0.0)
     return made
 
 
-def calls(limit: Windowed, now: float, count: int, seconds: float = 0.1, under_way: int = 20) -> list[int]:
+def calls(
+    limit: WindowedLimit, now: float, count: int, seconds: float = 0.1, under_way: int = 20
+) -> list[int]:
     """Let calls end, all at once."""
     return [limit.saw(seconds, under_way, now) for _ in range(count)]
 
@@ -116,7 +120,7 @@ def test_a_window_of_nothing_but_drops_has_no_time() -> None:
 
 
 @pytest.mark.parametrize("way", [Gradient(), Vegas(), Aimd()])
-def test_drops_alone_lead_down_to_the_least(way: Way) -> None:
+def test_drops_alone_lead_down_to_the_least(way: LimitAlgorithm) -> None:
     limit = windowed(way, least=3)
     for second in range(1, 50):
         limit.saw(None, 0, float(second), dropped=True)
@@ -124,7 +128,7 @@ def test_drops_alone_lead_down_to_the_least(way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", [Gradient(), Vegas(), Aimd()])
-def test_a_first_window_with_good_calls_and_a_drop(way: Way) -> None:
+def test_a_first_window_with_good_calls_and_a_drop(way: LimitAlgorithm) -> None:
     limit = windowed(way)
     calls(limit, 0.5, 20)
     assert limit.saw(None, 19, 1.0, dropped=True) == 21
@@ -172,7 +176,7 @@ def test_it_never_leaves_its_bounds_nor_changes_twice_in_a_window(
     least: int,
     seen: list[tuple[float, float | None, int, bool]],
 ) -> None:
-    limit = Windowed(make(), 20, least, 50, 1.0, 5.0, 0.0, lambda: 0.5)
+    limit = WindowedLimit(make(), 20, least, 50, 1.0, 5.0, 0.0, lambda: 0.5)
     now = begun = 0.0
     for passed, seconds, under_way, dropped in seen:
         now, before = now + passed, limit.limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble._layers.limits.limit_algorithms import Gradient
-from redouble._layers.limits.limit_window import FEW, Windowed
+from redouble._layers.limits.limit_window import FEW, WindowedLimit
 from tests.layers.limits.concurrency.test_limit_window import Asked, calls, windowed
 
 # ------------------------------------------------------------------------ learning anew
@@ -30,7 +30,7 @@ def test_half_are_held_off_for_one_window_to_learn_anew() -> None:
 def test_the_first_time_is_soon(relearn: float, at: int) -> None:
     """After five windows: it has begun anywhere."""
     way = Asked()
-    limit = Windowed(way, 20, 1, 1000, 1.0, relearn, 10.0, lambda: 0.5)
+    limit = WindowedLimit(way, 20, 1, 1000, 1.0, relearn, 10.0, lambda: 0.5)
     for second in range(11, at):
         calls(limit, float(second), FEW)
     assert way.forgotten == 0
@@ -108,7 +108,7 @@ def test_when_to_learn_anew_is_left_to_chance_a_little(random: float, at: int) -
 
 def test_another_clock_begins_another_window() -> None:
     way = Asked(30)
-    limit = Windowed(way, 20, 1, 1000, 1.0, 60.0, 5000.0, lambda: 0.5)
+    limit = WindowedLimit(way, 20, 1, 1000, 1.0, 60.0, 5000.0, lambda: 0.5)
     calls(limit, 5000.9, FEW)
     calls(limit, 7.0, FEW)
     assert (limit.limit, way.asked) == (20, [])
@@ -123,6 +123,6 @@ def test_another_clock_begins_another_window() -> None:
 
 
 def test_a_clock_that_goes_back_a_little_is_the_same() -> None:
-    limit = Windowed(Asked(30), 20, 1, 1000, 1.0, 60.0, 5000.0, lambda: 0.5)
+    limit = WindowedLimit(Asked(30), 20, 1, 1000, 1.0, 60.0, 5000.0, lambda: 0.5)
     calls(limit, 4999.5, FEW)
     assert calls(limit, 5001.0, 1) == [FEW + 1]

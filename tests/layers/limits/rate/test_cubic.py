@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.cubic import HALF, Cubic, Measured, Tide
+from redouble._layers.limits.cubic import HALF, AdaptiveTokenBucket, CubicCurve, RateMeter
 
 NEAR = 1e-6
 RATES = st.floats(0.5, 1000)
@@ -21,7 +21,7 @@ GAPS = st.floats(0, 3)
     [(0, 7), (1, 9.64893600966), (2, 10.000030849917364), (3, 10.453284520772092), (6, 36.425998516920465)],
 )
 def test_the_curve_after_throttling_at_ten(after: float, rate: float) -> None:
-    assert Cubic(10.0, 5.0).grown(5.0 + after) == pytest.approx(rate, abs=5e-7)
+    assert CubicCurve(10.0, 5.0).grown(5.0 + after) == pytest.approx(rate, abs=5e-7)
 
 
 @settings(max_examples=50)
@@ -30,7 +30,7 @@ def test_it_goes_on_from_the_cut_and_comes_back_to_the_top(
     rate: float, now: float, sooner: float, later: float
 ) -> None:
     """And in between, and afterwards, it only grows."""
-    cubic = Cubic(1.0, 0.0)
+    cubic = CubicCurve(1.0, 0.0)
     cut = cubic.cut(rate, now)
     assert cut == pytest.approx(0.7 * rate)
     assert cubic.grown(now) == pytest.approx(cut)
@@ -41,7 +41,7 @@ def test_it_goes_on_from_the_cut_and_comes_back_to_the_top(
 
 @pytest.mark.parametrize(("beta", "scale", "cut", "plateau"), [(0.6, 0.4, 6, 10), (0.5, 0.005, 5, 1000)])
 def test_other_shapes(beta: float, scale: float, cut: float, plateau: float) -> None:
-    cubic = Cubic(0.0, 0.0, beta, scale)
+    cubic = CubicCurve(0.0, 0.0, beta, scale)
     assert cubic.cut(10.0, 3.0) == cut
     assert cubic.plateau**3 == pytest.approx(plateau)
 
@@ -62,7 +62,7 @@ def test_other_shapes(beta: float, scale: float, cut: float, plateau: float) -> 
     ],
 )
 def test_what_is_measured(answers: list[float], rate: float) -> None:
-    measured = Measured(0.0)
+    measured = RateMeter(0.0)
     for now in answers:
         measured.count += 1
         measured.look(now)
@@ -70,7 +70,7 @@ def test_what_is_measured(answers: list[float], rate: float) -> None:
 
 
 def test_another_clock_begins_another_half_second() -> None:
-    measured = Measured(1000.2)
+    measured = RateMeter(1000.2)
     measured.count = 9
     measured.look(3.3)
     assert (measured.rate, measured.count, measured.since, measured.edge) == (0, 9, 3.0, 3.5)
@@ -79,7 +79,7 @@ def test_another_clock_begins_another_half_second() -> None:
 
 
 def test_what_is_busy_is_looked_at_less_often() -> None:
-    measured = Measured(0.0)
+    measured = RateMeter(0.0)
     measured.count = 1600
     measured.look(0.5)
     assert (measured.count, measured.check, measured.since, measured.edge) == (0, 100, 0.5, 1.0)
@@ -91,16 +91,16 @@ def test_what_is_busy_is_looked_at_less_often() -> None:
 # ----------------------------------------------------------------------------- the bucket
 
 
-def limited(rate: float, now: float = 0.0) -> Tide:
+def limited(rate: float, now: float = 0.0) -> AdaptiveTokenBucket:
     """Make one that is on, at a rate, with nothing in its bucket."""
-    tide = Tide(now)
+    tide = AdaptiveTokenBucket(now)
     tide.on = True
     tide.set(rate, now)
     return tide
 
 
 def test_off_until_the_first_throttling() -> None:
-    tide = Tide(0.0)
+    tide = AdaptiveTokenBucket(0.0)
     for now in range(1, 100):
         assert tide.due(now / 10) == 0.0
         tide.take(now / 10)
@@ -142,7 +142,7 @@ def test_it_grows_to_no_more_than_twice_what_is_measured() -> None:
     ("least", "wanted", "rate", "capacity"), [(0.2, 0.1, 0.2, 1), (0.5, 7, 7, 7), (3, 0, 3, 3)]
 )
 def test_the_least(least: float, wanted: float, rate: float, capacity: float) -> None:
-    tide = Tide(0.0, least)
+    tide = AdaptiveTokenBucket(0.0, least)
     tide.set(wanted, 0.0)
     assert (tide.rate, tide.capacity) == (rate, capacity)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.limits.pacing import SMALLEST, Flow
+from redouble._layers.limits.pacing import SMALLEST, GcraPacer
 
 
-def held(interval: float, burst: int) -> Flow:
+def held(interval: float, burst: int) -> GcraPacer:
     """Make a flow that is asked by all."""
-    flow = Flow(interval, burst)
+    flow = GcraPacer(interval, burst)
     flow.hold()
     return flow
 
@@ -72,7 +72,7 @@ def test_what_we_are_told(told: list[tuple[Any, ...]], moments: list[float]) -> 
 
 
 def test_no_burst_while_a_quota_is_spread() -> None:
-    flow = Flow(1.0, 5)
+    flow = GcraPacer(1.0, 5)
     assert flow.available(100.0) == 5
     flow.spread(2, 20.0, 100.0)
     assert flow.available(100.0) == flow.available(119.0) == 1
@@ -83,7 +83,7 @@ def test_no_burst_while_a_quota_is_spread() -> None:
 
 
 def test_who_comes_in_time_passes_unasked_unless_somebody_waits() -> None:
-    flow = Flow(1.0, 1)
+    flow = GcraPacer(1.0, 1)
     flow.quick = 7.0  # somebody has passed at 6
     flow.hold()
     assert (flow.quick, flow.free) == (inf, 7.0)
@@ -105,7 +105,7 @@ def test_one_that_passes_after_the_others_were_let_pass_unasked_counts_for_them_
 
 
 def test_nobody_passes_unasked_while_a_quota_is_spread() -> None:
-    flow = Flow(1.0, 1)
+    flow = GcraPacer(1.0, 1)
     flow.spread(2, 20.0, 0.0)
     flow.release()
     assert flow.quick == inf

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.pacing import Flow
+from redouble._layers.limits.pacing import GcraPacer
 
 NEAR = 1e-6
 
@@ -29,7 +29,7 @@ START = st.sampled_from([0.0, 1e5]) | st.floats(0, 1e6)
 class Story:
     """A flow, and when somebody passed."""
 
-    def __init__(self, flow: Flow, start: float) -> None:
+    def __init__(self, flow: GcraPacer, start: float) -> None:
         self.flow, self.now = flow, start
         self.passed: list[float] = []
         self.refused: list[float] = []
@@ -68,7 +68,7 @@ class Story:
         )
 
 
-def told(flow: Flow, start: float, steps: list[Step]) -> Story:
+def told(flow: GcraPacer, start: float, steps: list[Step]) -> Story:
     story = Story(flow, start)
     for step in steps:
         story.play(*step)
@@ -82,7 +82,7 @@ def test_never_more_than_rate_times_t_plus_burst(
     interval: float, burst: int, start: float, steps: list[Step]
 ) -> None:
     """In any window, whatever is asked for and whatever we are told."""
-    story = told(Flow(interval, burst), start, steps)
+    story = told(GcraPacer(interval, burst), start, steps)
     passed = story.passed
     for first, began in enumerate(passed):
         for last in range(first, len(passed)):
@@ -95,7 +95,7 @@ def test_nobody_is_refused_who_could_pass(
     interval: float, burst: int, start: float, steps: list[Step]
 ) -> None:
     """One more would have been too many in some window."""
-    story = Story(Flow(interval, burst), start)
+    story = Story(GcraPacer(interval, burst), start)
     for step in steps:
         before = len(story.refused)
         story.play(*step)
@@ -110,7 +110,9 @@ def test_who_waits_is_told_how_long_it_will_be(
     interval: float, burst: int, start: float, steps: list[Step], calls: int, ahead: int
 ) -> None:
     """Also where others are first: it is what it comes to."""
-    story = told(Flow(interval, burst), start, [*steps, ("spread", interval, calls), ("ask", interval, 1)])
+    story = told(
+        GcraPacer(interval, burst), start, [*steps, ("spread", interval, calls), ("ask", interval, 1)]
+    )
     arrived = story.now
     promised = story.flow.due(arrived, ahead)
     for _ in range(ahead):
@@ -123,7 +125,7 @@ def test_who_waits_is_told_how_long_it_will_be(
 def test_as_many_are_available_as_can_pass_now(
     interval: float, burst: int, start: float, steps: list[Step]
 ) -> None:
-    story = told(Flow(interval, burst), start, steps)
+    story = told(GcraPacer(interval, burst), start, steps)
     available = story.flow.available(story.now)
     for _ in range(available):
         assert story.flow.due(story.now) <= NEAR
@@ -138,7 +140,7 @@ def test_a_quota_that_was_told_is_kept(
     interval: float, burst: int, start: float, steps: list[Step], calls: int, seconds: float
 ) -> None:
     """However eager we are, no more than so many pass until it is filled again."""
-    story = told(Flow(interval, burst), start, steps)
+    story = told(GcraPacer(interval, burst), start, steps)
     story.flow.spread(calls, seconds, story.now)
     began = len(story.passed)
     until = story.now + seconds

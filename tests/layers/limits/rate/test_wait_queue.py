@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import trio
 
-from redouble._layers.limits.pacing import Flow
-from redouble._layers.limits.wait_queue import Line, Ticket
+from redouble._layers.limits.pacing import GcraPacer
+from redouble._layers.limits.wait_queue import Waiter, WaitQueue
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock, virtual_time
 from tests.layers.limits.bulkhead.test_bulkhead_faults import Task, settled
@@ -52,13 +52,13 @@ def refused(why: str, wait: float) -> RateLimited:
     return RateLimited(why, retry_after=wait)
 
 
-def line_of(pace: Any, patience: float | None = None) -> Line:
-    return Line(pace, patience, refused)
+def line_of(pace: Any, patience: float | None = None) -> WaitQueue:
+    return WaitQueue(pace, patience, refused)
 
 
-def one_after(interval: float = 1.0, patience: float | None = None) -> tuple[Flow, Line]:
+def one_after(interval: float = 1.0, patience: float | None = None) -> tuple[GcraPacer, WaitQueue]:
     """Make a line at which somebody has just passed."""
-    flow = Flow(interval, 1)
+    flow = GcraPacer(interval, 1)
     line = line_of(flow, patience)
     line.pass_at(0.0)
     return flow, line
@@ -83,7 +83,7 @@ def with_tasks(colour: str, main: Callable[[VirtualClock, Callable[..., Task]], 
 class QueuedCall:
     """One that waits, on a thread of its own and in some colour."""
 
-    def __init__(self, line: Line, colour: str, came: list[str]) -> None:
+    def __init__(self, line: WaitQueue, colour: str, came: list[str]) -> None:
         def run() -> None:
             in_colour(colour, line.enter, line.aenter)
             came.append(colour)
@@ -185,8 +185,8 @@ def test_who_finds_a_permit_does_not_wait(colour: str) -> None:
 def test_whoever_is_rung_for_finds_the_lock_free() -> None:
     pace, found = Permits(), list[bool]()
     line = line_of(pace)
-    line._ask(Ticket(), lambda: found.append(line._is_mine()), inf)
-    line._ask(last := Ticket(), lambda: found.append(line._is_mine()), inf)
+    line._ask(Waiter(), lambda: found.append(line._owned_by_this_thread()), inf)
+    line._ask(last := Waiter(), lambda: found.append(line._owned_by_this_thread()), inf)
     line.change(pace.add, 1)
     line._leave(last)
     assert found == [False, False]
@@ -198,7 +198,7 @@ def test_whoever_is_rung_for_finds_the_lock_free() -> None:
 def test_a_thread_in_virtual_time_that_is_not_first_waits_for_who_is() -> None:
     line, came = one_after()[1], list[float]()
     with virtual_time() as clock:
-        line._ask(first := Ticket(), object, inf)
+        line._ask(first := Waiter(), object, inf)
 
         def run() -> None:
             line.enter()
@@ -215,7 +215,7 @@ def test_a_thread_in_virtual_time_that_is_not_first_waits_for_who_is() -> None:
 
 def test_threads_in_virtual_time_are_served_in_order() -> None:
     """The first one moves the clock, and the others wait for it."""
-    line, came = line_of(Flow(1.0, 1)), list[float]()
+    line, came = line_of(GcraPacer(1.0, 1)), list[float]()
     with virtual_time() as clock:
 
         def run() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM
-from redouble._layers.limits.wait_queue import LATE, Ticket
+from redouble._layers.limits.wait_queue import LATE, Waiter
 from redouble.errors import RateLimited
 from redouble.testing import VirtualClock, virtual_time
 from tests.layers.limits.bulkhead.test_bulkhead_faults import Task, loop_of, settled
@@ -41,7 +41,7 @@ def test_a_first_one_that_does_not_come_is_passed_by(colour: str) -> None:
     came: list[tuple[int, float]] = []
 
     async def main(clock: VirtualClock, start: Callable[..., Task]) -> None:
-        line._ask(Ticket(), lambda: None, inf)
+        line._ask(Waiter(), lambda: None, inf)
 
         async def wait(number: int) -> None:
             await line.aenter()
@@ -63,7 +63,7 @@ def test_a_first_one_that_does_not_come_is_passed_by(colour: str) -> None:
 
 def test_one_that_was_passed_by_is_the_first_again_when_it_comes() -> None:
     _, line = one_after()
-    late, second, third = Ticket(), Ticket(), Ticket()
+    late, second, third = Waiter(), Waiter(), Waiter()
     rung: list[str] = []
     with virtual_time() as clock:
         line._ask(late, lambda: rung.append("late"), inf)
@@ -85,7 +85,7 @@ def test_one_that_was_passed_by_is_the_first_again_when_it_comes() -> None:
 
 def test_a_first_one_that_comes_in_time_is_not_passed_by() -> None:
     _, line = one_after()
-    first, second = Ticket(), Ticket()
+    first, second = Waiter(), Waiter()
     with virtual_time() as clock:
         assert line._ask(first, object, inf) == 1
         assert line._ask(second, object, inf) == pytest.approx(2 + LATE)
@@ -119,7 +119,7 @@ def test_the_last_one_of_all_whose_loops_were_closed_opens_the_line() -> None:
     pace = Permits()
     line = line_of(pace)
     for _ in range(3):
-        line._ask(Ticket(), lambda: False, inf)
+        line._ask(Waiter(), lambda: False, inf)
     assert pace.held
     line.change(pace.add, 1)
     assert (len(line), pace.held) == (0, False)
@@ -128,10 +128,10 @@ def test_the_last_one_of_all_whose_loops_were_closed_opens_the_line() -> None:
 def test_one_that_leaves_just_before_it_is_rung_for_rings_itself() -> None:
     """The collector may take somebody out while we look for the first one, and even after that."""
 
-    class Queue(OrderedDict[Ticket, Callable[[], object]]):
+    class Queue(OrderedDict[Waiter, Callable[[], object]]):
         troubles = 2
 
-        def __iter__(self) -> Iterator[Ticket]:
+        def __iter__(self) -> Iterator[Waiter]:
             if self.troubles:
                 self.troubles -= 1
                 raise RuntimeError("changed size during iteration")
@@ -142,7 +142,7 @@ def test_one_that_leaves_just_before_it_is_rung_for_rings_itself() -> None:
             return super().get(key, default)
 
     line = line_of(Permits())
-    line._queue = Queue({Ticket(): object})
+    line._queue = Queue({Waiter(): object})
     line.change(int)
     assert len(line) == 0
 
@@ -153,11 +153,11 @@ def test_one_that_leaves_just_before_it_is_rung_for_rings_itself() -> None:
 def test_a_child_begins_with_an_empty_line() -> None:
     pace = Permits()
     line = line_of(pace)
-    line._ask(Ticket(), object, inf)
+    line._ask(Waiter(), object, inf)
     taken = threading.Thread(target=line._lock.acquire)  # by a thread that is not there in the child
     taken.start()
     taken.join()
-    line._forked()
+    line._after_fork()
     assert (len(line), pace.held) == (0, False)
     pace.there = 1
     line.pass_at(0.0)
@@ -168,7 +168,7 @@ def test_a_child_begins_with_an_empty_line() -> None:
 def test_a_real_child_passes_though_others_wait_in_the_parent() -> None:
     pace = Permits()
     line = line_of(pace, 0)
-    line._ask(waits := Ticket(), object, inf)
+    line._ask(waits := Waiter(), object, inf)
     child = os.fork()
     if not child:  # pragma: no cover
         pace.there = 1
@@ -188,7 +188,7 @@ def test_a_real_child_passes_though_others_wait_in_the_parent() -> None:
 def test_who_does_not_wait_passes_nobody_by() -> None:
     pace = Permits()
     line = line_of(pace)
-    line._ask(waits := Ticket(), object, inf)
+    line._ask(waits := Waiter(), object, inf)
     line.change(pace.add, 1)
     with pytest.raises(RateLimited, match="and it does not wait") as caught:
         line.pass_at(0.0)
@@ -211,9 +211,9 @@ def test_a_signal_in_the_middle_of_counting_is_refused() -> None:
 def test_what_the_pace_is_asked_is_asked_while_nobody_passes() -> None:
     pace = Permits(3)
     line = line_of(pace)
-    assert line.tell(lambda now: (pace.held, line._is_mine(), pace.there)) == (True, True, 3)
+    assert line.tell(lambda now: (pace.held, line._owned_by_this_thread(), pace.there)) == (True, True, 3)
     assert not pace.held
-    line._ask(Ticket(), object, inf)
-    line._ask(Ticket(), object, inf)
+    line._ask(Waiter(), object, inf)
+    line._ask(Waiter(), object, inf)
     line.tell(lambda now: None)
     assert pace.held

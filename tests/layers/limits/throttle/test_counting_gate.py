@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.counting_gate import FAR, OFTEN, Tally
+from redouble._layers.limits.counting_gate import FAR, OFTEN, SampledCounter
 
 
 def test_at_first_the_clock_is_looked_at_by_the_first_call() -> None:
-    tally = Tally()
+    tally = SampledCounter()
     assert (tally.count, tally.check) == (0, 1)
     assert not tally.since <= 0.0 < tally.edge
     assert (tally.since, tally.edge) == (-inf, -inf)
@@ -24,7 +24,7 @@ def test_at_first_the_clock_is_looked_at_by_the_first_call() -> None:
     [(0, 1), (1, 1), (16, 1), (31, 1), (32, 2), (160, 10), (4095, 255), (4096, 256), (10**9, 256)],
 )
 def test_how_often_it_looks_is_learned_from_the_slice_before(before: int, step: int) -> None:
-    tally = Tally()
+    tally = SampledCounter()
     tally.count = 7
     tally.begin(before, 10.0, 10.5)
     assert (tally.count, tally.check, tally.step) == (7, 7 + step, step)
@@ -45,7 +45,7 @@ def test_how_often_it_looks_is_learned_from_the_slice_before(before: int, step: 
 def test_what_was_counted_since_the_last_look_may_be_of_another_slice(
     counted: int, sure: int, since: int
 ) -> None:
-    tally = Tally()
+    tally = SampledCounter()
     tally.begin(160, 0.0, 0.5)
     for number in range(1, counted + 1):
         tally.count += 1
@@ -59,7 +59,7 @@ def test_what_was_counted_since_the_last_look_may_be_of_another_slice(
 @given(st.lists(st.integers(0, 5000), min_size=2, max_size=8))
 def test_it_looks_neither_too_often_nor_too_seldom(slices: list[int]) -> None:
     """As long as about as much goes on as before, and never further apart than so many calls."""
-    tally = Tally()
+    tally = SampledCounter()
     for before, calls in pairwise(slices):
         tally.begin(before, 0.0, 1.0)
         looks = 0
