@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,7 +30,10 @@ TESTS_RUN = count(1)
 
 
 def pytest_collection_finish() -> None:
-    """Set all tests aside: those that call the garbage collector would look through the whole of them."""
+    """Prepare the process that runs the tests: a worker of pytest-xdist, or the only process."""
+    # The processes that tests start are not measured: some check which modules an import loads.
+    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+    # Tests that call the garbage collector need not scan all collected tests.
     gc.collect()
     gc.freeze()
 

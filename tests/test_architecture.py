@@ -14,6 +14,8 @@ import pytest
 
 import redouble
 
+pytestmark = pytest.mark.one_python
+
 SOURCE = Path(redouble.__file__).parent
 PACKAGE = "redouble"
 

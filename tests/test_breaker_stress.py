@@ -22,7 +22,7 @@ from redouble.types import Event
 from support import Boom, Virtual
 from test_stress import everywhere, switching
 
-pytestmark = pytest.mark.usefixtures(switching.__name__)
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(switching.__name__)]
 
 THREADS = 8
 CALLS = 150

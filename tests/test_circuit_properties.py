@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,6 +16,8 @@ from redouble._circuit import Circuit
 from redouble._period import Ticket
 from redouble._recent import SLICES
 from redouble._terms import Terms
+
+pytestmark = pytest.mark.one_python
 
 # Times are whole seconds, and a slice of the window is one second: so the model can be exact.
 WINDOW = SLICES

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from redouble._flow import Flow
 
+pytestmark = pytest.mark.one_python
+
 NEAR = 1e-6
 
 What: TypeAlias = Literal["ask", "wait", "pause", "spread"]

@@ -14,6 +14,8 @@ import pytest
 from redouble import _places
 from turns import Program, Steps, Ticket, Wait, World, explore
 
+pytestmark = pytest.mark.one_python
+
 # ----------------------------------------------------------------------------- programs
 
 

@@ -17,6 +17,8 @@ from redouble import Retry
 from redouble.testing import Script, VirtualClock, assert_retried, ok
 from redouble.types import Event
 
+pytestmark = pytest.mark.one_python
+
 # Without the plugins of others: starting one of them takes longer than all of these tests.
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
 

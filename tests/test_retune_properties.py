@@ -22,6 +22,8 @@ from redouble._flow import SMALLEST, Flow
 from redouble._places import Ticket
 from support import COLOURS, in_colour
 
+pytestmark = pytest.mark.one_python
+
 A_THIRD = 1 / 3
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from redouble import Retry, report
 from streams import SHAPES, Catches, Reader, Spoils, Tape, stacked
 from support import Boom, Ledger, Panic, Virtual, in_colour
 from test_resume import Feed
+
+pytestmark = pytest.mark.one_python
 
 EVERY = SHAPES | {"stacked": stacked}
 STEPS: st.SearchStrategy[Any] = st.sampled_from(

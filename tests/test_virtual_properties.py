@@ -21,7 +21,7 @@ from redouble.testing import Script, VirtualClock, fail, ok, recorded
 from test_virtual import PLACES, at, unwaiting
 from test_virtual_shapes import AEVERY, EVERY
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 
 
 class Eighths:

@@ -30,7 +30,7 @@ from redouble.testing import VirtualClock, virtual_time
 from test_virtual import unwaiting
 from test_worst import worst_of
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 
 EPSILON = 1e-6
 SECONDS = st.integers(1, 12)

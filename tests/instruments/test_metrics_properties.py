@@ -16,6 +16,8 @@ from redouble.instruments import memory
 from shapes import SHAPES
 from support import Boom, Operation, Step, Virtual, fail, ok
 
+pytestmark = pytest.mark.one_python
+
 OUTCOMES = st.sampled_from(["ok", "fail", "stop", "not yet"])
 CALLS = st.lists(st.lists(st.tuples(OUTCOMES, st.integers(0, 5)), min_size=1, max_size=6), max_size=4)
 

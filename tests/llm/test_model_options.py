@@ -13,6 +13,7 @@ from asking import LABELS, model_of
 from redouble import Retry, Worker
 from redouble.http import Idempotency
 from redouble.llm import Model, Price, Spend, Timeouts, Usage
+from support import stable_repr
 
 TOKENS = "the most tokens that a call takes, such as 4000, or Usage(input=3000, output=1000)"
 MILLION = "what a million tokens cost, such as 2.5"
@@ -80,7 +81,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "message"), WRONG, ids=[str(row[0]) for row in WRONG])
+@pytest.mark.parametrize(("options", "kind", "message"), WRONG, ids=[stable_repr(row[0]) for row in WRONG])
 def test_what_cannot_be_meant_is_refused_by_name(
     options: dict[str, Any], kind: type[Exception], message: str
 ) -> None:

@@ -28,6 +28,8 @@ from redouble import (
 )
 from redouble.errors import RateLimited
 
+pytestmark = pytest.mark.one_python
+
 RATE = RateLimit(1000, burst=1000)
 ADAPTIVE = AdaptiveRate()
 CONCURRENCY = AdaptiveConcurrency()
