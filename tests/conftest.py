@@ -13,6 +13,7 @@ from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
+from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 from answering import flaky
@@ -27,6 +28,13 @@ settings.load_profile("redouble")
 
 MOST_LOOKS = 10_000
 TESTS_RUN = count(1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Stop measuring the controller of pytest-xdist, which runs no tests; its workers measure themselves."""
+    if (measured := Coverage.current()) is not None:
+        measured.stop()
 
 
 def pytest_collection_finish() -> None:
