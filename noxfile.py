@@ -1,7 +1,7 @@
 """The sessions of `scripts/test`: the suite on one Python with coverage, then on the others.
 
-In every session the tests marked ``quiet`` run first and alone, because their limits are real and short. The
-rest runs on all processors. Tests marked ``one_python`` run in the session ``coverage`` only.
+In every session the tests marked ``quiet`` run first and by themselves, because their limits are real and
+short. The rest runs on all processors. Tests marked ``one_python`` run in the session ``coverage`` only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ nox.options.reuse_venv = "yes"
 FIRST = f"{sys.version_info.major}.{sys.version_info.minor}"
 OTHERS = [version for version in ("3.11", "3.12", "3.13", "3.14") if version != FIRST]
 
-QUIET = ("-n", "0", "--reruns", "1")  # once more on failure: another program may have kept the machine busy
+# Four at once, because these tests spend their time waiting and need a tenth of a processor. A test that fails
+# runs once more, because another program may have kept the machine busy.
+QUIET = ("-n", "4", "--reruns", "1")
 SPREAD = ("-n", "auto", "--dist", "worksteal")
 
 

@@ -144,7 +144,7 @@ def test_a_connection_that_was_used_before_makes_no_difference(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("where", ["refused", "hole"])
+@pytest.mark.parametrize("where", ["refused", pytest.param("hole", marks=pytest.mark.quiet)])
 def test_what_was_not_sent_is_sent_whatever_its_method(name: str, hole: int, method: str, where: str) -> None:
     """Nobody was there; in the end the error is the client's own."""
     url = f"http://127.0.0.1:{hole if where == 'hole' else refused_port()}/"

@@ -1,4 +1,4 @@
-"""Hundreds of retried calls leave nothing behind: no connection beyond the pool, no memory, no warning."""
+"""A thousand retried calls leave nothing behind: no connection beyond the pool, no memory, no warning."""
 
 from __future__ import annotations
 
@@ -165,6 +165,7 @@ async def _abegun(http: Client, url: str) -> None:
         await pieces.aclose()
 
 
+@pytest.mark.quiet
 @EVERY_CLIENT
 @pytest.mark.parametrize("script", ["200~stall=9", "200~cut=0,200~stall=9", "503,200~cut=0,200~stall=9"])
 def test_what_broke_after_its_first_byte_gives_it_back_too(server: Server, name: str, script: str) -> None:
