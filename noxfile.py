@@ -1,7 +1,8 @@
 """The sessions of `scripts/test`: the suite on one Python with coverage, then on the others.
 
 In every session the tests marked ``quiet`` run first and by themselves, because their limits are real and
-short. The rest runs on all processors. Tests marked ``one_python`` run in the session ``coverage`` only.
+short. The rest runs on all processors. Tests marked ``one_python`` run in the session ``coverage`` only; they
+are not measured, because what they cover others cover too, and a measured test takes twice the time.
 """
 
 from __future__ import annotations
@@ -19,29 +20,34 @@ nox.options.reuse_venv = "yes"
 FIRST = f"{sys.version_info.major}.{sys.version_info.minor}"
 OTHERS = [version for version in ("3.11", "3.12", "3.13", "3.14") if version != FIRST]
 
-# Four at once, because these tests spend their time waiting and need a tenth of a processor. A test that fails
-# runs once more, because another program may have kept the machine busy.
-QUIET = ("-n", "4", "--reruns", "1")
+# Four at once, because these tests spend their time waiting. One that fails runs once more, because another
+# program may have kept the machine busy.
+QUIET = ("-m", "quiet", "-n", "4", "--reruns", "1")
 SPREAD = ("-n", "auto", "--dist", "worksteal")
+REST = ("-m", "not quiet and not one_python", *SPREAD)
 
 
 @nox.session(python=False)
 def coverage(session: nox.Session) -> None:
     """Run every test on the Python that runs nox, and require full branch coverage."""
-    measure = (sys.executable, "-m", "coverage")
-    session.run(*measure, "erase", external=True)
-    session.run(*measure, "run", "-m", "pytest", "-q", "-m", "quiet", *QUIET, external=True)
-    session.run(*measure, "run", "-m", "pytest", "-q", "-m", "not quiet", *SPREAD, external=True)
-    session.run(*measure, "combine", "--quiet", external=True)
-    session.run(*measure, "report", "--fail-under=100", external=True)
+
+    def run(*command: str) -> None:
+        session.run(sys.executable, "-m", *command, external=True)
+
+    run("coverage", "erase")
+    run("coverage", "run", "-m", "pytest", "-q", *QUIET)
+    run("coverage", "run", "-m", "pytest", "-q", *REST)
+    run("pytest", "-q", "-m", "one_python", *SPREAD)
+    run("coverage", "combine", "--quiet")
+    run("coverage", "report", "--fail-under=100")
 
 
 @nox.session(python=OTHERS)
 def tests(session: nox.Session) -> None:
     """Run the tests that may depend on the version of Python, on another one if the machine has it."""
     _install(session, "test")
-    session.run("pytest", "-q", "-m", "quiet and not one_python", *QUIET)
-    session.run("pytest", "-q", "-m", "not quiet and not one_python", *SPREAD)
+    session.run("pytest", "-q", *QUIET)
+    session.run("pytest", "-q", *REST)
 
 
 @nox.session

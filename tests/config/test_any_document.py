@@ -16,6 +16,8 @@ from redouble.config._qubit import KEYS
 from redouble.config._values import Value
 from redouble.errors import ConfigError
 
+pytestmark = pytest.mark.one_python
+
 
 def read(document: dict[str, Any], environ: dict[str, str] | None = None) -> Config | None:
     """Read a document, or see that it is refused as it should be."""
