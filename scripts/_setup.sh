@@ -17,18 +17,6 @@ find_python() {
     return 1
 }
 
-# An interpreter of exactly this version, if the machine has one: on PATH, or among pyenv's.
-find_version() {
-    local candidate
-    for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python; do
-        if "$candidate" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$1')" 2>/dev/null; then
-            echo "$candidate"
-            return
-        fi
-    done
-    return 1
-}
-
 find_uv() {
     if command -v uv >/dev/null 2>&1; then
         echo uv
@@ -39,7 +27,7 @@ find_uv() {
         "$(find_python)" -m venv .tools
         .tools/bin/python -m pip install --quiet --disable-pip-version-check uv >&2
     fi
-    echo .tools/bin/uv
+    echo "$PWD/.tools/bin/uv"
 }
 
 # prepare FOLDER PYTHON GROUP...: an environment with the project and the named groups of dependencies.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -11,6 +12,7 @@ from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
+from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 from redouble import Hints, Retry, report, types
@@ -28,8 +30,18 @@ MOST_LOOKS = 10_000
 TESTS_RUN = count(1)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Stop measuring the controller of pytest-xdist, which runs no tests; its workers measure themselves."""
+    if (measured := Coverage.current()) is not None:
+        measured.stop()
+
+
 def pytest_collection_finish() -> None:
-    """Set all tests aside: those that call the garbage collector would look through the whole of them."""
+    """Prepare the process that runs the tests: a worker of pytest-xdist, or the only process."""
+    # The processes that tests start are not measured: some check which modules an import loads.
+    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+    # Tests that call the garbage collector need not scan all collected tests.
     gc.collect()
     gc.freeze()
 

@@ -26,6 +26,8 @@ from tests.support.config_documents import (
     table_of,
 )
 
+pytestmark = pytest.mark.one_python
+
 
 def read(document: dict[str, Any], environ: dict[str, str] | None = None) -> Config | None:
     """Read a document, or see that it is refused as it should be."""

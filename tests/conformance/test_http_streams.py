@@ -126,6 +126,7 @@ def test_stream_commit_points_mid_way(name: str, server: Server) -> None:
     assert pattern(9000).startswith(b"".join(seen.pieces))
 
 
+@pytest.mark.quiet
 def test_stream_commit_points_time_after_commit(name: str, server: Server) -> None:
     """stream.commit_points: the limit of an attempt that passes after the commit cuts nothing."""
     layer = policy(attempt_timeout=0.3, attempts=9)

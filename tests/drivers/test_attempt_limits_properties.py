@@ -19,7 +19,7 @@ from tests.support.fakes import Boom
 from tests.support.limited_calls import LIMITED, in_virtual_time, working
 from tests.testing.test_virtual import unwaiting
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 
 # Limits and delays are whole seconds, and attempts take a little more than that: so no attempt ends at the
 # very moment of a limit, where either may win.

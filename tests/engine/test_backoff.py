@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Backoff
-from tests.support.fakes import Draws
+from tests.support.fakes import Draws, stable_repr
 
 LARGEST = sys.float_info.max
 
@@ -65,7 +65,7 @@ class Again:
         (Backoff.constant(1).take(2), [1, 1]),
         (Backoff.of(Again(8, 9)).maximum(2), [2, 2]),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_without_chance(recipe: Backoff, expected: list[float]) -> None:
     """Nothing is drawn, and seconds are floats."""
@@ -99,7 +99,7 @@ def test_without_chance(recipe: Backoff, expected: list[float]) -> None:
         (Backoff.constant(8).full_jitter().equal_jitter(), [0.5, 0.0, 0.25, 0.5], [2, 1.5]),
         (Backoff.decorrelated(1, 9).maximum(2).full_jitter(), [0.9, 0.25], [0.5]),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_with_chance(recipe: Backoff, draws: list[float], expected: list[float]) -> None:
     """One draw per random stage, the series first; each stage sees what those before it made."""
@@ -119,7 +119,7 @@ def test_with_chance(recipe: Backoff, draws: list[float], expected: list[float])
         Backoff.exponential(1e300, 10).minimum(1),
         Backoff.decorrelated(1, LARGEST),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_what_overflows_stays_at_the_largest_float(recipe: Backoff) -> None:
     delays = series(recipe, 1200, 1.0)
@@ -184,7 +184,7 @@ ALIKE = [
 ]
 
 
-@pytest.mark.parametrize(("recipe", "said"), ALIKE, ids=repr)
+@pytest.mark.parametrize(("recipe", "said"), ALIKE, ids=stable_repr)
 def test_a_recipe_is_a_value(recipe: Backoff, said: str) -> None:
     """Equal by what it says; its repr makes it again; pickled and copied it stays itself."""
     assert repr(recipe) == said

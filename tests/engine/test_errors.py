@@ -11,7 +11,7 @@ import pytest
 
 from redouble import Hints, Kind, Reason, Report, Retry, Verdict, errors, report
 from redouble.errors import RedoubleError, Rejected, RetryError
-from tests.support.fakes import Ledger, Virtual
+from tests.support.fakes import Ledger, Virtual, stable_repr
 
 TREE: dict[type[Exception], tuple[type[Exception], ...]] = {
     RedoubleError: (Exception,),
@@ -113,7 +113,7 @@ def test_with_reason_report_and_last(kind: type[RetryError], way: Callable[[Any]
     assert report(arrived) == REPORT
 
 
-@pytest.mark.parametrize("last", [Holding(), OneWay(code=3), lambda: None, [open]], ids=repr)
+@pytest.mark.parametrize("last", [Holding(), OneWay(code=3), lambda: None, [open]], ids=stable_repr)
 def test_a_last_that_cannot_travel_becomes_its_repr(last: object) -> None:
     arrived = pickle.loads(pickle.dumps(errors.Stopped("no", reason=Reason.stopped, last=last)))
     assert arrived.reason is Reason.stopped

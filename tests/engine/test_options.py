@@ -16,7 +16,7 @@ import pytest
 
 import redouble
 from redouble import Clock, Hints, Kind, Retry
-from tests.support.fakes import Judge, Ledger
+from tests.support.fakes import Judge, Ledger, stable_repr
 
 
 class AwaitedJudge:
@@ -137,7 +137,9 @@ WRONG: list[tuple[str, object, type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("option", "value", "kind", "said"), WRONG, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(
+    ("option", "value", "kind", "said"), WRONG, ids=lambda value: stable_repr(value)[:40]
+)
 @pytest.mark.parametrize(
     "make", [Retry, redouble.retry, partial(dataclasses.replace, Retry())], ids=["Retry", "retry", "replace"]
 )

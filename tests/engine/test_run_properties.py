@@ -6,12 +6,15 @@ import random
 from math import inf
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble import Backoff, Hints, Retry, Verdict
 from redouble._engine.run import Run
 from tests.support.fakes import Boom, Ledger
+
+pytestmark = pytest.mark.one_python
 
 SECONDS = st.floats(0, 100)
 LIMIT = st.none() | SECONDS

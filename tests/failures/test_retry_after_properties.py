@@ -6,10 +6,13 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redouble._failures.retry_after import retry_after, should_retry
+
+pytestmark = pytest.mark.one_python
 
 NOW = datetime(2026, 11, 16, 8, 0, 0, tzinfo=UTC)
 NAMES = ["retry-after", "Retry-After", "retry-after-ms", "x-amz-retry-after", "date", "x-should-retry"]

@@ -51,6 +51,7 @@ LIMITS: dict[str, tuple[Layer, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
 def test_a_limit_ends_an_attempt_that_hangs(remote: Server, colour: str, shape: str, limit: str) -> None:
@@ -78,6 +79,7 @@ def test_delays_are_taken_off_the_time_of_the_call(remote: Server, shape: str) -
     assert [attempt.left for attempt in seen.attempts] == pytest.approx([40, 30, 10], abs=5)
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_delay_makes_the_next_attempt_shorter(remote: Server, shape: str) -> None:
     """In async code, for real; gRPC tells such times in tenths of a second, rounded up."""
@@ -118,6 +120,7 @@ def test_no_attempt_is_made_when_time_is_up(remote: Server, colour: str, shape: 
     assert (seen.got, seen.code, seen.attempts, seen.reason) == ([], "DEADLINE_EXCEEDED", [], "timeout")
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
 def test_an_attempt_whose_first_message_is_late_is_one_that_failed(
     remote: Server, colour: str, shape: str
@@ -253,6 +256,7 @@ def test_delays_are_those_of_the_policy(remote: Server, colour: str, shape: str)
         assert [record.delay for record in seen.report.history] == [1, 2, 3, None]
 
 
+@pytest.mark.quiet
 def test_a_policy_of_gates_alone_is_told_of_time_too(remote: Server) -> None:
     seen = dial(remote, "sync", "unary", "hang OK", Pipeline(Timeout(SHORT)))
     report = report_of(seen.error)

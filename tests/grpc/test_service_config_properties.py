@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from redouble import Backoff, Hints, Kind, Retry, RetryBudget, Timeout, TokenBuc
 from redouble.grpc._native_retry import CODES, LONGEST
 from redouble.grpc._service_config import service_config
 from tests.support.grpc.policies import native
+
+pytestmark = pytest.mark.one_python
 
 SECONDS = st.one_of(
     st.floats(0, 10), st.floats(0, allow_infinity=False), st.sampled_from([0.0, 1e-9, 0.002, 1e308])

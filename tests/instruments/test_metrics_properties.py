@@ -16,6 +16,8 @@ from tests.support.call_shapes import SHAPES
 from tests.support.fakes import Boom, Operation, Step, Virtual, fail, ok
 from tests.support.instruments.counts import NAME, policy
 
+pytestmark = pytest.mark.one_python
+
 OUTCOMES = st.sampled_from(["ok", "fail", "stop", "not yet"])
 CALLS = st.lists(st.lists(st.tuples(OUTCOMES, st.integers(0, 5)), min_size=1, max_size=6), max_size=4)
 

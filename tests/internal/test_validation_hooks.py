@@ -10,7 +10,7 @@ import pytest
 
 from redouble import Retry, observe
 from redouble._internal.validation import hook
-from tests.support.fakes import options
+from tests.support.fakes import options, stable_repr
 
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
@@ -69,7 +69,7 @@ class Generated:
         Called().method,
         dict[str, int],  # it does not tell its signature
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_a_hook_is_a_function_of_one_event(good: object) -> None:
     hook(good, "on_retry")
@@ -111,7 +111,7 @@ def test_other_hooks_are_refused(bad: object, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [partial(Awaited()), partial(generated), partial(partial(Generated()))], ids=repr
+    "bad", [partial(Awaited()), partial(generated), partial(partial(Generated()))], ids=stable_repr
 )
 def test_partials_are_looked_through(bad: Any) -> None:
     with pytest.raises(TypeError, match=r"on_retry=\w+ is an? \w+ function and would never run"):
@@ -119,7 +119,7 @@ def test_partials_are_looked_through(bad: Any) -> None:
 
 
 @pytest.mark.parametrize("option", ["on", "until"])
-@pytest.mark.parametrize("bad", [generated, agenerated, Generated(), partial(Awaited())], ids=repr)
+@pytest.mark.parametrize("bad", [generated, agenerated, Generated(), partial(Awaited())], ids=stable_repr)
 def test_rules_that_would_never_run(option: str, bad: Any) -> None:
     with pytest.raises(TypeError, match=f"{option}=.* function: rules are plain functions"):
         Retry(**options(**{option: bad}))

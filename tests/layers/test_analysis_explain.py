@@ -23,6 +23,7 @@ from redouble import (
     Worker,
     presets,
 )
+from tests.support.fakes import stable_repr
 
 POLICY = Retry(on=OSError, backoff=Backoff.exponential(0.1).maximum(5).full_jitter())
 UNHINTED = Hints(mode="ignore")
@@ -116,7 +117,7 @@ def test_a_pipeline_in_another_is_flat() -> None:
         (Fallback(value="secret"), "something else instead of an error"),
         (Own(), ""),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_what_is_said_of_a_layer(layer: Layer, words: str) -> None:
     first, *_ = Pipeline(layer).explain().splitlines()
@@ -133,7 +134,7 @@ MANY = [
 ]
 
 
-@pytest.mark.parametrize("pipeline", MANY, ids=repr)
+@pytest.mark.parametrize("pipeline", MANY, ids=stable_repr)
 def test_how_it_is_laid_out(pipeline: Pipeline) -> None:
     """Each layer a step further in, their words below each other, and the sum after an empty line."""
     *rows, blank, worst = pipeline.explain().splitlines()

@@ -30,7 +30,7 @@ from tests.layers.test_analysis_worst_case import worst_of
 from tests.support.limited_calls import in_virtual_time
 from tests.testing.test_virtual import unwaiting
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 
 EPSILON = 1e-6
 SECONDS = st.integers(1, 12)

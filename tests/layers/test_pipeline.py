@@ -17,7 +17,7 @@ from redouble import Layer, Pipeline, Retry, RetryBudget, Timeout, Worker, polic
 from redouble._internal.callables import display_name
 from redouble._layers.layer import decoration
 from tests.layers.test_layer import AtMost, aadd, add
-from tests.support.fakes import Virtual, in_colour
+from tests.support.fakes import Virtual, in_colour, stable_repr
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -162,7 +162,7 @@ def test_a_worker_in_the_middle_of_a_pipeline() -> None:
     assert passed == ["a here", "b there", "c there"]
 
 
-@pytest.mark.parametrize("wrong", [None, 3, add, "Retry()"], ids=repr)
+@pytest.mark.parametrize("wrong", [None, 3, add, "Retry()"], ids=stable_repr)
 def test_only_layers_go_into_a_pipeline(wrong: Any) -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         _ = Retry() | wrong
@@ -273,7 +273,7 @@ def test_policy_of() -> None:
 @pytest.mark.parametrize(
     "layer",
     [Retry(), AtMost(1), Retry() | AtMost(1), Timeout(2, worker=Worker()), Retry(worker=Worker())],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_a_decorated_function_is_not_kept(layer: Layer) -> None:
     """Not even one that calls itself, and so holds its own wrapper."""

@@ -12,6 +12,7 @@ import pytest
 from redouble import Gate, Layer, Pipeline, Retry, policy_of
 from redouble._layers.layer import _decorated
 from redouble.types import Event
+from tests.support.fakes import stable_repr
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -147,7 +148,7 @@ def test_objects_that_decorate_their_own_methods(layers: str) -> None:
     assert len(_decorated) == before
 
 
-@pytest.mark.parametrize("layer", [None, Retry(), Door(), Retry() | Door(), Forgetful()], ids=repr)
+@pytest.mark.parametrize("layer", [None, Retry(), Door(), Retry() | Door(), Forgetful()], ids=stable_repr)
 def test_functions_that_call_themselves(layer: Layer | None) -> None:
     """With a policy of their own (None), or with one for all."""
 

@@ -21,6 +21,8 @@ from redouble._layers.limits.slots import Lease, WaitableSlots
 from tests.support.bulkhead_callers import A_MINUTE
 from tests.support.fakes import COLOURS, in_colour
 
+pytestmark = pytest.mark.one_python
+
 A_THIRD = 1 / 3
 
 

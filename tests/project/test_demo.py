@@ -29,6 +29,8 @@ from demonstration.timeline import NAME, TAIL, Call, row
 from demonstration.verdict import Placed, judge
 from demonstration.weather import Weather
 
+pytestmark = pytest.mark.one_python
+
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 OK, RESET, BUSY = Works(0.1), Resets(), Busy(0.5)
 

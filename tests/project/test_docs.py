@@ -30,6 +30,8 @@ import pytest
 from redouble.config import _reload as _live
 from redouble.testing import virtual_time
 
+pytestmark = pytest.mark.one_python
+
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *DOCS)]

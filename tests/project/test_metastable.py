@@ -19,6 +19,8 @@ from redouble import Backoff, Retry, RetryBudget, TokenBucket
 from redouble._engine.run import Run
 from tests.support.fakes import Virtual
 
+pytestmark = pytest.mark.one_python
+
 CALLS = 52  # a second
 CAPACITY = 60  # a second: without retries there is some to spare, with 20 % more calls there is not
 PATIENCE = 1.0

@@ -24,6 +24,8 @@ from drawing.legend import ROW, Entry, legend
 from drawing.panel import BOTTOM, LEFT, RIGHT, TOP, Panel
 from drawing.timing import per_second
 
+pytestmark = pytest.mark.one_python
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -17,6 +17,8 @@ import pytest
 
 from tests.project.test_docs import links, run, snippets
 
+pytestmark = pytest.mark.one_python
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PATHS = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))

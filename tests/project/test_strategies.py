@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.one_python
+
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "strategies").glob("*.md"))
 
 SKELETON = [

@@ -7,6 +7,7 @@ every colour, and in each in every shape a call can have (see `conftest`).
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,12 +38,18 @@ __all__ = [
     "in_colour",
     "ok",
     "options",
+    "stable_repr",
     "steps",
 ]
 
 SYNC = ("sync", "thread")
 ASYNC = ("asyncio", "trio") if sys.platform == "win32" else ("asyncio", "uvloop", "trio")
 COLOURS = SYNC + ASYNC
+
+
+def stable_repr(value: object) -> str:
+    """Return the repr without addresses, for ids: all workers of pytest-xdist must collect the same tests."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 Script: TypeAlias = "Sequence[Step | BaseException | Literal['fail']]"

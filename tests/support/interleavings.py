@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
 from math import inf
 from types import CodeType, NoneType
@@ -201,8 +201,11 @@ class World:
         """Let a thread make a step."""
         steps, given = self.stacks[whose].pop()
         self.running = thread
-        with suppress(StopIteration):
-            self.stacks[thread].append((steps, steps.send(given)))
+        try:
+            found = steps.send(given)
+        except StopIteration:
+            return
+        self.stacks[thread].append((steps, found))
 
     def go_carefully(self, thread: str, whose: str) -> None:
         """Let a thread make a step, and see that it was none in the wrong direction."""
@@ -238,24 +241,25 @@ def path(program: tuple[Steps, object]) -> list[object]:
     return words
 
 
+PLAIN = {str, int, bool, float, NoneType, CodeType, Ticket}
+ITERATED = {dict, OrderedDict, tuple, list}
+
+
 def told(thing: Any) -> object:
-    """Tell a value apart from others."""
-
-    def is_a(*kinds: type) -> bool:
-        return isinstance(thing, kinds)
-
-    if is_a(str, int, float, NoneType, CodeType, Ticket):
+    """Return a hashable value that tells the states of ``thing`` apart; called millions of times."""
+    kind: type = type(thing)
+    if kind in PLAIN:
         return thing
-    if is_a(set):
-        return frozenset(thing)
-    if is_a(dict, tuple, list):
+    if kind in ITERATED:
         return tuple(map(told, thing))
-    if is_a(Iterator):
+    if kind is set:
+        return frozenset(thing)
+    if isinstance(thing, Iterator):
         try:
             return told(thing.__reduce__()[1][0])  # what it has still got
         except RuntimeError:
             return "what it goes through has been changed"
-    return thing.__class__.__name__
+    return kind.__name__
 
 
 def explore(limit: int, programs: Sequence[Program], most_switches: float) -> int:

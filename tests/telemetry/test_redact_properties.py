@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from redouble._telemetry.redact import redact, redacted
 
+pytestmark = pytest.mark.one_python
+
 SECRET = "hunter2"  # noqa: S105  of nobody
 NAMES = st.text("abc_-.[]%", min_size=1, max_size=5)
 WORDS = st.text("abcxyz0189-._~%", max_size=6)

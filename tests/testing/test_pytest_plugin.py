@@ -18,8 +18,11 @@ from redouble.testing import Script, VirtualClock, assert_retried, ok
 from redouble.testing import _virtual_loop as _turned
 from redouble.types import Event
 
+pytestmark = pytest.mark.one_python
+
 # Without the plugins of others: starting one of them takes longer than all of these tests.
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+OTHERS = ("cacheprovider", "hypothesispytest", "xdist", "xdist.looponfail", "rerunfailures")
+PYTEST = [sys.executable, "-m", "pytest", *(f"-pno:{plugin}" for plugin in OTHERS)]
 
 HEAD = """
 import pytest

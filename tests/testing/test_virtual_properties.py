@@ -21,7 +21,7 @@ from redouble.testing import Script, VirtualClock, fail, ok, recorded
 from tests.testing.test_virtual import PLACES, at, unwaiting
 from tests.testing.test_virtual_shapes import AEVERY, EVERY
 
-pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 
 
 class Eighths:
@@ -103,7 +103,7 @@ def answered(policy: Retry, steps: list[Any], *, cuts: bool) -> tuple[list[float
     return delays, now
 
 
-@settings(deadline=None)
+@settings(max_examples=50)  # each of them in every place
 @given(
     options=OPTIONS,
     failures=st.lists(FAILURES, max_size=8),
@@ -139,7 +139,7 @@ def test_recorded_delays_are_the_engines_answers(
         assert [event.delay for event in events if event.what == "retry"] == delays, place
 
 
-@settings(deadline=None)
+@settings(max_examples=50)  # each of them in every place
 @given(calls=st.lists(st.lists(st.integers(1, 5000).map(float), max_size=4), min_size=1, max_size=4))
 def test_calls_one_after_the_other_add_up(calls: list[list[float]]) -> None:
     """Each begins where the last one ended, and the clock is exact at each end."""

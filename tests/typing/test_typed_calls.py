@@ -28,6 +28,8 @@ from redouble import (
 from redouble import errors as redouble_errors
 from redouble.types import Ended, Event
 
+pytestmark = pytest.mark.one_python
+
 POLICY = Retry(on=ConnectionError, attempts=2, backoff=[0])
 
 

@@ -13,6 +13,8 @@ import pytest
 import redouble
 from redouble import Layer, Pipeline, Retry
 
+pytestmark = pytest.mark.one_python
+
 T = TypeVar("T")
 
 POLICY = Retry(on=ConnectionError, attempts=2, backoff=[0])

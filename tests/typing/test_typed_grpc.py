@@ -12,6 +12,8 @@ import pytest
 from redouble import Retry, Timeout, presets
 from redouble.grpc import ServiceConfig, aio_interceptors, interceptors, service_config
 
+pytestmark = pytest.mark.one_python
+
 PIPELINE = Timeout(30) | Retry()
 TARGET = "127.0.0.1:1"  # nobody listens there
 

@@ -30,6 +30,8 @@ from redouble import (
 from redouble.errors import BulkheadFull, CircuitOpen, Rejected
 from redouble.types import Budget, Event
 
+pytestmark = pytest.mark.one_python
+
 BULKHEAD = Bulkhead(10)
 BREAKER = CircuitBreaker()
 GUARDED = (

@@ -22,6 +22,8 @@ import redouble.httpx2
 import redouble.requests
 from redouble import Report, Retry, Timeout, Verdict, http, presets, report
 
+pytestmark = pytest.mark.one_python
+
 PIPELINE = Timeout(30) | Retry(on=http.rule())
 
 

@@ -12,6 +12,8 @@ import pytest
 from redouble import Bulkhead, CircuitBreaker, Keyed, Layer, Pipeline, Retry, TokenBucket, presets
 from redouble.types import Budget
 
+pytestmark = pytest.mark.one_python
+
 
 def key_of(url: str, *, chunk: int = 1) -> str:
     return url

@@ -17,6 +17,8 @@ from redouble import Pipeline, Report, Retry, Timeout, Worker, cancelled, deadli
 from redouble.errors import AttemptTimeout
 from redouble.types import Event, Limit
 
+pytestmark = pytest.mark.one_python
+
 LIMIT = Timeout(60, worker=Worker())
 
 

@@ -32,6 +32,8 @@ from redouble.llm import (
     table,
 )
 
+pytestmark = pytest.mark.one_python
+
 MODEL = Model("acme", "large", policy=Retry(backoff=[0] * 9), protocol=None)
 
 

@@ -15,6 +15,8 @@ import redouble
 from redouble import Backoff, Hints, Kind, Retry, Verdict
 from redouble.types import Answer, Ended
 
+pytestmark = pytest.mark.one_python
+
 # ---------------------------------------------------------------------------------- on
 
 

@@ -15,6 +15,8 @@ import redouble
 from redouble import Gate, Retry
 from redouble.types import Stream
 
+pytestmark = pytest.mark.one_python
+
 POLICY = Retry(on=ConnectionError, attempts=2, backoff=[0])
 
 

@@ -16,6 +16,8 @@ from redouble.errors import ConfigError
 from redouble.instruments import METRICS, Metric, logging, memory, opentelemetry, prometheus, structlog
 from redouble.types import Binding, Event, Observation
 
+pytestmark = pytest.mark.one_python
+
 
 def fetch(url: str, *, chunk: int = 1) -> bytes:
     return url.encode() * chunk

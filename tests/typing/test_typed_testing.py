@@ -26,6 +26,8 @@ from redouble.testing import (
 )
 from redouble.types import Event
 
+pytestmark = pytest.mark.one_python
+
 POLICY = Retry(backoff=[1, 2])
 
 

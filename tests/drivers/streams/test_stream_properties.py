@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from redouble import Retry, report
 from tests.drivers.streams.test_stream_resume import Feed
 from tests.support.fakes import Boom, Ledger, Panic, Virtual, in_colour
 from tests.support.streams import SHAPES, Catches, Reader, Spoils, Tape, stacked
+
+pytestmark = pytest.mark.one_python
 
 EVERY = SHAPES | {"stacked": stacked}
 STEPS: st.SearchStrategy[Any] = st.sampled_from(

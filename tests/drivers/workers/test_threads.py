@@ -231,7 +231,7 @@ def test_many_jobs_from_many_threads(
 ) -> None:
     """Nothing is lost, nothing is done twice, and there are no more threads than there are callers."""
     monkeypatch.setattr(_threads, "IDLE", seconds)
-    callers, jobs = 16, 250
+    callers, jobs = 16, 100
     done: list[tuple[int, int, int]] = []
     threads: set[Any] = set()
     start = threading.Barrier(callers)

@@ -8,10 +8,13 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any, Literal, TypeAlias
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from redouble import Grant, Kind, RetryBudget
+
+pytestmark = pytest.mark.one_python
 
 TICK = 16  # of a second: times are whole numbers of these, so that the model is exact
 # How much time passes: mostly less than a window, sometimes far more.

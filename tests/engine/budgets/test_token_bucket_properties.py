@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from redouble import Grant, Kind, TokenBucket
 from tests.support.budgets import bucket_of
 
+pytestmark = pytest.mark.one_python
+
 NEAR = Fraction(1, 10**6)
 
 What: TypeAlias = Literal["spend", "credit", "reward", "refund", "pass", "late"]

@@ -31,6 +31,7 @@ FAULTS = {
 }
 WELL = {"a body that breaks while it is unpacked": "200~gzip"}  # as the head says that was handed out
 STALLS = {"no answer": "stall", "half a head": "stallhead=9", "half a body": "200~stall=5"}
+ALL_FAULTS = [*FAULTS, *(pytest.param(fault, marks=pytest.mark.quiet) for fault in STALLS)]
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,7 @@ def test_after_one_failure_all_is_well(name: str, server: Server, fault: str) ->
     assert [record.kind for record in report.history][:1] == ["network"]
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("fault", STALLS)
 def test_after_a_silence_all_is_well(name: str, server: Server, fault: str) -> None:
     """The client's own timeout ends it."""
@@ -87,7 +89,7 @@ def test_after_a_silence_all_is_well(name: str, server: Server, fault: str) -> N
     assert seen.report().history[0].error_type is not None
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *STALLS])
+@pytest.mark.parametrize("fault", ALL_FAULTS)
 def test_the_last_failure_is_the_client_s_own_error(name: str, server: Server, fault: str) -> None:
     """It is what the plain client raises, with our note and the story."""
     script, timeout = {**FAULTS, **STALLS}[fault], (LONG, SHORT if fault in STALLS else LONG)
@@ -99,7 +101,7 @@ def test_the_last_failure_is_the_client_s_own_error(name: str, server: Server, f
     assert _told(seen) == ["redouble: gave up after 2 attempts (attempts exhausted)"]
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *STALLS])
+@pytest.mark.parametrize("fault", ALL_FAULTS)
 def test_a_post_that_may_have_arrived_is_not_sent_again(name: str, server: Server, fault: str) -> None:
     """The error is the client's own here, too."""
     script, timeout = {**FAULTS, **STALLS}[fault], (LONG, SHORT if fault in STALLS else LONG)
@@ -142,7 +144,7 @@ def test_a_connection_that_was_used_before_makes_no_difference(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("where", ["refused", "hole"])
+@pytest.mark.parametrize("where", ["refused", pytest.param("hole", marks=pytest.mark.quiet)])
 def test_what_was_not_sent_is_sent_whatever_its_method(name: str, hole: int, method: str, where: str) -> None:
     """Nobody was there; in the end the error is the client's own."""
     url = f"http://127.0.0.1:{hole if where == 'hole' else refused_port()}/"

@@ -36,6 +36,7 @@ def test_bare_aiohttp_asks_twice(server: Server) -> None:
     assert len(server.ledger(url)) == 2
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("attempts", [1, 2, 3])
 @pytest.mark.parametrize("script", ["close", "rst~late", "rst", "stallhead=0"])
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])

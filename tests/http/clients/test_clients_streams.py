@@ -54,7 +54,14 @@ def told(seen: Seen) -> tuple[str | None, int]:
 
 @EVERY
 @pytest.mark.parametrize(
-    "step", ["200~cut=0", "200~rst=0", "200~chunked~cut=0", "200~badchunk=0", "200~stall=0"]
+    "step",
+    [
+        "200~cut=0",
+        "200~rst=0",
+        "200~chunked~cut=0",
+        "200~badchunk=0",
+        pytest.param("200~stall=0", marks=pytest.mark.quiet),
+    ],
 )
 def test_a_body_that_breaks_before_its_first_byte_begins_anew(
     server: Server, read: Reader, step: str
@@ -82,7 +89,7 @@ def test_events_begin_anew_before_the_first(server: Server, read: Reader) -> Non
         "200~rst=9",
         "200~chunked~cut=9",
         "200~badchunk=9",
-        "200~stall=9",
+        pytest.param("200~stall=9", marks=pytest.mark.quiet),
         "200~gzip~cut=9",
         "sse~cut=1",
     ],
@@ -114,6 +121,7 @@ def test_an_answer_of_404_may_break_too(server: Server, name: str) -> None:
 # ------------------------------------------------------------------------- after the first byte
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("read", [read for read in ITERATING if read.way not in PATIENT], ids=str)
 @pytest.mark.parametrize("step", ["200~stall=4", "200~chunked~stall=4"])
 def test_after_the_first_byte_the_error_is_the_callers(server: Server, read: Reader, step: str) -> None:
@@ -127,6 +135,7 @@ def test_after_the_first_byte_the_error_is_the_callers(server: Server, read: Rea
     assert len(server.ledger(url)) == 1
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("read", ITERATING, ids=str)
 def test_after_an_event_nothing_begins_anew(server: Server, read: Reader) -> None:
     """One of them wants no more than ten bytes, and has them."""
@@ -138,6 +147,7 @@ def test_after_an_event_nothing_begins_anew(server: Server, read: Reader) -> Non
     assert len(server.ledger(url)) == 1
 
 
+@pytest.mark.quiet
 @EVERY_CLIENT
 def test_what_was_committed_counts_the_attempts_before(server: Server, name: str) -> None:
     seen = Reader(name, {"aiohttp": "iter_chunked", "requests": "iter_content(3)"}.get(name, "iter_bytes"))(

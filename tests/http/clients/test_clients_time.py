@@ -69,6 +69,7 @@ def check(name: str, limit: str, seen: Seen) -> None:
 # ------------------------------------------------------------------------------ what is cut
 
 
+@pytest.mark.quiet
 @EVERY_KIND
 @EVERY_LIMIT
 @pytest.mark.parametrize("script", ["stall", "200~driphead=0.02", "200~stall=9", "200~size=150~drip=0.02"])
@@ -80,6 +81,7 @@ def test_no_server_can_stretch_it(server: Server, name: str, limit: str, script:
     assert len(server.ledger(url)) <= LIMITS[limit][1]  # one may be cut before it arrives
 
 
+@pytest.mark.quiet
 @EVERY_KIND
 @EVERY_LIMIT
 def test_the_first_byte_of_a_body_must_come_in_time(server: Server, name: str, limit: str) -> None:
@@ -90,6 +92,7 @@ def test_the_first_byte_of_a_body_must_come_in_time(server: Server, name: str, l
     check(name, limit, seen)
 
 
+@pytest.mark.quiet
 @EVERY_KIND
 @EVERY_LIMIT
 def test_with_the_first_byte_the_limits_end(server: Server, name: str, limit: str) -> None:
@@ -99,6 +102,7 @@ def test_with_the_first_byte_the_limits_end(server: Server, name: str, limit: st
     assert (seen.outcome, len(seen.content or b"")) == (200, 24)
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("name", ["httpx2", "httpx2-asyncio", "requests", "aiohttp"])
 @EVERY_LIMIT
 def test_a_server_that_does_not_read_is_not_waited_for(server: Server, name: str, limit: str) -> None:
@@ -111,6 +115,7 @@ def test_a_server_that_does_not_read_is_not_waited_for(server: Server, name: str
     assert not any(entry.complete for entry in server.ledger(url))
 
 
+@pytest.mark.quiet
 @EVERY_KIND
 @EVERY_LIMIT
 def test_a_black_hole_is_not_waited_for(name: str, limit: str) -> None:
@@ -118,6 +123,7 @@ def test_a_black_hole_is_not_waited_for(name: str, limit: str) -> None:
         check(name, limit, timed(http, limit, f"http://127.0.0.1:{port}/"))
 
 
+@pytest.mark.quiet
 @EVERY_CLIENT
 def test_a_connection_of_the_pool_is_not_waited_for_longer(server: Server, name: str) -> None:
     """The only one is in use, by an answer that is being read."""
@@ -249,6 +255,7 @@ def test_requests_timeouts_shrink_too(timeout: Any, expected: list[Any]) -> None
     assert slow.told == [pytest.approx(limits, abs=0.05) for limits in expected]
 
 
+@pytest.mark.quiet
 @EVERY_CLIENT
 def test_to_begin_anew_takes_of_the_same_time(server: Server, name: str) -> None:
     """A body breaks, and then the server falls silent."""

@@ -22,7 +22,7 @@ from tests.project.test_stress import everywhere, switching
 from tests.support.breaker_scripts import Story, at_every_line, story
 from tests.support.fakes import Boom, Virtual
 
-pytestmark = pytest.mark.usefixtures(switching.__name__)
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(switching.__name__)]
 
 THREADS = 8
 CALLS = 150

@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,6 +16,8 @@ from redouble import CircuitBreaker
 from redouble._internal.sliding_counter import SLICES
 from redouble._layers.breaker.circuit import Circuit, Ticket
 from redouble._layers.breaker.settings import CircuitBreakerSettings
+
+pytestmark = pytest.mark.one_python
 
 # Times are whole seconds, and a slice of the window is one second: so the model can be exact.
 WINDOW = SLICES

@@ -14,7 +14,7 @@ from redouble import SYSTEM, Fallback, Layer, Verdict, errors, transient
 from redouble._runtime.backend import backend
 from redouble.testing import Script, ok
 from tests.runtime.test_cancellation import cancelled
-from tests.support.fakes import ASYNC, SYNC, Boom, Judge, Panic, always, in_colour
+from tests.support.fakes import ASYNC, SYNC, Boom, Judge, Panic, always, in_colour, stable_repr
 
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
 THREADS = pytest.mark.parametrize("colour", SYNC)
@@ -60,7 +60,7 @@ class AsyncCache:
         (Fallback(text), "instead of x"),
         (Fallback(always(None)), None),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_instead_of_an_error(colour: str, fallback: Fallback, expected: object) -> None:
     assert called(colour, fallback, Boom("x")) == expected
@@ -169,7 +169,7 @@ def broken(_: Exception) -> bool:
     raise KeyError("no cache")
 
 
-@pytest.mark.parametrize("fallback", [Fallback(broken), Fallback(value=7, on=broken)], ids=repr)
+@pytest.mark.parametrize("fallback", [Fallback(broken), Fallback(value=7, on=broken)], ids=stable_repr)
 def test_a_fallback_and_a_rule_that_fail(colour: str, fallback: Fallback) -> None:
     """Their error comes out, and the operation's is not lost."""
     wrong = Boom("x")
@@ -204,7 +204,7 @@ def test_a_fallback_that_fails_after_a_wait(colour: str) -> None:
         Panic(),
         BaseExceptionGroup("cancelled", [Boom(), asyncio.CancelledError()]),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_crashes_are_nobodys_to_replace(colour: str, crash: BaseException) -> None:
     judged, seen = list[Exception](), list[BaseException]()

@@ -13,6 +13,8 @@ from redouble import Hedge, Layer, Pipeline, Retry, Timeout, report
 from tests.support.http.clients import ASYNC_CLIENTS, Client, client
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.one_python
+
 SOON = 0.02  # seconds: what is later than that is late
 SLOW = "~driphead=0.0002"  # a little at a time, which takes longer than that
 PATIENCE = 10  # seconds until a test fails

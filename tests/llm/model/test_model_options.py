@@ -12,6 +12,7 @@ import pytest
 from redouble import Retry, Worker
 from redouble.http import Idempotency
 from redouble.llm import Model, Price, Spend, Timeouts, Usage
+from tests.support.fakes import stable_repr
 from tests.support.llm.scripted_model import LABELS, model_of
 
 TOKENS = "the most tokens that a call takes, such as 4000, or Usage(input=3000, output=1000)"
@@ -80,7 +81,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "message"), WRONG, ids=[str(row[0]) for row in WRONG])
+@pytest.mark.parametrize(("options", "kind", "message"), WRONG, ids=[stable_repr(row[0]) for row in WRONG])
 def test_what_cannot_be_meant_is_refused_by_name(
     options: dict[str, Any], kind: type[Exception], message: str
 ) -> None:

@@ -9,11 +9,14 @@ from fractions import Fraction
 from itertools import count, pairwise
 from typing import Any, Literal, TypeAlias
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble.llm import Reservation, Spend, SpendRefused
 from redouble.testing import VirtualClock, virtual_time
+
+pytestmark = pytest.mark.one_python
 
 TICK = 1 / 64  # of a second: times are whole numbers of these, so that they are exact
 SLICES, KEPT = 128, 129

@@ -16,6 +16,8 @@ from redouble import Pipeline, Reason, Retry, deadline, report
 from redouble.llm import Model, Timeouts, current
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.quiet
+
 LIMITS = Timeouts(connect=5, read=30, total=0.15)  # a drip takes far longer, and then is a success
 DRIPS = {
     "body": "200~size=9999~drip=0.02",

@@ -11,7 +11,6 @@ are pooled between calls, and what is closed is closed at once.
 from __future__ import annotations
 
 import importlib
-import os
 import ssl
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -30,23 +29,14 @@ from tests.support.http.calls import Aiohttp, AsyncHttpx, Client, Httpx, Request
 
 __all__ = ["ASYNC_CLIENTS", "CLIENTS", "HTTPX", "SYNC_CLIENTS", "TLS", "Client", "Seen", "client", "is_async"]
 
-# These are enough for coverage; scripts/test has the others on another Python.
-FEW = ("httpx2", "requests", "httpx2-asyncio", "aiohttp")
-WANTED = {"few": [True], "others": [False]}.get(os.environ.get("REDOUBLE_CLIENTS", "all"), [True, False])
-
-
-def chosen(*names: str) -> tuple[str, ...]:
-    return tuple(name for name in names if (name in FEW) in WANTED)
-
-
-SYNC_CLIENTS = chosen("httpx", "httpx2", "requests")
-ASYNC_CLIENTS = chosen("httpx-asyncio", "httpx-trio", "httpx2-asyncio", "httpx2-trio", "aiohttp")
+SYNC_CLIENTS = ("httpx", "httpx2", "requests")
+ASYNC_CLIENTS = ("httpx-asyncio", "httpx-trio", "httpx2-asyncio", "httpx2-trio", "aiohttp")
 CLIENTS = SYNC_CLIENTS + ASYNC_CLIENTS
 HTTPX = tuple(name for name in CLIENTS if name.startswith("httpx"))
 
 
 def is_async(name: str) -> bool:
-    """Say whether a client is one for async code, chosen or not."""
+    """Return True if the client is one for async code."""
     return "-" in name or name == "aiohttp"
 
 

@@ -291,3 +291,13 @@ def test_a_place_that_is_free_takes_no_turn_of_the_loop(colour: str) -> None:
 
     in_colour(colour, lambda: None, main)
     assert order == ["one", "other"]
+
+
+def test_a_slot_released_after_the_first_look_is_acquired() -> None:
+    """A call that does not wait looks twice, because another call may leave in between."""
+    gate, late = Bulkhead(1, 0), _places.Ticket()
+    holder = gate.admit(0.0)
+    assert not gate._places.take(late)
+    gate.ended(holder, None, 0.0)
+    gate._places.squeeze(late, "and it does not wait")
+    assert gate.snapshot() == {"limit": 1, "in_use": 1, "queued": 0}

@@ -14,6 +14,8 @@ import pytest
 from redouble._layers.limits import slots as _places
 from tests.support.interleavings import Program, Steps, Ticket, Wait, World, explore
 
+pytestmark = pytest.mark.one_python
+
 # ----------------------------------------------------------------------------- programs
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from redouble._layers.limits.pacing import GcraPacer
 
+pytestmark = pytest.mark.one_python
+
 NEAR = 1e-6
 
 What: TypeAlias = Literal["ask", "wait", "pause", "spread"]

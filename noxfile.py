@@ -1,0 +1,62 @@
+"""The sessions of `scripts/test`: the suite on one Python with coverage, then on the others.
+
+In every session the tests marked ``quiet`` run first and by themselves, because their limits are real and
+short. The rest runs on all processors. Tests marked ``one_python`` run in the session ``coverage`` only; they
+are not measured, because what they cover others cover too, and a measured test takes twice the time.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import nox
+
+nox.needs_version = ">=2026.10"
+nox.options.default_venv_backend = "uv"
+nox.options.download_python = "never"
+nox.options.error_on_missing_interpreters = False
+nox.options.reuse_venv = "yes"
+
+FIRST = f"{sys.version_info.major}.{sys.version_info.minor}"
+OTHERS = [version for version in ("3.11", "3.12", "3.13", "3.14") if version != FIRST]
+
+# Four at once, because these tests spend their time waiting. One that fails runs once more, because another
+# program may have kept the machine busy.
+QUIET = ("-m", "quiet", "-n", "4", "--reruns", "1")
+SPREAD = ("-n", "auto", "--dist", "worksteal")
+REST = ("-m", "not quiet and not one_python", *SPREAD)
+
+
+@nox.session(python=False)
+def coverage(session: nox.Session) -> None:
+    """Run every test on the Python that runs nox, and require full branch coverage."""
+
+    def run(*command: str) -> None:
+        session.run(sys.executable, "-m", *command, external=True)
+
+    run("coverage", "erase")
+    run("coverage", "run", "-m", "pytest", "-q", *QUIET)
+    run("coverage", "run", "-m", "pytest", "-q", *REST)
+    run("pytest", "-q", "-m", "one_python", *SPREAD)
+    run("coverage", "combine", "--quiet")
+    run("coverage", "report", "--fail-under=100")
+
+
+@nox.session(python=OTHERS)
+def tests(session: nox.Session) -> None:
+    """Run the tests that may depend on the version of Python, on another one if the machine has it."""
+    _install(session, "test")
+    session.run("pytest", "-q", *QUIET)
+    session.run("pytest", "-q", *REST)
+
+
+@nox.session
+def libraries(session: nox.Session) -> None:
+    """Run the tests that need the SDKs and drivers, which the other tests do without."""
+    _install(session, "test", "libraries")
+    session.run("pytest", "-q", *SPREAD, "tests/libraries")
+
+
+def _install(session: nox.Session, *groups: str) -> None:
+    options = [option for group in groups for option in ("--group", group)]
+    session.install("--quiet", *options, "--editable", ".")
