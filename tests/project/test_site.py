@@ -85,7 +85,7 @@ PLACES = [
     (path, place)
     for path in PATHS
     if path.startswith("reference/")
-    for place in reference.places(text_of(path))
+    for place in reference.markers(text_of(path))
 ]
 
 
@@ -311,9 +311,9 @@ def test_dead_links_of_a_site_are_found(tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_text("")
     (tmp_path.parent / "out.html").write_text("")
     assert list(linking.broken(tmp_path)) == [
-        "a.html: ../out.html leads nowhere",
-        "a.html: b.html#gone leads to a page without that place",
-        "a.html: c.html leads nowhere",
-        "a.html: gone.css leads nowhere",
-        "a.html: loads https://example.org/x.js from elsewhere",
+        "a.html: ../out.html has no target",
+        "a.html: b.html#gone points to an anchor that its page does not have",
+        "a.html: c.html has no target",
+        "a.html: gone.css has no target",
+        "a.html: loads https://example.org/x.js from another host",
     ]

@@ -1,4 +1,4 @@
-"""A row of the table: one work, what everybody took for it, and what Redouble is to reach."""
+"""A row of the table: one workload, its timings, and Redouble's target."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from benchmarks.timing import Timing
 
 @dataclass(frozen=True)
 class Row:
-    """One row: what everybody took, and what Redouble may take at most, as a ratio to ``base``.
+    """One row: the timing of each competitor, and Redouble's target ``most``, a ratio to ``base``.
 
-    A row without ``most`` is for information.
+    A row without ``most`` has no target.
     """
 
     work: str
@@ -21,16 +21,16 @@ class Row:
     most: float | None
     base: str = "by hand"
     unit: str = "ns"
-    faster_than: Mapping[str, float] = field(default_factory=dict[str, float])  # how many times
+    faster_than: Mapping[str, float] = field(default_factory=dict[str, float])  # the factor
     problems: tuple[str, ...] = ()
-    about: Literal["retrying", "guarding", "gating", "watching", "asking", "calling", "http"] = "retrying"
+    about: Literal["retry", "guards", "gates", "observability", "llm", "grpc", "http"] = "retry"
 
     def ratio(self, name: str) -> float:
-        """Say how many times as much as the base."""
+        """Return the best timing as a ratio to the base."""
         return self.timings[name].best / self.timings[self.base].best
 
     def reach(self) -> str:
-        """Say what is to be reached."""
+        """Return the target as text."""
         wanted: list[str] = []
         if self.most is not None:
             wanted.append(f"<= {self.most} x" + ("" if self.base == "by hand" else f" {self.base}"))
@@ -38,7 +38,7 @@ class Row:
         return ", ".join(wanted) or "-"
 
     def missed(self) -> Iterator[str]:
-        """Name what was not reached."""
+        """Yield the missed targets."""
         ratio = self.ratio("redouble")
         if self.most is not None and ratio > self.most:
             yield f"{self.work}: {ratio:.3f} x {self.base}, to reach <= {self.most} x"

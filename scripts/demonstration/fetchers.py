@@ -1,17 +1,20 @@
-"""What people write to call a service that is flaky: once, a loop of their own, and Redouble."""
+"""Three clients of the flaky service: a single attempt, a hand-written loop, and Redouble.
+
+The demonstration prints the source of the last two.
+"""
 
 from __future__ import annotations
 
 import time
 
 import redouble
-from demonstration.chance import ChancePerCall
-from demonstration.clients import UnavailableError, get
+from demonstration.http_client import UnavailableError, get
+from demonstration.seeded_random import RandomPerCall
 from redouble import Backoff
 
 
 def plainly(port: int, path: str) -> bytes:
-    """Ask once and hope."""
+    """Make one attempt."""
     return get(port, path)
 
 
@@ -46,5 +49,5 @@ def fetch(port: int, path: str) -> bytes:
     return get(port, path)
 
 
-# The same with its jitter seeded, so that every run tells the same story.
-seeded_fetch = redouble.variant(fetch, random=ChancePerCall())
+# The same with its jitter seeded, so that every run prints the same.
+seeded_fetch = redouble.variant(fetch, random=RandomPerCall())

@@ -1,7 +1,7 @@
-"""What a limit on time costs, and whether it holds.
+"""The cost and the precision of time limits.
 
-By hand, a limit is an `asyncio.timeout`, and a thread is a call of ``submit(...).result()``. Of the other
-libraries those are shown that can cut what runs; in the row about one second all are.
+The hand-written limit is an `asyncio.timeout`, the hand-written thread a call of ``submit(...).result()``.
+Only libraries that can cancel a running call are measured; the row about one second has all of them.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
 
-from benchmarks.row import Row
+from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample, Timing, async_calls, calls, race
-from benchmarks.work import AsyncCall, Competitor, awork, crowded, endless
+from benchmarks.workloads import AsyncCall, Competitor, awork, crowded, endless
 
 Competitors = Mapping[str, Competitor]
 
 SECOND = 1_000_000_000
-SHORT = 0.02  # seconds: a limit to wait for
+SHORT = 0.02  # seconds: a limit that is waited for
 
 
-def limits(competitors: Competitors, effort: Effort) -> Iterator[Row]:
-    """Measure."""
+def time_limits(competitors: Competitors, effort: Effort) -> Iterator[Row]:
+    """Measure and yield the rows."""
     with asyncio.Runner() as runner:
-        ways = limited(competitors, awork, 30)
-        samples = {name: async_calls(runner, call) for name, call in ways.items()}
+        variants = limited(competitors, awork, 30)
+        samples = {name: async_calls(runner, call) for name, call in variants.items()}
         yield Row("async success within a limit of 30 s", race(samples, effort), 0.35)
         yield in_flight(runner, competitors, effort)
         yield overshoot(runner, competitors, effort)
@@ -38,23 +38,23 @@ def limits(competitors: Competitors, effort: Effort) -> Iterator[Row]:
 
 
 def fewer(effort: Effort, times: int) -> Effort:
-    """Go fewer rounds, where each takes long."""
+    """Return an effort with fewer rounds, for long rounds."""
     return replace(effort, rounds=max(5, effort.rounds // times))
 
 
 def limited(competitors: Competitors, fn: AsyncCall, seconds: float) -> dict[str, AsyncCall]:
-    """Return the same function, limited by everyone who can."""
+    """Return the same function limited by each library that can."""
     return {name: c.limited(fn, seconds) for name, c in competitors.items() if c.limited is not None}
 
 
 def in_flight(runner: asyncio.Runner, competitors: Competitors, effort: Effort) -> Row:
-    """Measure what limits cost while many are in force: the tasks' own time is subtracted.
+    """Measure the cost of limits while many are active; the time of the bare tasks is subtracted.
 
-    By hand that is a bare `asyncio.timeout`, without the loop.
+    The hand-written one is a bare `asyncio.timeout` without the retry loop.
     """
     count = effort.in_flight
-    ways = {**limited(competitors, crowded, 30), "by hand": bare, "no limit": crowded}
-    samples = {name: together(runner, call, count) for name, call in ways.items()}
+    variants = {**limited(competitors, crowded, 30), "by hand": bare, "no limit": crowded}
+    samples = {name: together(runner, call, count) for name, call in variants.items()}
     taken = race(samples, fewer(effort, 9))
     tasks = taken.pop("no limit")
     added = {name: Timing(t.best - tasks.best, t.median - tasks.median) for name, t in taken.items()}
@@ -62,27 +62,27 @@ def in_flight(runner: asyncio.Runner, competitors: Competitors, effort: Effort) 
 
 
 async def bare(x: int) -> int:
-    """Limit it, and nothing else."""
+    """Limit the call without retries."""
     async with asyncio.timeout(30):
         return await crowded(x)
 
 
 def together(runner: asyncio.Runner, call: AsyncCall, in_flight: int) -> Sample:
-    """Sample calls in a task each, none of which ends before all have begun."""
+    """Sample concurrent calls, one task each; none ends before all have begun."""
 
     async def sample() -> float:
         started = perf_counter_ns()
         await asyncio.gather(*[call(x) for x in range(in_flight)])
-        await asyncio.sleep(0)  # the loop clears up what has been cancelled
+        await asyncio.sleep(0)  # the loop removes the cancelled timers
         return (perf_counter_ns() - started) / in_flight
 
     return lambda _: runner.run(sample())
 
 
 def overshoot(runner: asyncio.Runner, competitors: Competitors, effort: Effort) -> Row:
-    """Measure how late limits are, when nothing else is going on."""
-    ways = limited(competitors, endless, SHORT)
-    taken = race({name: lateness(runner, call) for name, call in ways.items()}, fewer(effort, 3))
+    """Measure how late limits fire on an idle loop."""
+    variants = limited(competitors, endless, SHORT)
+    taken = race({name: lateness(runner, call) for name, call in variants.items()}, fewer(effort, 3))
     late = taken["redouble"].median
     problems = () if late <= 5e6 else (f"{late / 1e6:.2f} ms, to reach <= 5 ms",)
     middle = {name: Timing(t.median, t.median) for name, t in taken.items()}
@@ -90,12 +90,12 @@ def overshoot(runner: asyncio.Runner, competitors: Competitors, effort: Effort) 
 
 
 def lateness(runner: asyncio.Runner, call: AsyncCall) -> Sample:
-    """Sample one call that is cut."""
+    """Sample one call that is cancelled by its limit."""
     return lambda _: runner.run(ended(call)) - SHORT * SECOND
 
 
 async def ended(call: AsyncCall) -> float:
-    """Return how long a call takes to fail."""
+    """Return the time until a call fails."""
     started = perf_counter_ns()
     try:
         await call(1)
@@ -105,12 +105,12 @@ async def ended(call: AsyncCall) -> float:
 
 
 def one_second(runner: asyncio.Runner, competitors: Competitors) -> Row:
-    """Measure how long one second is; all at the same time, as they do nothing but wait."""
+    """Measure when a limit of one second ends a call; concurrently, since the calls only wait."""
 
-    async def everybody() -> list[float]:
+    async def all_competitors() -> list[float]:
         return await asyncio.gather(*[ended(c.in_a_second) for c in competitors.values()])
 
-    taken = dict(zip(competitors, runner.run(everybody()), strict=True))
+    taken = dict(zip(competitors, runner.run(all_competitors()), strict=True))
     took = taken["redouble"]
     problems = () if took < SECOND else (f"{took / SECOND:.3f} s, to end before 1 s",)
     timings = {name: Timing(time, time) for name, time in taken.items()}
@@ -119,10 +119,10 @@ def one_second(runner: asyncio.Runner, competitors: Competitors) -> Row:
 
 @contextmanager
 def one_processor() -> Generator[None]:
-    """Stay on one processor, with the threads begun meanwhile.
+    """Pin this thread, and the threads started meanwhile, to one processor.
 
-    Else the time is that of waking another processor, which is several times as long, and differs by the
-    same factor from one sample to the next.
+    Otherwise the time would be that of waking another processor, which is several times as long and varies by
+    the same factor from sample to sample.
     """
     get: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     if get is None:

@@ -1,4 +1,4 @@
-"""The figures: which rows there are, how each is measured, and what Redouble is to reach in it."""
+"""All rows of the benchmark: how each is measured, and Redouble's target in it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import asyncio
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
+from benchmarks.breakers import breakers
 from benchmarks.budgets import budgets
+from benchmarks.classification import classification
+from benchmarks.config_loading import config_loading
 from benchmarks.gates import gates
-from benchmarks.guards import guards
+from benchmarks.grpc_calls import grpc_calls
 from benchmarks.http import http
 from benchmarks.imports import race_imports, unwanted
-from benchmarks.judging import judging
-from benchmarks.limits import limits
+from benchmarks.llm_streams import llm_streams
 from benchmarks.memory import grown_by
-from benchmarks.models import models
-from benchmarks.row import Row
-from benchmarks.rpc import rpc
+from benchmarks.observability import observability
 from benchmarks.streams import streams
+from benchmarks.table_row import Row
+from benchmarks.time_limits import time_limits
 from benchmarks.timing import (
     Effort,
     Sample,
@@ -28,11 +30,10 @@ from benchmarks.timing import (
     race,
     zero_sleeps_free,
 )
-from benchmarks.watching import watching
-from benchmarks.work import Call, Competitor
+from benchmarks.workloads import Call, Competitor
 
 MODULES = {
-    "by hand": "by_hand",
+    "by hand": "handwritten_retry",
     "redouble": "with_redouble",
     "tenacity": "with_tenacity",
     "stamina": "with_stamina",
@@ -46,7 +47,7 @@ Shape = Callable[[Competitor], Call | None]
 
 
 def measure(effort: Effort) -> Iterator[Row]:
-    """Measure row after row."""
+    """Measure and yield the rows."""
     competitors: dict[str, Competitor] = {
         name: import_module(f"benchmarks.{module}").COMPETITOR for name, module in MODULES.items()
     }
@@ -66,25 +67,26 @@ def measure(effort: Effort) -> Iterator[Row]:
         yield Row("two failures, then success, no delay", timed(lambda c: c.two_failures), 3.0)
         yield Row("exhausted after three", timed(lambda c: c.exhausted, failing_calls), 3.0)
     yield from streams(effort)
-    yield from judging(effort)
-    yield from limits(competitors, effort)
+    yield from classification(effort)
+    yield from time_limits(competitors, effort)
     yield from budgets(effort)
-    yield from guards(effort)
+    yield from breakers(effort)
     yield from gates(effort)
-    yield from watching(effort)
-    yield from models(effort)
-    yield from rpc(effort)
+    yield from observability(effort)
+    yield config_loading(effort)
+    yield from llm_streams(effort)
+    yield from grpc_calls(effort)
     yield from http(effort)
     loaded = tuple(f"loads {name}" for name in unwanted())
     yield Row("`import`", race_imports(effort.imports), 1.0, base="tenacity", problems=loaded)
-    everybody = list(competitors)
-    yield memory(f"{effort.asleep:,} calls asleep in backoff", "asleep", effort.asleep, everybody, 1.5)
-    cutting = [name for name, competitor in competitors.items() if competitor.limited is not None]
-    yield memory(f"{effort.in_flight:,} limited calls in flight", "limited", effort.in_flight, cutting, 1.0)
+    names = list(competitors)
+    yield memory(f"{effort.asleep:,} calls asleep in backoff", "asleep", effort.asleep, names, 1.5)
+    limiting = [name for name, competitor in competitors.items() if competitor.limited is not None]
+    yield memory(f"{effort.in_flight:,} limited calls in flight", "limited", effort.in_flight, limiting, 1.0)
 
 
 def memory(work: str, shape: str, count: int, names: list[str], most: float) -> Row:
-    """Measure the memory of calls that wait."""
+    """Measure the memory of waiting calls."""
     taken = {name: grown_by(MODULES[name], shape, count) for name in names}
     cycles = taken["redouble"][1]
     return Row(

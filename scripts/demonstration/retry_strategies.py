@@ -1,4 +1,4 @@
-"""What people write to call a service that may be overloaded: four ways, from nothing to a budget."""
+"""Four retry strategies for a service that may be overloaded, from no retries to a retry budget."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Call: TypeAlias = Callable[[Ask], Awaitable[None]]
 
 
 async def once(ask: Ask) -> None:
-    """Ask once."""
+    """Make one attempt."""
     await ask()
 
 
 async def by_hand(ask: Ask) -> None:
-    """Ask three times, as everybody once wrote it."""
+    """Make three attempts in a hand-written loop."""
     attempts = 3
     while True:
         try:
@@ -44,7 +44,7 @@ def restrained() -> Retry:
 
 
 def with_policy(policy: Retry) -> Call:
-    """Return a way to call: with this policy, shared by all callers, and the same chance on every run."""
+    """Return a function that calls with this policy, shared by all callers and with seeded jitter."""
     seeded = replace(policy, random=Random("restraint"))  # noqa: S311  chance, not secrets
 
     async def call(ask: Ask) -> None:
@@ -53,18 +53,18 @@ def with_policy(policy: Retry) -> Call:
     return call
 
 
-class Way(NamedTuple):
-    """A way to call, by its name."""
+class Strategy(NamedTuple):
+    """A retry strategy with its name."""
 
     name: str
     call: Call
 
 
-def four_ways() -> list[Way]:
-    """Return all of them, fresh: a budget remembers."""
+def strategies() -> list[Strategy]:
+    """Return new strategies; a retry budget has state."""
     return [
-        Way("No retries", once),
-        Way("By hand, 3 attempts", by_hand),
-        Way("Redouble, 4 attempts", with_policy(patient())),
-        Way("Redouble with a budget", with_policy(restrained())),
+        Strategy("No retries", once),
+        Strategy("By hand, 3 attempts", by_hand),
+        Strategy("Redouble, 4 attempts", with_policy(patient())),
+        Strategy("Redouble with a budget", with_policy(restrained())),
     ]

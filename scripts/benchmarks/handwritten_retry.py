@@ -1,8 +1,8 @@
-"""The loop a good engineer writes when there is no library: what 1.0 x stands for.
+"""The retry loop that an engineer writes without a library: the base of the ratios, 1.0 x.
 
-It has no limit on time, which costs it nothing on success; where a row says "no delay" it has no
-sleep at all, and where the row is about limits it stands inside one `asyncio.timeout`. On a thread, it is
-not even a loop: the bare pool.
+It has no time limit, which would cost nothing on success; in the rows without delays it does not sleep, and
+in the rows about time limits it is inside one `asyncio.timeout`. In the row about threads it is a call of the
+bare pool.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks.work import HOUR, AsyncCall, Competitor, abroken, awork, broken, flaky, slow, work
+from benchmarks.workloads import HOUR, AsyncCall, Competitor, abroken, awork, broken, flaky, slow, work
 
 sometimes = flaky()
 pool = ThreadPoolExecutor(max_workers=1)
@@ -54,7 +54,7 @@ def two_failures(x: int) -> int:
 
 
 def exhausted(x: int) -> int:
-    """Retry by hand, without delays, in vain."""
+    """Retry by hand, without delays, until the attempts are exhausted."""
     for attempt in range(3):
         try:
             return broken(x)
@@ -77,7 +77,7 @@ async def asleep(x: int) -> int:
 
 
 def limited(fn: AsyncCall, seconds: float) -> AsyncCall:
-    """Retry by hand, in async code, within so many seconds."""
+    """Retry by hand, in async code, with a time limit."""
 
     async def in_time(x: int) -> int:
         async with asyncio.timeout(seconds):

@@ -1,7 +1,7 @@
-"""What retrying costs a gRPC call that succeeds: beside the bare channel, and beside gRPC's own retries.
+"""The cost of retries for a successful gRPC call, beside the bare channel and gRPC's native retries.
 
-The server is in another process. All take turns, as with HTTP. What counts is the processor time of the whole
-process: much of a call happens on threads of gRPC's own.
+The server is in another process. The samples alternate, as with HTTP. They are processor time of the whole
+process, because much of a call runs on gRPC's own threads.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import grpc
 
 import redouble.grpc
+from benchmarks.grpc_server import METHOD, server
 from benchmarks.http import paired
 from benchmarks.http_clients import BARE
-from benchmarks.row import Row
-from benchmarks.rpc_server import METHOD, server
+from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample
 
 Options = Sequence[tuple[str, object]]
@@ -27,14 +27,14 @@ Options = Sequence[tuple[str, object]]
 OFF: Options = [("grpc.enable_retries", 0)]
 NATIVE, IDLE = "native retries", "an idle interceptor"
 
-row = partial(Row, about="calling")
+row = partial(Row, about="grpc")
 
 
 class Idle(grpc.UnaryUnaryClientInterceptor):
-    """An interceptor that does nothing: what gRPC takes for having one."""
+    """An interceptor that only passes calls on: the cost of an interceptor in gRPC."""
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        """Go on."""
+        """Pass the call on."""
         return continuation(client_call_details, request)
 
 
@@ -42,27 +42,27 @@ class AsyncIdle(grpc.aio.UnaryUnaryClientInterceptor):
     """The same for async channels."""
 
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        """Go on."""
+        """Pass the call on."""
         return await continuation(client_call_details, request)
 
 
-def rpc(effort: Effort) -> Iterator[Row]:
-    """Measure."""
+def grpc_calls(effort: Effort) -> Iterator[Row]:
+    """Measure and yield the rows."""
     with server() as target, asyncio.Runner() as runner:
         channels = opened(target)
-        ways = {name: blocking(channel.unary_unary(METHOD)) for name, channel in channels.items()}
-        yield row("gRPC, blocking: a successful call", paired(ways, 5 * effort.rounds), 1.3, BARE)
+        variants = {name: blocking(channel.unary_unary(METHOD)) for name, channel in channels.items()}
+        yield row("gRPC, blocking: a successful call", paired(variants, 5 * effort.rounds), 1.3, BARE)
         for channel in channels.values():
             channel.close()
         channels = runner.run(aopened(target))
-        ways = {name: awaited(runner, channel.unary_unary(METHOD)) for name, channel in channels.items()}
-        yield row("gRPC, async: a successful call", paired(ways, 5 * effort.rounds), 1.3, BARE)
+        variants = {name: awaited(runner, channel.unary_unary(METHOD)) for name, channel in channels.items()}
+        yield row("gRPC, async: a successful call", paired(variants, 5 * effort.rounds), 1.3, BARE)
         for channel in channels.values():
             runner.run(channel.close())
 
 
 def opened(target: str) -> dict[str, Any]:
-    """Open a channel for each way."""
+    """Open a channel for each competitor."""
 
     def channel(options: Options = OFF) -> grpc.Channel:
         return grpc.insecure_channel(target, options)
@@ -76,7 +76,7 @@ def opened(target: str) -> dict[str, Any]:
 
 
 async def aopened(target: str) -> dict[str, Any]:
-    """Open them in async code: where gRPC finds its loop."""
+    """Open the channels in async code, because gRPC binds them to the running loop."""
 
     def channel(options: Options = OFF, **more: Any) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(target, options, **more)

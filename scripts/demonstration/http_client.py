@@ -1,4 +1,4 @@
-"""One request to the flaky service, with nothing but the standard library; it knows nothing of retries."""
+"""One HTTP request to the flaky service, by the standard library and without retries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import http.client
 
 
 class UnavailableError(Exception):
-    """The service answered 503 and asked for ``retry_after`` seconds of peace."""
+    """The service answered 503 with ``Retry-After``."""
 
     def __init__(self, retry_after: float) -> None:
         super().__init__(f"503 Service Unavailable, Retry-After: {retry_after:g}")
@@ -14,7 +14,7 @@ class UnavailableError(Exception):
 
 
 def get(port: int, path: str) -> bytes:
-    """Ask once."""
+    """Send one request and return the body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)

@@ -1,4 +1,4 @@
-"""Numbers as blocks. Nothing here prints."""
+"""Bar charts of block characters, as strings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FULL = len(LEVELS) - 1
 
 
 def counts(moments: Iterable[float], step: float, columns: int) -> list[int]:
-    """Count what happened in each step of time; what came before or after all of them is not counted."""
+    """Count the moments in each step of time; moments outside of all columns are not counted."""
     counted = [0] * columns
     for moment in moments:
         column = int(moment / step)
@@ -19,12 +19,12 @@ def counts(moments: Iterable[float], step: float, columns: int) -> list[int]:
 
 
 def bars(values: Sequence[float], full: float) -> str:
-    """Draw values as one row of blocks, ``full`` and more as the highest. What is not nothing is seen."""
+    """Draw values as one row of blocks: the highest for ``full`` and more, and none only for zero."""
     return "".join(LEVELS[_level(value, full)] for value in values)
 
 
-def storeys(values: Sequence[float], each: float) -> tuple[str, str]:
-    """Draw values as two rows of blocks, one above the other, of which each stands for so much."""
+def stacked_bars(values: Sequence[float], each: float) -> tuple[str, str]:
+    """Draw values as two rows of blocks, the upper one above the lower; each row stands for ``each``."""
     return bars([value - each for value in values], each), bars(values, each)
 
 

@@ -1,4 +1,4 @@
-"""One request as any client can send it, and what was seen of it."""
+"""One request that any client can send, and its outcome."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ LONG = 30.0
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request, and how its answer is read."""
+class Request:
+    """A request, and how its response is read."""
 
     method: str = "GET"
     body: Literal["none", "bytes", "generator", "file", "form with a file", "form with a pipe"] = "none"
-    iterate: bool = False  # over the answer, instead of reading it whole
-    total: float = LONG  # seconds that all of it may take
-    refused: bool = False  # the first connection
+    iterate: bool = False  # over the response body, instead of reading it whole
+    total: float = LONG  # time limit of the whole call, in seconds
+    refuse_first: bool = False  # the first connection
 
     def source(self) -> Any:
-        """Make the body."""
+        """Return a new body."""
         match self.body:
             case "none":
                 return None
@@ -38,74 +38,74 @@ class Asked:
 
     @property
     def limited(self) -> bool:
-        """Say whether the time is short."""
+        """True if the request has a short time limit."""
         return self.total < LONG
 
     @property
-    def parts(self) -> bool:
-        """Say whether it is a form with a file in it."""
+    def is_form(self) -> bool:
+        """True if the body is a form with a file."""
         return self.body.startswith("form")
 
 
 def pieces() -> Iterator[bytes]:
-    """Give the body piece by piece, once."""
+    """Yield the body in pieces."""
     for start in range(0, len(PAYLOAD), PIECE):
         yield PAYLOAD[start : start + PIECE]
 
 
 async def async_pieces() -> AsyncIterator[bytes]:
-    """Give the body piece by piece, once, to an async client."""
+    """Yield the body in pieces, for an async client."""
     for piece in pieces():
         yield piece
 
 
 class Pipe(io.RawIOBase):
-    """A file that cannot be rewound, and does not tell its length."""
+    """A file of unknown length that cannot be rewound."""
 
     def __init__(self) -> None:
         self._inside = io.BytesIO(PAYLOAD)
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read some of it."""
+        """Read into the buffer."""
         return self._inside.readinto(buffer)
 
 
 @dataclass
-class Seen:
-    """What the caller got, and what the server saw."""
+class Outcome:
+    """The result for the caller, and the requests that the server received."""
 
     status: int | None = None
     error: Exception | None = None
     received: bytearray = field(default_factory=bytearray)
-    waiting: bool = False  # still, when nobody wanted to wait any longer
+    waiting: bool = False  # True if the call had not ended within the runner's timeout
     requests: int = 0
     pause: float = 0.0  # seconds between the first two requests
     took: float = 0.0  # seconds, where there is a limit
-    lost: bool = False  # a request arrived without its body
-    twice: bool = False  # the caller was given some of the answer a second time
+    lost: bool = False  # True if a request arrived without its body
+    twice: bool = False  # True if the caller received a part of the response twice
 
-    def ended(self, error: Exception) -> None:
-        """Take in an error; one that is about an answer tells its status."""
+    def record_error(self, error: Exception) -> None:
+        """Record an error, and the status of its response if it has one."""
         self.error = error
         response: Any = getattr(error, "response", None)
         self.status = getattr(response, "status_code", None)
 
     def __str__(self) -> str:
-        """Say it in a cell: requests on the wire, and what the caller got."""
-        what = str(self.status) if self.error is None else type(self.error).__name__
+        """Return the text of a table cell: requests on the wire, and the result for the caller."""
+        result = str(self.status) if self.error is None else type(self.error).__name__
         if self.error is not None and self.status is not None:
-            what = f"{self.status} ({what})"
-        said = [f"{self.requests} → {'still waiting' if self.waiting else what}"]
+            result = f"{self.status} ({result})"
+        texts = [f"{self.requests} → {'still waiting' if self.waiting else result}"]
         if self.lost:
-            said.append("body lost")
+            texts.append("body lost")
         if self.twice:
-            said.append("some of it twice")
+            texts.append("some of it twice")
         if self.pause >= 1:
-            said.append(f"{int(self.pause)} s later")
+            texts.append(f"{int(self.pause)} s later")
         if self.took >= 4:
-            said.append("too late")
-        return ", ".join(said)
+            texts.append("too late")
+        return ", ".join(texts)

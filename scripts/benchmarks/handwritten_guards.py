@@ -1,6 +1,6 @@
-"""What a careful engineer writes when there is no library: a breaker with its lock, a semaphore, a bucket.
+"""The guards that an engineer writes without a library: a breaker with its lock, a semaphore, a token bucket.
 
-Every function is written out, as by hand one would: what is done for one call stands in one place.
+Every function is written out, without helpers, as by hand.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import random
 import time
 from threading import BoundedSemaphore, Lock
 
-from benchmarks.work import HOUR, AsyncCall, Call, Guards, awork, broken, giving_way, tripped, work
+from benchmarks.workloads import HOUR, AsyncCall, Call, Guards, awork, broken, tripped, work, yielding
 
-places = BoundedSemaphore(10)
-two_places = BoundedSemaphore(2)
-aplaces = asyncio.Semaphore(10)
+slots = BoundedSemaphore(10)
+two_slots = BoundedSemaphore(2)
+aslots = asyncio.Semaphore(10)
 
 
 class Open(Exception):
-    """The service is left alone for now."""
+    """The breaker is open."""
 
 
 class Breaker:
-    """Open after some failures in a row; after the cooldown one call may try, and so on."""
+    """A breaker that opens after some consecutive failures and admits one probe after each cooldown."""
 
     def __init__(self, failures: int = 5, cooldown: float = 30.0) -> None:
         self.failures, self.cooldown = failures, cooldown
@@ -31,7 +31,7 @@ class Breaker:
         self.opened: float | None = None
 
     def __call__(self, fn: Call) -> Call:
-        """Guard a function: a lock to come in, a lock to go out."""
+        """Wrap a function; each call acquires the lock twice."""
 
         def guarded(x: int) -> int:
             with self.lock:
@@ -56,7 +56,7 @@ class Breaker:
         return guarded
 
     def guard_async(self, fn: AsyncCall) -> AsyncCall:
-        """Guard a coroutine function."""
+        """Wrap a coroutine function."""
 
         async def guarded(x: int) -> int:
             with self.lock:
@@ -81,29 +81,29 @@ class Breaker:
         return guarded
 
 
-def held(x: int) -> int:
-    """Wait for a place, and give it back."""
-    if not places.acquire(timeout=1):
-        raise TimeoutError("no place")
+def in_slot(x: int) -> int:
+    """Call with a slot, waiting for it for up to a second."""
+    if not slots.acquire(timeout=1):
+        raise TimeoutError("no slot")
     try:
         return work(x)
     finally:
-        places.release()
+        slots.release()
 
 
 def contended(x: int) -> int:
-    """Wait for one of two places."""
-    if not two_places.acquire(timeout=30):
-        raise TimeoutError("no place")
+    """Call with one of two slots."""
+    if not two_slots.acquire(timeout=30):
+        raise TimeoutError("no slot")
     try:
-        return giving_way(x)
+        return yielding(x)
     finally:
-        two_places.release()
+        two_slots.release()
 
 
-async def aheld(x: int) -> int:
-    """Wait for a place, in async code, for as long as it takes."""
-    async with aplaces:
+async def ain_slot(x: int) -> int:
+    """Call with a slot in async code, waiting for it without limit."""
+    async with aslots:
         return await awork(x)
 
 
@@ -111,9 +111,9 @@ breaker = Breaker()
 
 
 def pipeline(x: int) -> int:
-    """Wait for a place, try up to four times, and leave a service alone that is down."""
-    if not places.acquire(timeout=1):
-        raise TimeoutError("no place")
+    """Call with a slot, up to four attempts, each through the breaker."""
+    if not slots.acquire(timeout=1):
+        raise TimeoutError("no slot")
     try:
         for attempt in range(4):
             with breaker.lock:
@@ -139,18 +139,18 @@ def pipeline(x: int) -> int:
                 return result
         raise AssertionError("not reached")
     finally:
-        places.release()
+        slots.release()
 
 
 class Bucket:
-    """Tokens behind a lock."""
+    """A token bucket with a lock."""
 
     def __init__(self, capacity: float = 500) -> None:
         self.capacity = self.tokens = capacity
         self.lock = Lock()
 
     def spend(self, cost: float) -> bool:
-        """Take some, if there are enough."""
+        """Take tokens; return False if there are too few."""
         with self.lock:
             if self.tokens < cost:
                 return False
@@ -158,7 +158,7 @@ class Bucket:
             return True
 
     def credit(self, tokens: float) -> None:
-        """Put some back."""
+        """Return tokens."""
         with self.lock:
             self.tokens = min(self.capacity, self.tokens + tokens)
 
@@ -168,8 +168,8 @@ GUARDS = Guards(
     abreaker=Breaker().guard_async(awork),
     ratio=None,
     opened=tripped(Breaker(failures=1, cooldown=HOUR)(broken)),
-    bulkhead=held,
-    abulkhead=aheld,
+    bulkhead=in_slot,
+    abulkhead=ain_slot,
     contended=contended,
     pipeline=pipeline,
 )

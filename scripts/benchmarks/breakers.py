@@ -1,6 +1,6 @@
-"""What it costs to be guarded: a breaker that is closed, a bulkhead with room, both around and in a retry.
+"""The cost of a closed breaker, of a bulkhead with free slots, and of a pipeline of both with a retry.
 
-By hand a breaker is a lock on the way in and one on the way out, and a bulkhead is a semaphore.
+The hand-written breaker acquires a lock before and after the call; the hand-written bulkhead is a semaphore.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import partial
 from importlib import import_module
 from time import perf_counter_ns
 
-from benchmarks.limits import one_processor
-from benchmarks.row import Row
+from benchmarks.table_row import Row
+from benchmarks.time_limits import one_processor
 from benchmarks.timing import Effort, Sample, Timing, async_calls, calls, failing_calls, race
-from benchmarks.work import AsyncCall, Call, Guards
+from benchmarks.workloads import AsyncCall, Call, Guards
 
 MODULES = {
-    "by hand": "guards_by_hand",
+    "by hand": "handwritten_guards",
     "redouble": "with_redouble",
     "circuitbreaker": "with_circuitbreaker",
     "pybreaker": "with_pybreaker",
@@ -27,25 +27,25 @@ MODULES = {
 THREADS = 4
 
 
-def guards(effort: Effort) -> Iterator[Row]:
-    """Measure."""
-    everybody: dict[str, Guards] = {
+def breakers(effort: Effort) -> Iterator[Row]:
+    """Measure and yield the rows."""
+    competitors: dict[str, Guards] = {
         name: import_module(f"benchmarks.{module}").GUARDS for name, module in MODULES.items()
     }
 
     def timed(
         shape: Callable[[Guards], Call | None], sampled: Callable[[Call], Sample] = calls
     ) -> dict[str, Timing]:
-        shapes = {name: shape(way) for name, way in everybody.items()}
+        shapes = {name: shape(competitor) for name, competitor in competitors.items()}
         return race({name: sampled(call) for name, call in shapes.items() if call is not None}, effort)
 
     def awaited(shape: Callable[[Guards], AsyncCall | None]) -> dict[str, Timing]:
-        shapes = {name: shape(way) for name, way in everybody.items()}
+        shapes = {name: shape(competitor) for name, competitor in competitors.items()}
         with asyncio.Runner() as runner:
             samples = {name: async_calls(runner, call) for name, call in shapes.items() if call is not None}
             return race(samples, effort)
 
-    row = partial(Row, about="guarding")
+    row = partial(Row, about="guards")
     peers = {"circuitbreaker": 3, "pybreaker": 8}
     yield row("closed breaker, sync success", timed(lambda g: g.breaker), 0.5, faster_than=peers)
     yield row("closed breaker, async success", awaited(lambda g: g.abreaker), None)
@@ -63,7 +63,7 @@ def guards(effort: Effort) -> Iterator[Row]:
 
 
 def rejected_calls(call: Call) -> Sample:
-    """Sample calls that never get through: what is called would raise a `ConnectionError`."""
+    """Sample calls that are rejected; an admitted call would raise a `ConnectionError`."""
     try:
         call(1)
     except ConnectionError:
@@ -74,7 +74,7 @@ def rejected_calls(call: Call) -> Sample:
 
 
 def crowd(pool: ThreadPoolExecutor, call: Call) -> Sample:
-    """Sample calls of several threads at once."""
+    """Sample concurrent calls of several threads."""
     alone = calls(call)
 
     def sample(count: int) -> float:

@@ -1,7 +1,7 @@
-"""The work that gets retried, as small as can be, so that what is measured is the retrying.
+"""The functions that are retried or guarded, and the shapes in which each competitor calls them.
 
-The ratios are the worst case for that reason: real work takes microseconds to seconds, and the same
-overhead disappears in it.
+The functions are as small as possible, so that the overhead is measured. The ratios are therefore the worst
+case: real work takes microseconds to seconds, and the same overhead is negligible in it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Competitor:
-    """One way to retry, in every shape it has; None where it has no such shape.
+    """A retry implementation in every shape that it supports; None for a shape that it does not.
 
     unlimited: four attempts, jittered exponential delays, no limit on time.
     defaults, adefaults: the same with a limit of 30 seconds, where there is such an option.
     block: a retried block of code instead of a function; otherwise as ``defaults``.
     two_failures: four attempts without delays; the third one succeeds.
     exhausted: three attempts without delays, all of which fail.
-    asleep: the first attempt fails, and hours of backoff follow.
-    limited: retries the given function, and cuts it where it is after so many seconds.
-    on_thread: as ``defaults``, and every attempt on another thread, not waited for longer than 30 seconds.
-    in_a_second: as ``adefaults``, with a limit of one second and delays of two, of what takes 0.4 and fails.
+    asleep: the first attempt fails, and a backoff of hours follows.
+    limited: retries the given function, and cancels it after the given number of seconds.
+    on_thread: as ``defaults``, with every attempt on another thread and a limit of 30 seconds.
+    in_a_second: as ``adefaults``, with a limit of one second and delays of two; each attempt takes 0.4
+    seconds and fails.
     """
 
     unlimited: Call
@@ -50,14 +51,14 @@ class Competitor:
 
 @dataclass(frozen=True, kw_only=True)
 class Guards:
-    """One way to guard calls, in every shape it has; None where it has no such shape.
+    """The breakers and bulkheads of one implementation; None for a shape that it does not support.
 
     breaker, abreaker: closed; opens after five failures in a row, for 30 seconds.
-    ratio: closed; opens when half of the calls lately fail.
+    ratio: closed; opens when half of the recent calls have failed.
     opened: open, for an hour.
-    bulkhead, abulkhead: ten calls at once; others wait, the blocking ones for up to a second.
-    contended: two calls at once, of what lets other threads run; others wait for up to 30 seconds.
-    pipeline: ten calls at once, each with up to four attempts, each through a breaker as above.
+    bulkhead, abulkhead: ten concurrent calls; others wait, the blocking ones for up to a second.
+    contended: two concurrent calls of `yielding`; others wait for up to 30 seconds.
+    pipeline: ten concurrent calls, each with up to four attempts, each through a breaker as above.
     """
 
     breaker: Call | None
@@ -81,7 +82,7 @@ async def awork(x: int) -> int:
 
 
 def flaky() -> Call:
-    """Return a function that fails twice, succeeds once, and so on; each caller gets its own."""
+    """Return a new function that repeatedly fails twice and then succeeds once."""
     fails = cycle((True, True, False)).__next__
 
     def sometimes(x: int) -> int:
@@ -97,14 +98,14 @@ def broken(_: int) -> int:
     raise ConnectionError("reset by peer")
 
 
-def giving_way(x: int) -> int:
-    """Let another thread run in the middle of it."""
+def yielding(x: int) -> int:
+    """Yield the processor to another thread in the middle of the call."""
     os.sched_yield()
     return x
 
 
 def tripped(call: Call) -> Call:
-    """Let the one failure happen after which all calls are rejected."""
+    """Make the one failing call that opens the breaker."""
     with suppress(Exception):
         call(1)
     return call
@@ -116,18 +117,18 @@ async def abroken(_: int) -> int:
 
 
 async def slow(_: int) -> int:
-    """Take a while, and fail."""
+    """Fail after 0.4 seconds."""
     await asyncio.sleep(0.4)
     raise ConnectionError("reset by peer")
 
 
 async def crowded(x: int) -> int:
-    """Let all the others begin before any of them ends."""
+    """Yield to the event loop once, so that all concurrent calls begin before the first one ends."""
     await asyncio.sleep(0)
     return x
 
 
 async def endless(_: int) -> int:
-    """Wait for what never comes, without a timer."""
+    """Wait forever, without a timer."""
     never: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     return await never

@@ -1,6 +1,6 @@
-"""Connections that lead nowhere: whatever is written, the answer is there to be read.
+"""Fake connections for each HTTP client: every write is ignored, every read returns the response.
 
-All of a client runs, except the system calls. What is left is the code, without the noise of a network.
+All code of a client runs except the system calls, without the noise of a network.
 """
 
 from __future__ import annotations
@@ -21,78 +21,78 @@ class Stream:
     """A connection of httpcore, for blocking code."""
 
     def read(self, *_: object, **__: object) -> bytes:
-        """Read the answer."""
+        """Return the response."""
         return FINE
 
     def write(self, *_: object, **__: object) -> None:
         """Send a request."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
 
     def get_extra_info(self, _: str) -> None:
-        """Know nothing."""
+        """Return None."""
 
 
 class AsyncStream:
     """A connection of httpcore, for async code."""
 
     async def read(self, *_: object, **__: object) -> bytes:
-        """Read the answer."""
+        """Return the response."""
         return FINE
 
     async def write(self, *_: object, **__: object) -> None:
         """Send a request."""
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the connection."""
 
     def get_extra_info(self, _: str) -> None:
-        """Know nothing."""
+        """Return None."""
 
 
 class Backend:
-    """What opens connections of httpcore, for blocking code."""
+    """The network backend of httpcore for blocking code."""
 
     def connect_tcp(self, *_: object, **__: object) -> Stream:
-        """Open one."""
+        """Return a new connection."""
         return Stream()
 
 
 class AsyncBackend:
-    """What opens connections of httpcore, for async code."""
+    """The network backend of httpcore for async code."""
 
     async def connect_tcp(self, *_: object, **__: object) -> AsyncStream:
-        """Open one."""
+        """Return a new connection."""
         return AsyncStream()
 
 
 class Socket(socket.socket):
-    """A socket, for urllib3; there is nobody at the other end of it."""
+    """A socket for urllib3."""
 
     def sendall(self, data: object, flags: int = 0, /) -> None:
         """Send a request."""
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:  # noqa: ARG002
-        """Read the answer."""
+        """Return the response."""
         buffer[: len(FINE)] = FINE
         return len(FINE)
 
 
 def sockets() -> AbstractContextManager[object]:
-    """Let urllib3 have such sockets meanwhile."""
+    """Patch urllib3 to use such sockets."""
     ends: list[socket.socket] = []
 
     def connected(*_: object, **__: object) -> Socket:
         here, there = socket.socketpair()
-        ends.append(there)  # or it would seem closed
+        ends.append(there)  # an unreferenced end would close the connection
         return Socket(fileno=here.detach())
 
     return patch("urllib3.util.connection.create_connection", connected)
 
 
 class Connector(aiohttp.BaseConnector):
-    """What opens connections of aiohttp."""
+    """The connector of aiohttp."""
 
     async def _create_connection(self, req: object, traces: object, timeout: object) -> ResponseHandler:  # noqa: ARG002, ASYNC109
         protocol = ResponseHandler(self._loop)
@@ -112,11 +112,11 @@ class Transport(asyncio.Transport):
         self._loop.call_soon(self._protocol.data_received, FINE)
 
     def is_closing(self) -> bool:
-        """Stay open."""
+        """Return False."""
         return False
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._loop.call_soon(self._protocol.connection_lost, None)
 
     abort = close
