@@ -36,7 +36,7 @@ def brownout(screen: Screen, scenario: Scenario) -> None:
         "",
     )
     if not screen.live:
-        screen.show(f"Four services, one for each strategy to call, watched for {scenario.end:g} s:", "")
+        screen.show(f"Four services, one for each way to call, watched for {scenario.end:g} s:", "")
     asyncio.run(_watch(screen, scenario))
 
 
