@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from redouble import Hints, Retry, report, types
+from redouble._drivers.workers import threads
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
 from tests.support.fakes import COLOURS, Boom, Call, Ledger, Operation, Script, Virtual, in_colour, steps
 from tests.support.flaky_function import flaky
@@ -45,7 +45,7 @@ def pytest_runtest_logfinish() -> None:
 def no_worker_at_work() -> Iterator[None]:
     """See that every worker thread of a test has come to rest before the next test begins."""
     yield
-    parked: list[Any] = getattr(sys.modules.get("redouble._drivers.workers.threads"), "_idle", [])
+    parked: list[Any] = threads._idle
     never, busy = Event(), list[Thread]()
     for _ in range(MOST_LOOKS):
         busy = [t for t in enumerate_threads() if t.name == "redouble worker" and t not in parked]

@@ -269,19 +269,31 @@ def test_what_is_said_of_an_error_is_so(name: str) -> None:
     assert "message" in str(instance)
 
 
-# --------------------------------------------------------------------- what is loaded later
+# ---------------------------------------------------------------------------- lazy imports
 
-LOADED_LATER = """
+LAZY_PACKAGES = """
+    _clients _drivers.workers _layers.breaker _layers.hedge _layers.limits
+    aiohttp config grpc http httpx httpx2 instruments llm presets requests testing types
+"""
+LAZY_MODULES = """
+    _drivers.async_items _drivers.context_managers _drivers.stream_function _drivers.streams
+    _failures.error_readers _failures.known_errors _failures.retry_after _layers.analysis
+    _layers.retry.analysis _runtime.asyncio_backend _runtime.thread_waker _runtime.trio_backend
+    _telemetry.redact
+"""
+LAZILY_LOADED = f"""
 import pickle, sys
 import redouble
-later = "timeout worker ratelimit adaptive concurrency throttle hedge chaos keyed bulkhead breaker"
-later = [*later.split(), "stats"]
-assert not {f"redouble._{name}" for name in later} & set(sys.modules)
-assert {"Timeout", "Worker", "Hedge", "Keyed"} <= set(dir(redouble))
+loaded = {{*sys.modules}}
+lazy = [f"redouble.{{name}}" for name in {(LAZY_PACKAGES + LAZY_MODULES).split()!r}]
+assert not {{*redouble._LATER.values(), *lazy}} & loaded
+assert {{"Timeout", "Worker", "Hedge", "Keyed"}} <= set(dir(redouble))
 assert redouble.Throttle is vars(redouble)["Throttle"]
 limit = redouble.Timeout(2, worker=redouble.Worker(grace=1))
 assert pickle.loads(pickle.dumps(limit)) == limit
 assert pickle.loads(pickle.dumps(redouble.Worker)) is redouble.Worker is vars(redouble)["Worker"]
+from importlib.util import find_spec
+assert [name for name in lazy if find_spec(name) is None] == []  # a wrong name would check nothing
 """
 
 
@@ -306,7 +318,7 @@ def test_the_table_of_what_is_loaded_later() -> None:
 
 
 def test_what_few_programs_need_is_loaded_when_it_is_asked_for() -> None:
-    command = [sys.executable, "-I", "-c", LOADED_LATER]
+    command = [sys.executable, "-I", "-c", LAZILY_LOADED]
     subprocess.run(command, check=True)  # noqa: S603  our own
 
 
