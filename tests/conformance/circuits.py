@@ -20,7 +20,7 @@ import pytest
 
 from redouble import CircuitBreaker, errors
 from tests.conformance.flows import EVERY, in_colour
-from tests.conformance.support import Draws, Virtual
+from tests.support.scripted import Draws, Virtual
 
 STATES = ("closed", "open", "half_open", "isolated")
 

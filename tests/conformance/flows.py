@@ -21,7 +21,7 @@ from trio.testing import MockClock
 
 from redouble import Backoff, Hints, Retry, RetryBudget, TokenBucket, Verdict, report
 from redouble.testing import virtual_time
-from tests.conformance.support import Bucket, Course, Draws, Operation, Panic, Step, Turned, Virtual
+from tests.support.scripted import Bucket, Course, Draws, Operation, Panic, Step, Turned, Virtual
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from redouble import SYSTEM, Hedge, Layer
 from redouble.testing import VirtualClock, virtual_time
 from tests.conformance.flows import ASYNC, answers, in_colour
-from tests.conformance.support import ScriptedError
+from tests.support.scripted import ScriptedError
 
 in_async_code = pytest.mark.parametrize("colour", ASYNC)
 

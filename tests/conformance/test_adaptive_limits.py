@@ -13,7 +13,7 @@ from redouble._layers.limits.cubic import Cubic, Tide
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, Sample, Vegas, Way
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, in_colour
-from tests.conformance.support import ScriptedError
+from tests.support.scripted import ScriptedError
 
 CLOSE = 5e-7
 THROTTLED = ScriptedError

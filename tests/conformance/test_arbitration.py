@@ -15,7 +15,7 @@ from redouble import Layer, Retry, Timeout, deadline, errors, observe
 from redouble._runtime.backend import backend, under_trio
 from redouble.testing import virtual_time
 from tests.conformance.flows import ASYNC
-from tests.conformance.support import ScriptedError
+from tests.support.scripted import ScriptedError
 
 EVERY_LOOP = pytest.mark.parametrize("colour", ASYNC)
 LIMITED = pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 from redouble import Backoff, Grant, Hints, Kind, Reason, Retry, TokenBucket, Verdict
 from tests.conformance.flows import NONE, Flow, check, flow, in_every_colour
-from tests.conformance.support import Operation, Step, Virtual, fail, ok, series
+from tests.support.scripted import Operation, Step, Virtual, fail, ok, series
 
 COSTS = {Kind.throttled: 5, None: 14}
 SERVER = Verdict.retry(kind=Kind.server)

@@ -13,7 +13,7 @@ import pytest
 from redouble import SYSTEM, CircuitBreaker, errors, observe
 from tests.conformance.circuits import Service, Status, in_every_colour, run
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.support import Virtual, cancelled_in
+from tests.support.scripted import Virtual, cancelled_in
 
 HOUR = 3600.0
 

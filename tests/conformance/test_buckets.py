@@ -15,7 +15,7 @@ import pytest
 from redouble import Backoff, Grant, Kind, TokenBucket, presets
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, check, flow
-from tests.conformance.support import fail, ok
+from tests.support.scripted import fail, ok
 
 BY_SIZE = {Kind.server: 49.0, Kind.client: 10.0, None: 5.0}
 Y2026 = {Kind.throttled: 5, None: 14}

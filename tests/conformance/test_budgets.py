@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Kind, Reason, Retry, RetryBudget
 from tests.conformance.flows import EVERY, check, flow
-from tests.conformance.support import Operation, Virtual, fail
+from tests.support.scripted import Operation, Virtual, fail
 
 
 def by_requests(ratio: float, per_second: float, window: float) -> RetryBudget:

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from redouble import SYSTEM, Backoff, Bulkhead, CircuitBreaker, Retry, errors
 from redouble.testing import virtual_time
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.support import Draws, ScriptedError, Virtual, cancelled_in
+from tests.support.scripted import Draws, ScriptedError, Virtual, cancelled_in
 
 HOUR = 3600.0
 CONCURRENT = ("thread", *ASYNC)

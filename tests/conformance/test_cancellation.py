@@ -15,7 +15,7 @@ import trio
 
 from redouble import SYSTEM, Backoff, Reason, Retry, report
 from tests.conformance.flows import ASYNC
-from tests.conformance.support import Bucket, ScriptedError, Virtual
+from tests.support.scripted import Bucket, ScriptedError, Virtual
 
 
 @dataclass

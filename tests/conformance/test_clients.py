@@ -10,7 +10,7 @@ import pytest
 
 from redouble import Backoff, Reason, Retry, RetryBudget, errors, transient
 from tests.conformance.flows import EVERY, Flow, answers, check, drive, flow, in_every_colour
-from tests.conformance.support import fail, ok, series
+from tests.support.scripted import fail, ok, series
 
 SHORT = Backoff.exponential(0.01).maximum(0.02).full_jitter()
 WRONG: Any = 2.5  # not for the eyes of a type checker

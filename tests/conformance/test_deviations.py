@@ -18,7 +18,7 @@ from redouble._layers.limits.limit_algorithms import Gradient, Sample, Vegas, Wa
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour, takes
 from tests.conformance.hedged import GRPC, in_async_code, late, raced
-from tests.conformance.support import ScriptedError, fail, ok, series
+from tests.support.scripted import ScriptedError, fail, ok, series
 
 RETRY, STOP, AFTER_7 = answers({"*": True}), answers({"*": False}), answers({"*": 7})
 NO_OPINION = answers({})

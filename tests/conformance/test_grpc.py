@@ -14,7 +14,7 @@ import redouble.grpc
 from redouble import Backoff, Retry, TokenBucket
 from redouble.testing import virtual_time
 from tests.conformance.flows import INSTEAD
-from tests.conformance.support import Draws
+from tests.support.scripted import Draws
 
 COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 SHAPES = pytest.mark.parametrize("shape", ["Unary", "Down", "Up", "Both"])

@@ -24,7 +24,7 @@ from redouble import (
 from redouble.testing import virtual_time
 from tests.conformance.flows import answers, in_colour
 from tests.conformance.hedged import GRPC, Service, in_async_code, late, raced
-from tests.conformance.support import ScriptedError, cancelled_in
+from tests.support.scripted import ScriptedError, cancelled_in
 
 
 def broken() -> NoReturn:

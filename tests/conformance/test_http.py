@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator
 from typing import Any
 
 import pytest
 
-from redouble import Layer, Reason, Retry, RetryBudget, report
+from redouble import Layer, Reason, RetryBudget, report
 from redouble.http import redact, replayable, rule
-from tests.conformance.support import Bucket
+from tests.conformance.http_calls import httpware, once, raised
 from tests.support.http.clients import CLIENTS, Client, Seen, client, is_async
+from tests.support.scripted import Bucket
 from tests.support.servers import Received, Server, refused_port
-
-PIECES = (b"hello", b" world")
 
 
 @pytest.fixture(scope="module")
@@ -26,25 +25,6 @@ def server() -> Generator[Server]:
 @pytest.fixture(params=CLIENTS)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def httpware(**options: Any) -> Retry:
-    """As its tests have it: 3 attempts, no delays."""
-    said: dict[str, Any] = {"attempts": 3, "backoff": [0] * 9}
-    return Retry(**said | options)
-
-
-def once(name: str) -> Any:
-    """Make a body that can be sent once."""
-
-    def pieces() -> Iterator[bytes]:
-        yield from PIECES
-
-    async def apieces() -> AsyncIterator[bytes]:
-        for piece in PIECES:
-            yield piece
-
-    return apieces() if is_async(name) else pieces()
 
 
 def call(
@@ -196,14 +176,6 @@ def test_hw_err_01_statuses(name: str, server: Server) -> None:
             seen, plain = http.get(url), bare.get(url)
             assert (seen.error, seen.status) == (None, status)
             assert raised(seen) == raised(plain)
-
-
-def raised(seen: Seen) -> type[Exception] | None:
-    try:
-        seen.raise_for_status()
-    except Exception as error:
-        return type(error)
-    return None
 
 
 @pytest.mark.parametrize(

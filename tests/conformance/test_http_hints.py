@@ -10,8 +10,8 @@ import pytest
 
 from redouble import Hints, Kind, Reason, Retry, transient
 from redouble.http import retry_after
-from tests.conformance.support import Virtual
 from tests.support.http.clients import CLIENTS, Client, client
+from tests.support.scripted import Virtual
 from tests.support.servers import Server
 
 NOW = datetime(1999, 12, 31, 23, 59, 57, tzinfo=UTC)

@@ -19,7 +19,7 @@ from redouble.instruments import opentelemetry
 from redouble.testing import Script, ok, virtual_time
 from tests.conformance import circuits
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.test_http import httpware, once, raised
+from tests.conformance.http_calls import httpware, once, raised
 from tests.support.http.clients import CLIENTS, client
 from tests.support.http.errors import by_httpx
 from tests.support.servers import Server

@@ -20,7 +20,7 @@ from redouble import Retry, llm
 from redouble.instruments import logging as logs
 from redouble.instruments import memory
 from tests.conformance.flows import EVERY, in_colour
-from tests.conformance.support import Virtual
+from tests.support.scripted import Virtual
 
 URL = "http://model.test/v1/chat?key=secret"
 LABELS = {"provider": "acme", "model": "small"}

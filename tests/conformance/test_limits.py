@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from redouble import Backoff, Kind, Reason, Retry, Verdict, errors
 from tests.conformance.flows import Flow, answers, check, in_every_colour, limited, takes
-from tests.conformance.support import Bucket, fail, ok
+from tests.conformance.limited_flows import AGAIN, CUT, OVER, STOP, timeouts
+from tests.support.scripted import Bucket, fail, ok
 
-CUT, OVER = errors.AttemptTimeout, errors.DeadlineExceeded
 LONG = 100_000.0
 LATE = ok("late", takes=LONG)
-
-
-def timeouts(answer: Any) -> Callable[[Exception], Any]:
-    """Make a rule about attempts that took too long."""
-    return lambda error: answer if isinstance(error, CUT) else None
 
 
 def arbitrated(fact: str, limit: str, reason: Reason, attempts: int, **options: Any) -> Flow:
@@ -27,8 +21,6 @@ def arbitrated(fact: str, limit: str, reason: Reason, attempts: int, **options: 
     return limited(fact, LATE, attempts=3, expected=expected, **options)
 
 
-STOP: dict[str, Any] = {"rules": [timeouts(False)]}
-AGAIN: dict[str, Any] = {"rules": [timeouts(True)]}
 UNJUDGED: dict[str, Any] = {"on": [answers({})]}
 
 FLOWS = [

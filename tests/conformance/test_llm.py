@@ -20,7 +20,7 @@ from redouble.instruments import memory
 from redouble.llm import Context, CutShort, Model, Timeouts
 from redouble.testing import virtual_time
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.support import Draws, Virtual
+from tests.support.scripted import Draws, Virtual
 
 every_colour = pytest.mark.parametrize("colour", EVERY)
 every_async = pytest.mark.parametrize("colour", ASYNC)

@@ -6,7 +6,7 @@ import pytest
 
 from redouble import Backoff, Hints, Reason
 from tests.conformance.flows import INSTEAD, Flow, answers, check, flow, in_every_colour
-from tests.conformance.support import fail, ok, series
+from tests.support.scripted import fail, ok, series
 
 DAY = 86400
 CASCADE = Backoff.exponential(500).maximum(5000)

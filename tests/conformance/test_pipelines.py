@@ -22,7 +22,7 @@ from redouble import (
 )
 from redouble.testing import Script, ok
 from tests.conformance.flows import EVERY, in_colour
-from tests.conformance.support import ScriptedError, Virtual
+from tests.support.scripted import ScriptedError, Virtual
 
 JITTERED = Backoff.exponential(0.1).full_jitter()
 INSIDE, OUTSIDE = "Bulkhead inside Retry", "CircuitBreaker outside Retry"

@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Backoff, Kind, Reason, Retry, RetryBudget, Verdict, presets
 from tests.conformance.flows import Flow, check, flow, in_every_colour
-from tests.conformance.support import Step, fail, ok, series
+from tests.support.scripted import Step, fail, ok, series
 
 
 def preset(fact: str, make: Callable[..., Retry], *script: Step, attempts: int = 3, **expected: Any) -> Flow:

@@ -19,7 +19,7 @@ from tests.conformance.flows import (
     in_every_colour,
     takes,
 )
-from tests.conformance.support import Operation, Virtual, fail, ok
+from tests.support.scripted import Operation, Virtual, fail, ok
 
 FLOWS = [
     flow(

@@ -10,7 +10,7 @@ import pytest
 
 from redouble import Backoff, Hints, Reason, Retry, errors, report
 from tests.conformance.flows import EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
-from tests.conformance.support import fail, ok, series
+from tests.support.scripted import fail, ok, series
 
 HUGE = 20_000_000_000_000
 

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from redouble import SYSTEM, AdaptiveRate, RateLimit, errors
 from redouble.testing import VirtualClock, virtual_time
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.support import ScriptedError
+from tests.support.scripted import ScriptedError
 
 Gate = AdaptiveRate | RateLimit
 Call = Callable[[], Awaitable[None]]

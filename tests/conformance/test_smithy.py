@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Backoff, Hints, Kind, Reason, Retry, TokenBucket, Verdict, errors
 from tests.conformance.flows import EVERY, Flow, answers, check, drive, flow, in_every_colour
-from tests.conformance.support import Bucket, Step, fail, ok, series
+from tests.support.scripted import Bucket, Step, fail, ok, series
 
 SERVER, CLIENT = Verdict.retry(kind=Kind.server), Verdict.retry(kind=Kind.client)
 TRANSIENT, THROTTLED = Verdict.retry(kind=Kind.network), Verdict.retry(kind=Kind.throttled)

@@ -12,7 +12,7 @@ import trio
 
 from redouble import Gate, Layer, Retry, report
 from tests.conformance.flows import EVERY
-from tests.conformance.support import Virtual
+from tests.support.scripted import Virtual
 
 EVERY_COLOUR = pytest.mark.parametrize("colour", EVERY)
 

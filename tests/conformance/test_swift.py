@@ -11,7 +11,7 @@ import pytest
 
 from redouble import Backoff, Reason, Retry
 from tests.conformance.flows import ASYNC, EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
-from tests.conformance.support import SplitMix64, Virtual, fail, ok, series
+from tests.support.scripted import SplitMix64, Virtual, fail, ok, series
 
 FLOWS = [
     flow("S-02.1", ok("v"), attempts=3, expected={"ok": "v", "calls": 1, "waits": []}),

@@ -9,7 +9,7 @@ import pytest
 from redouble import SYSTEM, Layer, Reason, Retry, Throttle, TokenBucket, Verdict, errors, presets
 from redouble._failures.verdict import Answer
 from tests.conformance.flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour
-from tests.conformance.support import Draws, Operation, ScriptedError, Step, Virtual, fail, ok
+from tests.support.scripted import Draws, Operation, ScriptedError, Step, Virtual, fail, ok
 
 
 def called(colour: str, guarded: Layer, *script: Step) -> Operation:

@@ -13,8 +13,8 @@ from redouble import Reason, Retry, Worker, cancelled, errors
 from redouble._drivers.workers import threads
 from redouble._runtime.backend import under_trio
 from tests.conformance.flows import Flow, answers, check, in_every_colour
-from tests.conformance.support import Operation, Step, Virtual, ok
-from tests.conformance.test_workers import MS, STUCK, worked
+from tests.conformance.limited_flows import MS, STUCK, worked
+from tests.support.scripted import Operation, Step, Virtual, ok
 
 NO_THREAD = "no thread could be started for a worker: can't start new thread"
 

@@ -9,12 +9,10 @@ import pytest
 from redouble import Backoff, Reason, Retry, Worker, errors, remaining
 from redouble.testing import virtual_time
 from tests.conformance.flows import WORKERS, Flow, answers, check, drive, in_every_colour, limited, takes
-from tests.conformance.support import Operation, Panic, ScriptedError, Step, Turned, fail, ok
-from tests.conformance.test_limits import AGAIN, CUT, OVER, STOP
+from tests.conformance.limited_flows import AGAIN, CUT, MS, OVER, STOP, STUCK, worked
+from tests.support.scripted import Operation, Panic, ScriptedError, Step, Turned, fail, ok
 
-MS = 0.001
 CRASH = fail(Panic("p"))
-STUCK = Step("late", stops="never")
 NO_TIME: list[tuple[str, Reason, str, dict[str, Any]]] = [
     ("Q-R10.4", Reason.work_timeout, "work", {"work_timeout": 0}),
     ("Q-R10.5", Reason.timeout, "total", {"total": 0}),
@@ -24,10 +22,6 @@ NO_TIME: list[tuple[str, Reason, str, dict[str, Any]]] = [
 
 def approx(milliseconds: float) -> Any:
     return pytest.approx(milliseconds * MS)
-
-
-def worked(fact: str, *script: Step, grace: float = 0.1, expected: dict[str, Any], **options: Any) -> Flow:
-    return limited(fact, *script, worker=Worker(grace=grace), expected=expected, colours=WORKERS, **options)
 
 
 def stuck(fact: str, reason: Reason, kind: type[BaseException], elapsed: float, **options: Any) -> Flow:

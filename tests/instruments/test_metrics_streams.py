@@ -11,9 +11,9 @@ from redouble import SYSTEM, Retry
 from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Metrics, Summary
-from tests.conformance.support import cancelled_in
 from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
 from tests.support.instruments.counts import NAME, counts, policy
+from tests.support.scripted import cancelled_in
 from tests.support.streams import SHAPES, Reader, Source, Takes, Tape
 
 WELL: dict[str, float] = {"calls true": 1, "attempts none ok": 1}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pydoc
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -14,26 +13,17 @@ from redouble import (
     Backoff,
     Hints,
     Kind,
-    Pipeline,
     Retry,
     RetryBudget,
     TokenBucket,
-    presets,
     transient,
 )
-from tests.testing.test_virtual import unwaiting
+from tests.support.presets import ALL, first
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
-ALL: dict[str, Callable[..., Retry | Pipeline]] = {name: getattr(presets, name) for name in presets.__all__}
 EACH = pytest.mark.parametrize("name", ALL)
-
-
-def first(made: Retry | Pipeline) -> Retry:
-    """Return the policy: what a preset made, or the outermost layer of it."""
-    policy = made.layers[0] if isinstance(made, Pipeline) else made
-    assert isinstance(policy, Retry)
-    return policy
 
 
 def full(initial: float, maximum: float) -> Backoff:

@@ -9,9 +9,9 @@ import pytest
 from redouble import AdaptiveRate, Kind, Pipeline, Retry, Verdict, presets, report
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.failures.test_transient_libraries import alike
-from tests.project.test_presets import ALL, first
 from tests.support.fakes import always
-from tests.testing.test_virtual import PLACES, at, unwaiting
+from tests.support.presets import ALL, first
+from tests.support.virtual_time import PLACES, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

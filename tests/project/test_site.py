@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.project.test_docs import links, run, snippets
+from tests.support.snippets import links, run, snippets
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

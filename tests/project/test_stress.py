@@ -7,9 +7,7 @@ and all that comes out of a call must be its own: value, error, attempts, report
 from __future__ import annotations
 
 import asyncio
-import sys
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -19,8 +17,10 @@ import redouble
 from redouble import Backoff, Outcome, Reason, Report, Retry
 from redouble._runtime.ambient import ambient
 from redouble.types import Event
+from tests.support.thread_switching import everywhere, switching
 
-THREADS = 32
+pytestmark = pytest.mark.usefixtures(switching.__name__)
+
 ATTEMPTS = 4
 CALLS = 40
 
@@ -180,36 +180,6 @@ async def amake(owner: str, number: int) -> None:
 
 
 # ----------------------------------------------------------------------------- threads
-
-
-@pytest.fixture(autouse=True)
-def switching() -> Iterator[None]:
-    """Switch threads every microsecond."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-def everywhere(*works: Callable[[str], None], threads: int = THREADS) -> None:
-    """Run the works by turns on so many threads, all starting at once; raise what went wrong."""
-    wrong: list[BaseException] = []
-    start = threading.Barrier(threads)
-
-    def run(index: int) -> None:
-        start.wait()
-        try:
-            works[index % len(works)](f"thread {index}")
-        except BaseException as error:
-            wrong.append(error)
-
-    running = [threading.Thread(target=run, args=(index,)) for index in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    if wrong:
-        raise BaseExceptionGroup(f"{len(wrong)} of {threads} threads", wrong)
 
 
 def blocking(owner: str) -> None:

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias
 import trio
 
 from redouble import Grant, Kind
-from tests.conformance.support import Draws, Operation, Panic, Step, Virtual, fail, ok
-from tests.conformance.support import ScriptedError as Boom
+from tests.support.scripted import Draws, Operation, Panic, Step, Virtual, fail, ok
+from tests.support.scripted import ScriptedError as Boom
 
 __all__ = [
     "ASYNC",

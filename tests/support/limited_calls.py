@@ -19,7 +19,7 @@ from redouble.types import Event
 from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape, AsyncWork
 from tests.support.fakes import in_colour
 from tests.support.fakes import options as defaults
-from tests.testing.test_virtual import at
+from tests.support.virtual_time import at
 
 LONG = 1000.0
 

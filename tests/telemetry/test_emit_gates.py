@@ -31,8 +31,8 @@ from redouble.types import Event
 from tests.layers.limits.concurrency.test_adaptive_concurrency import made
 from tests.support.breaker_scripts import Service, Story
 from tests.support.fakes import ASYNC, Boom, Draws
+from tests.support.virtual_time import at
 from tests.telemetry.test_observers import nobody_is_left_listening
-from tests.testing.test_virtual import at
 
 pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
 

@@ -18,9 +18,9 @@ import redouble
 from redouble import CircuitBreaker, errors
 from redouble.testing import recorded
 from redouble.types import Event
-from tests.project.test_stress import everywhere, switching
 from tests.support.breaker_scripts import Story, at_every_line, story
 from tests.support.fakes import Boom, Virtual
+from tests.support.thread_switching import everywhere, switching
 
 pytestmark = pytest.mark.usefixtures(switching.__name__)
 

@@ -17,7 +17,7 @@ from tests.runtime.test_cancellation import cancelled
 from tests.support.breaker_scripts import SHAPES, Service, made
 from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
 from tests.support.streams import Reader, Tape
-from tests.testing.test_virtual import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 LOOPS = pytest.mark.parametrize("colour", ASYNC)

@@ -13,7 +13,7 @@ import pytest
 from redouble import Hedge, Retry, TokenBucket, Verdict
 from tests.support.fakes import Boom, Ledger, always
 from tests.support.hedge_attempts import LOOPS, Seen, Work, seen, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -13,7 +13,7 @@ from redouble._runtime.backend import backend, under_trio
 from tests.layers.hedge.test_hedge_endings import Response
 from tests.support.fakes import Boom, always
 from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, Work, limit, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

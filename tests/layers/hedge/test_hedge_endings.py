@@ -14,7 +14,7 @@ from redouble import SYSTEM, Hedge
 from redouble._runtime.backend import backend
 from tests.support.fakes import Boom, Panic
 from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, Seen, Work, seen, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -17,7 +17,7 @@ from tests.drivers.workers.test_threads_leaks import Thing, uncollected
 from tests.layers.hedge.test_hedge_endings import Other
 from tests.support.fakes import Boom
 from tests.support.hedge_attempts import LOOPS, Work, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__, uncollected.__name__)
 

@@ -19,7 +19,7 @@ from tests.runtime.test_timer import check, live, timer
 from tests.runtime.test_timer_loops import Closed
 from tests.support.fakes import Boom, Ledger
 from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, Work, seen, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

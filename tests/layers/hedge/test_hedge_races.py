@@ -16,7 +16,7 @@ from redouble import Hedge, Layer, Retry, Timeout, errors
 from redouble._runtime.backend import backend, under_trio
 from tests.support.fakes import ASYNC, Boom, Panic
 from tests.support.hedge_attempts import LOOPS, Seen, Work, seen, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
