@@ -81,10 +81,10 @@ class Service:
         self.answer(word)
 
 
-Asking = Generator[str, BaseException | None, None]
+Playback = Generator[str, BaseException | None, None]
 
 
-def asking(service: Service, breaker: CircuitBreaker, script: str) -> Asking:
+def play(service: Service, breaker: CircuitBreaker, script: str) -> Playback:
     """Read a script: yield the calls to make, take how they came out, and look at the rest."""
     tickets: list[Any] = []
     for number, word in enumerate(script.split(), 1):
@@ -119,7 +119,7 @@ def run(colour: str, script: str, service: Service | None = None, **terms: Any) 
     """Run a script through a new breaker in one colour."""
     service = service or Service()
     breaker = service.breaker(**terms)
-    asked = asking(service, breaker, script)
+    asked = play(service, breaker, script)
 
     def blocking() -> None:
         answer: Callable[[str], None] = breaker(service.answer)

@@ -21,7 +21,7 @@ from trio.testing import MockClock
 
 from redouble import Backoff, Hints, Retry, RetryBudget, TokenBucket, Verdict, report
 from redouble.testing import virtual_time
-from tests.support.scripted import Bucket, Course, Draws, Operation, Panic, Step, Turned, Virtual
+from tests.support.scripted import Bucket, Draws, Operation, Panic, Step, TimeView, Virtual, VirtualTimeView
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ EVERY = SYNC + ASYNC
 WORKERS = ("worker", "worker-asyncio", "worker-trio")  # of a blocking call, and awaited
 
 HOOKS = ("before_attempt", "on_failure", "on_retry", "on_success", "on_give_up")
-HEARD = ("events", "quota", "hints", "at", "retried", "cuts")  # what only an observer can know
+OBSERVED = ("events", "quota", "hints", "at", "retried", "cuts")  # what only an observer can know
 EXACT = (
     "elapsed",
     "work_elapsed",
@@ -43,10 +43,10 @@ INSTEAD = Hints(mode="instead", spread=0)
 
 
 @dataclass
-class Seen:
+class CallResult:
     """How one call went."""
 
-    clock: Course
+    clock: TimeView
     operation: Operation
     budget: TokenBucket | RetryBudget | None = None
     value: object = None
@@ -92,19 +92,19 @@ class Seen:
         return words
 
 
-Extra = Callable[[Any, Course], None]
+Extra = Callable[[Any, TimeView], None]
 
 
 def takes(seconds: float, attempt: int | None = None) -> Extra:
     """Make an observer that takes time, on one attempt or on all."""
 
-    def observer(event: Any, clock: Course) -> None:
+    def observer(event: Any, clock: TimeView) -> None:
         clock.time += seconds if attempt in (None, event.attempt) else 0
 
     return observer
 
 
-def fails(event: Any, clock: Course) -> None:
+def fails(event: Any, clock: TimeView) -> None:
     """Observe badly."""
     raise RuntimeError("this observer fails")
 
@@ -130,7 +130,7 @@ class Flow:
     colours: tuple[str, ...] = EVERY
     limited: bool = False
 
-    def policy(self, colour: str, seen: Seen, *, heard: bool) -> Retry:
+    def policy(self, colour: str, seen: CallResult, *, heard: bool) -> Retry:
         said = dict(self.options)
         scripted: Callable[[object], Verdict | None] = lambda _: seen.operation.step.verdict
         extra: Mapping[str, Extra] = said.pop("observers", {})
@@ -186,20 +186,20 @@ def check(colour: str, row: Flow) -> None:
     assert {word: words[word] for word in expected} == expected
     if "observers" not in row.options:
         words = drive(colour, row, heard=False).words()
-        silent = {word: said for word, said in expected.items() if word not in HEARD}
+        silent = {word: said for word, said in expected.items() if word not in OBSERVED}
         assert {word: words[word] for word in silent} == silent
 
 
-def drive(colour: str, row: Flow, *, heard: bool = True) -> Seen:
+def drive(colour: str, row: Flow, *, heard: bool = True) -> CallResult:
     """Make the call of one row in one colour; unheard, by a decorated function and without observers."""
     if not row.limited:
-        return _driven(colour, row, Virtual(), heard)
+        return _drive(colour, row, Virtual(), heard)
     with virtual_time() as clock:
-        return _driven(colour, row, Turned(clock), heard)
+        return _drive(colour, row, VirtualTimeView(clock), heard)
 
 
-def _driven(colour: str, row: Flow, clock: Course, heard: bool) -> Seen:
-    seen = Seen(clock, Operation(row.script, clock))
+def _drive(colour: str, row: Flow, clock: TimeView, heard: bool) -> CallResult:
+    seen = CallResult(clock, Operation(row.script, clock))
     policy = row.policy(colour, seen, heard=heard)
 
     def call() -> None:
@@ -255,7 +255,7 @@ def _async(operation: Operation) -> Callable[[], Any]:
     return coloured
 
 
-def _recorder(seen: Seen, extra: Extra | None) -> Callable[[Any], None]:
+def _recorder(seen: CallResult, extra: Extra | None) -> Callable[[Any], None]:
     def observer(event: Any) -> None:
         seen.told.append(event)
         match event.what:

@@ -41,7 +41,7 @@ class Service:
             raise ScriptedError(name[1:])
         return name
 
-    async def told(self, layer: Layer) -> str:
+    async def call_through(self, layer: Layer) -> str:
         """Be called through a layer, and tell what is seen of it."""
         start = self.clock.now()
         try:
@@ -53,13 +53,13 @@ class Service:
         return f"{began}: {came} at {self.clock.now() - start:g}{cut}"
 
 
-def raced(colour: str, make: Callable[[], Layer], script: str) -> str:
+def hedged_call(colour: str, make: Callable[[], Layer], script: str) -> str:
     """Make a call, and tell what is seen of it."""
 
     async def waiting() -> str:
         with virtual_time() as clock:
             layer = make()
-            seen = await Service(clock, script).told(layer)
+            seen = await Service(clock, script).call_through(layer)
         hedge = next(part for part in getattr(layer, "layers", [layer]) if isinstance(part, Hedge))
         return seen + "".join(f", {word}" for word in ("won", "suppressed") if hedge.snapshot()[word])
 

@@ -17,7 +17,7 @@ from redouble._layers.limits.cubic import Cubic
 from redouble._layers.limits.limit_algorithms import Gradient, Sample, Vegas, Way
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour, takes
-from tests.conformance.hedged import GRPC, in_async_code, late, raced
+from tests.conformance.hedged import GRPC, hedged_call, in_async_code, late
 from tests.support.scripted import ScriptedError, fail, ok, series
 
 RETRY, STOP, AFTER_7 = answers({"*": True}), answers({"*": False}), answers({"*": 7})
@@ -182,14 +182,14 @@ def test_limit_failsafe_go_max_limit(under_way: int) -> None:
 @in_async_code
 def test_a_hedged_call(colour: str, make: Callable[[], Hedge], script: str, seen: str) -> None:
     """When attempts begin, what comes out and when, and which were cut."""
-    assert raced(colour, make, script) == seen
+    assert hedged_call(colour, make, script) == seen
 
 
 @in_async_code
 def test_hedge_grpc_timeline_throttle(colour: str) -> None:
     """hedge.grpc_timeline: gRPC takes a token for each failure in a race; here hedges only ask."""
     budget = TokenBucket.grpc(4, 0.8)
-    assert raced(colour, late(1, 2, budget=budget), "!a:2.5 !b:0.5 !c:1") == "0 1 2: !a at 3"
+    assert hedged_call(colour, late(1, 2, budget=budget), "!a:2.5 !b:0.5 !c:1") == "0 1 2: !a at 3"
     assert budget.snapshot()["tokens"] == 4
 
 

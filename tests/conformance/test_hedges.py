@@ -23,7 +23,7 @@ from redouble import (
 )
 from redouble.testing import virtual_time
 from tests.conformance.flows import answers, in_colour
-from tests.conformance.hedged import GRPC, Service, in_async_code, late, raced
+from tests.conformance.hedged import GRPC, Service, hedged_call, in_async_code, late
 from tests.support.scripted import ScriptedError, cancelled_in
 
 
@@ -89,7 +89,7 @@ def thrice_around(hedge: Hedge) -> Layer:
 @in_async_code
 def test_one_call(colour: str, make: Callable[[], Layer], script: str, seen: str) -> None:
     """When attempts begin, what comes out and when, and which were cut."""
-    assert raced(colour, make, script) == seen
+    assert hedged_call(colour, make, script) == seen
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_one_call(colour: str, make: Callable[[], Layer], script: str, seen: str
 @in_async_code
 def test_a_budget_that_is_used_up(colour: str, budget: RetryBudget | TokenBucket, fact: str) -> None:
     """There is no second attempt, and the first one is none the worse for it."""
-    assert raced(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
+    assert hedged_call(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
 
 
 @in_async_code
@@ -107,9 +107,9 @@ def test_hedge_grpc_timeline_throttle(colour: str) -> None:
     """hedge.grpc_timeline: with half of the tokens gone, 2 of 4, there is no hedge."""
     budget = TokenBucket.grpc(4, 0.8)
     budget.failed()
-    assert raced(colour, late(1, budget=budget), "a:9 b:0.5") == "0 1: b at 1.5, cut 1, won"
+    assert hedged_call(colour, late(1, budget=budget), "a:9 b:0.5") == "0 1: b at 1.5, cut 1, won"
     budget.failed()
-    assert raced(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
+    assert hedged_call(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
 
 
 def one_by_one(colour: str, hedge: Hedge, *scripts: str) -> list[str]:
@@ -117,7 +117,7 @@ def one_by_one(colour: str, hedge: Hedge, *scripts: str) -> list[str]:
 
     async def waiting() -> list[str]:
         with virtual_time() as clock:
-            return [await Service(clock, script).told(hedge) for script in scripts]
+            return [await Service(clock, script).call_through(hedge) for script in scripts]
 
     return in_colour(colour, list[str], waiting, MockClock(autojump_threshold=0))
 
@@ -168,7 +168,7 @@ def test_hedge_kevlar_races_cancelled_before_it_is_late(colour: str) -> None:
 def test_hedge_kevlar_races_a_loser_has_not_timed_out(colour: str) -> None:
     """hedge.kevlar_races: that it was cut is held against nobody."""
     breaker = CircuitBreaker(failures=1)
-    assert raced(colour, lambda: late(1)() | breaker | Timeout(2), SLOW) == HEDGED + ", won"
+    assert hedged_call(colour, lambda: late(1)() | breaker | Timeout(2), SLOW) == HEDGED + ", won"
     assert breaker.state == "closed"
 
 
@@ -218,5 +218,5 @@ def test_pipeline_dotnet_standard_hedging(colour: str) -> None:
     pipeline = Timeout(30) | late(1)() | rate | breaker | Keyed(host, lambda: Timeout(10))
     assert [type(layer).__name__ for layer in pipeline.layers] == ["Timeout", "Hedge", *["Keyed"] * 3]
     assert pipeline.check() == []
-    assert raced(colour, lambda: pipeline, SLOW) == HEDGED + ", won"
+    assert hedged_call(colour, lambda: pipeline, SLOW) == HEDGED + ", won"
     assert (rate.snapshot()["keys"], breaker.snapshot()["keys"]) == (1, 1)

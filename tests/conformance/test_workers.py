@@ -10,7 +10,7 @@ from redouble import Backoff, Reason, Retry, Worker, errors, remaining
 from redouble.testing import virtual_time
 from tests.conformance.flows import WORKERS, Flow, answers, check, drive, in_every_colour, limited, takes
 from tests.conformance.limited_flows import AGAIN, CUT, MS, OVER, STOP, STUCK, worked
-from tests.support.scripted import Operation, Panic, ScriptedError, Step, Turned, fail, ok
+from tests.support.scripted import Operation, Panic, ScriptedError, Step, VirtualTimeView, fail, ok
 
 CRASH = fail(Panic("p"))
 NO_TIME: list[tuple[str, Reason, str, dict[str, Any]]] = [
@@ -183,7 +183,7 @@ def test_q_w10_a_result_that_comes_too_late_is_thrown_away(colour: str) -> None:
     assert (words["ok"], words["calls"], words["cuts"]) == ("second", 2, [("attempt", 50)])
 
     with virtual_time() as clock:
-        operation = Operation(script, Turned(clock))
+        operation = Operation(script, VirtualTimeView(clock))
         said = Retry(backoff=[0], give_up_after=None, attempt_timeout=50, worker=worker).run(operation).report
     assert (said.attempts, said.work_elapsed, said.workers_left) == (2, 60, 0)
 

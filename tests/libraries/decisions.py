@@ -65,7 +65,7 @@ def classes(library: str) -> dict[str, type[Exception]]:
     return found
 
 
-def said(verdict: Verdict | None) -> str:
+def spell(verdict: Verdict | None) -> str:
     """Spell a verdict."""
     return "no" if verdict is None else f"{verdict.kind} sent={verdict.sent} {verdict.reason}"
 
@@ -76,7 +76,7 @@ def decision(kind: type[Exception]) -> str:
     _, verdict, _, look = looks._learn(kind)
     on_the_class = isinstance(getattr(kind, "sqlstate", None), str) or hasattr(kind, "retriable")
     if look is None or on_the_class:  # a bare instance tells as much
-        return said(verdict if look is None else transient(kind.__new__(kind)))
+        return spell(verdict if look is None else transient(kind.__new__(kind)))
     return str(look.__name__)
 
 

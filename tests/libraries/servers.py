@@ -13,7 +13,7 @@ from typing import Any
 
 from redouble import Verdict, transient
 
-__all__ = ["answering", "closed_port", "judged", "library", "run", "saying", "silent"]
+__all__ = ["answering", "closed_port", "judged", "library", "run", "sending", "silent"]
 
 Talk = Callable[[socket.socket], None]
 
@@ -54,7 +54,7 @@ def silent() -> Generator[int, None, None]:
 
 
 @contextlib.contextmanager
-def talking(talk: Talk) -> Generator[int, None, None]:
+def serving(talk: Talk) -> Generator[int, None, None]:
     """Let ``talk`` deal with each connection, and close it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -74,7 +74,7 @@ def talking(talk: Talk) -> Generator[int, None, None]:
     thread.join()
 
 
-def saying(
+def sending(
     text: bytes, *, first: bool = False, again: bool = False
 ) -> contextlib.AbstractContextManager[int]:
     """Answer with ``text``: at once if ``first``, to every word if ``again``, else to the first one."""
@@ -85,7 +85,7 @@ def saying(
             connection.sendall(text)
             heard = connection.recv(65536) if again else b""
 
-    return talking(talk)
+    return serving(talk)
 
 
 @contextlib.contextmanager

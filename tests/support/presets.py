@@ -10,7 +10,7 @@ ALL: dict[str, Callable[..., Retry | Pipeline]] = {name: getattr(presets, name) 
 
 
 def first(made: Retry | Pipeline) -> Retry:
-    """Return the policy: what a preset made, or the outermost layer of it."""
+    """Return the policy of a preset: the `Retry` itself, or the outermost layer of the pipeline."""
     policy = made.layers[0] if isinstance(made, Pipeline) else made
     assert isinstance(policy, Retry)
     return policy

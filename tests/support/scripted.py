@@ -1,4 +1,4 @@
-"""Time, chance and operations for the tables: none of them real, all exact; and a bucket that tells."""
+"""Fake clocks, fake random numbers, scripted operations and a recording token bucket."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 
 
-class Course(Protocol):
-    """Time as a test sees it: what it is, which may be changed, and every wait."""
+class TimeView(Protocol):
+    """The clock of a test: the settable time and the recorded waits."""
 
     waits: list[float]
 
@@ -29,7 +29,7 @@ class Course(Protocol):
 
 
 class Virtual(Clock):
-    """A clock that moves only when told to, and remembers every wait."""
+    """A clock that only the test and waits advance; every wait is recorded."""
 
     def __init__(self, time: float = 0.0) -> None:
         self.time = time
@@ -50,8 +50,8 @@ class Virtual(Clock):
         self.sleep(seconds)
 
 
-class Turned:
-    """The same for a block of virtual time, in which what sleeps can be cut."""
+class VirtualTimeView:
+    """The same for a block of virtual time, in which sleeps can be cancelled."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -63,11 +63,11 @@ class Turned:
 
     @time.setter
     def time(self, moment: float) -> None:
-        self.clock.advance(max(0.0, moment - self.clock.now()))  # while a loop waits for a worker, it moves
+        self.clock.advance(max(0.0, moment - self.clock.now()))  # time passes while a loop waits for a worker
 
 
 class Draws:
-    """Chance that is none: the given numbers in turn, the last one for ever."""
+    """Fake random numbers: the given ones in order; the last one repeats."""
 
     def __init__(self, *draws: float) -> None:
         self.draws = draws
@@ -97,18 +97,18 @@ class SplitMix64:
 
 
 class ScriptedError(Exception):
-    """What a scripted operation raises."""
+    """The error of a scripted operation."""
 
 
 class Panic(BaseException):
-    """A crash: nothing that a policy may judge."""
+    """A crash: a BaseException, which no rule sees."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One attempt: what it raises or returns, how long it takes, and what is thought of it.
+    """One attempt: its error or value, its duration, and the verdict of the rule.
 
-    On a worker it may go on until it is told to stop, and then take its time; or until the test is over.
+    On a worker it may run until it is cancelled, and then for its duration; or until the end of the test.
     """
 
     value: object = None
@@ -127,15 +127,15 @@ def ok(value: object = "ok", takes: float = 0, verdict: Verdict | None = None) -
 
 
 class Operation:
-    """Does what the script says; its last step repeats."""
+    """An operation that plays a script; the last step repeats."""
 
-    def __init__(self, script: Sequence[Step], clock: Course) -> None:
+    def __init__(self, script: Sequence[Step], clock: TimeView) -> None:
         self.script = script
         self.clock = clock
         self.calls = 0
         self.step = script[0]
         self.raised: list[BaseException] = []
-        self.told: list[bool] = []  # whether each call that did not stop by itself was told to
+        self.told: list[bool] = []  # for each call with another ``stops``: True if it was cancelled
         self.begun, self.over, self.gone = Event(), Event(), Event()
 
     def __call__(self) -> object:
@@ -152,13 +152,13 @@ class Operation:
         return self._end(step)
 
     def release(self) -> None:
-        """End what does not end by itself: the test is over."""
+        """Release calls that do not end by themselves, at the end of a test."""
         self.over.set()
         if any(step.stops != "by itself" for step in self.script):
             self.gone.wait()
 
     async def later(self) -> object:
-        """Do the same in async code, asleep for as long as it takes."""
+        """Play the next step in async code, asleep for its duration."""
         step = self._begin()
         if step.takes:
             await backend().sleep(step.takes)
@@ -178,7 +178,7 @@ class Operation:
 
 
 class Bucket(TokenBucket):
-    """The real bucket, which also writes down what it is asked: a cost for all kinds, others by name."""
+    """A token bucket that records its calls; ``cost`` is for all kinds that are not named."""
 
     def __init__(self, tokens: float = 500, cost: float = 5, **costs: float) -> None:
         super().__init__(tokens, {Kind(kind): own for kind, own in costs.items()} | {None: cost})
@@ -206,12 +206,12 @@ class Bucket(TokenBucket):
 
 
 def series(backoff: Backoff, count: int, *draws: float) -> list[float]:
-    """Return the first delays of a recipe, drawn with the given numbers."""
+    """Return the first delays of a backoff, drawn with the given numbers."""
     return list(islice(backoff.delays(Draws(*draws or (0.5,))), count))
 
 
 async def cancelled_in(colour: str, fn: Callable[[], Awaitable[object]]) -> None:
-    """Call a function of one colour of async code, and cancel it once it waits."""
+    """Call a coroutine function in an async colour, and cancel the call once it waits."""
     if colour == "trio":
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:

@@ -43,11 +43,11 @@ class Snippet(NamedTuple):
     line: int
     text: str
     not_run: str | None
-    prints: str | None  # what the page shows below it
+    prints: str | None  # the output shown below it
 
 
 def snippets(page: str) -> Iterator[Snippet]:
-    """Find all fenced blocks of a page."""
+    """Yield all fenced blocks of a page."""
     for found in FENCE.finditer(page):
         refusal = NOT_RUN.search(found["before"])
         shown = SHOWN.match(page, found.end())
@@ -61,17 +61,17 @@ def snippets(page: str) -> Iterator[Snippet]:
 
 
 def run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
-    """Run one; no delay costs any time, and one that has virtual time of its own needs none of ours."""
+    """Run a snippet in virtual time, unless it uses virtual time itself, and check its output."""
     out = sys.stdout if snippet.prints is None else io.StringIO()
     time = nullcontext() if "virtual_time" in snippet.text else virtual_time()
     with redirect_stdout(out), time:
         really_run(snippet, path, namespace)
     if isinstance(out, io.StringIO):
-        assert out.getvalue() == snippet.prints, f"{path}:{snippet.line} prints otherwise"
+        assert out.getvalue() == snippet.prints, f"{path}:{snippet.line} prints something else"
 
 
 def really_run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
-    """Run one, with tracebacks that show the line of the page; `await` is allowed at the top."""
+    """Run a snippet, with tracebacks that show the line of the page; top-level `await` is allowed."""
     if ">>> " in snippet.text:
         example = doctest.DocTestParser().get_doctest(snippet.text, {}, path, path, snippet.line - 1)
         example.globs = namespace
@@ -89,6 +89,6 @@ CODE = re.compile(r"(`+)(?:(?!\1).)+?\1")
 
 
 def links(page: str) -> list[str]:
-    """Find where a page points to, its code left out."""
+    """Return the targets of the links of a page, except those in code."""
     text = CODE.sub("`code`", FENCE.sub("", page))
     return [first or second for first, second in LINK.findall(text)]

@@ -17,8 +17,8 @@ from redouble._runtime.clock import LOOPS, VIRTUAL
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import ASYNC
 
-# Where the block is: around what runs the loop, or inside the loop that runs. Trio's clock jumps by itself,
-# or is made to.
+# The block is around the call that runs the loop, or inside the running loop. Trio's mock clock jumps by
+# itself (``jumping``), or is advanced by the block.
 WHERE = [f"{colour} {where}" for colour in ASYNC for where in ("around", "inside")]
 PLACES = ["sync", "thread", *WHERE, "trio around jumping", "trio inside jumping"]
 
@@ -28,13 +28,13 @@ Waiting: TypeAlias = Callable[[VirtualClock], Awaitable[Any]]
 
 @pytest.fixture
 def unwaiting() -> Iterator[None]:
-    """See that a test leaves everything as it was, and fails instead of really waiting for an hour."""
+    """Check that a test restores all state, and fail it if it really waits."""
 
-    def ring(*_: object) -> None:
+    def alarm(*_: object) -> None:
         pytest.fail("this test really waits")
 
     run_forever = asyncio.BaseEventLoop.run_forever
-    before = signal.signal(signal.SIGALRM, ring) if hasattr(signal, "SIGALRM") else None
+    before = signal.signal(signal.SIGALRM, alarm) if hasattr(signal, "SIGALRM") else None
     if before is not None:
         signal.alarm(60)
     yield
@@ -46,7 +46,7 @@ def unwaiting() -> Iterator[None]:
 
 
 def run(colour: str, main: Callable[[], Awaitable[Any]], *, jumping: bool = False) -> Any:
-    """Run async code; Trio with its clock for tests."""
+    """Run async code; under Trio with its mock clock."""
 
     async def coroutine() -> Any:
         return await main()
@@ -58,12 +58,12 @@ def run(colour: str, main: Callable[[], Awaitable[Any]], *, jumping: bool = Fals
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.get_loop().call_later(60, runner.get_loop().stop)  # it lets no signal disturb it
+        runner.get_loop().call_later(60, runner.get_loop().stop)  # uvloop ignores signal handlers
         return runner.run(coroutine())
 
 
 def at(place: str, blocking: Blocking, waiting: Waiting) -> Any:
-    """Run one of the two in virtual time."""
+    """Run the function for this place in virtual time."""
     colour, *where = place.split()
 
     def here() -> Any:

@@ -16,7 +16,7 @@ import pytest
 from redouble import Grant, RetryBudget, TokenBucket
 from redouble._engine import retry_budget, token_bucket
 from redouble._internal import locks, reentrancy, sliding_counter
-from tests.support.budgets import ANY, Meanwhile, bucket_of
+from tests.support.budgets import ANY, InterruptingTime, bucket_of
 from tests.support.interruption import interrupted
 
 MODULES = (retry_budget, token_bucket, sliding_counter, locks, reentrancy)
@@ -114,17 +114,17 @@ def test_asked_while_it_counts_it_refuses() -> None:
     """Whoever interrupts it is told no, for nobody knows yet; what it hands back is counted then."""
     budget = RetryBudget(ratio=0, per_second=1)
     mine = [budget.spend(ANY, 5.0), budget.spend(ANY, 5.0)]
-    now = Meanwhile(5.0)
+    now = InterruptingTime(5.0)
     answers: list[Grant | None] = []
 
     def meanwhile() -> None:
-        now.does = lambda: None
+        now.action = lambda: None
         answers.append(budget.spend(ANY, 5.0))
         for grant in mine:
             assert grant is not None
             budget.refund(grant, 5.0)
 
-    now.does = meanwhile
+    now.action = meanwhile
     budget.credit(None, now)
     assert budget.spend(ANY, 5.0) is not None
     assert answers == [None]

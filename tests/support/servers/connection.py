@@ -19,7 +19,7 @@ _LINGER = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;|$)")
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """There is nobody to talk to any more."""
 
 
@@ -74,7 +74,7 @@ class Head:
         return self.chunked or self.length > 0
 
     @property
-    def waits_for_leave(self) -> bool:
+    def expects_continue(self) -> bool:
         return self.headers.get("expect", "").lower() == "100-continue"
 
     @property
@@ -83,7 +83,7 @@ class Head:
         return "close" in wish or (self.version == "HTTP/1.0" and "keep-alive" not in wish)
 
 
-class Wire:
+class Connection:
     """One connection."""
 
     def __init__(self, sock: socket.socket, serial: int) -> None:
@@ -111,7 +111,7 @@ class Wire:
 
     def body(self, head: Head, into: bytearray) -> None:
         """Wait for the body of a request; what arrives is there even if the rest does not."""
-        if head.waits_for_leave and head.has_body and not self._buffer:
+        if head.expects_continue and head.has_body and not self._buffer:
             self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         if not head.chunked:
             self._take(head.length, into)
@@ -128,7 +128,7 @@ class Wire:
         try:
             self._sock.sendall(data)
         except OSError:
-            raise Gone from None
+            raise Disconnected from None
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -153,14 +153,14 @@ class Wire:
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError:
-            raise Gone from None
+            raise Disconnected from None
         self.silence()
 
     def reset(self) -> NoReturn:
         """Make the end of this connection a TCP reset."""
         with suppress(OSError):
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
-        raise Gone
+        raise Disconnected
 
     def wake(self) -> None:
         """End all waiting; for other threads."""
@@ -177,9 +177,9 @@ class Wire:
         except TimeoutError:
             raise
         except OSError:
-            raise Gone from None
+            raise Disconnected from None
         if not data:
-            raise Gone
+            raise Disconnected
         self._buffer += data
 
     def _line(self) -> bytes:

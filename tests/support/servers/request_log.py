@@ -34,7 +34,7 @@ class Received:
         return "/" + "".join(self.path.split("/", 4)[4:])
 
 
-class Ledger:
+class RequestLog:
     """Whoever reads here sees requests that have arrived, never one that is half written down."""
 
     def __init__(self) -> None:

@@ -16,20 +16,20 @@ from urllib.parse import quote, unquote_to_bytes
 ANSWERS = ("sse", "openai", "anthropic", "responses")
 SILENT = ("rst", "close", "stall", "garbage")
 FAULTS = ("cut", "rst", "stall", "badchunk")  # after so many bytes, or events, of the body
-LIES = ("end", "error")  # the same of an answer that HTTP has nothing to say against
+HIDDEN_FAULTS = ("end", "error")  # the same of an answer that HTTP has nothing to say against
 HEAD_FAULTS = {"cuthead": "cut", "rsthead": "rst", "stallhead": "stall"}  # after so many bytes of the head
 MOST = 10_000
 
 _WORDS = ", ".join((*ANSWERS, *SILENT, *HEAD_FAULTS))
 _FLAGS = ("chunked", "gzip", "early", "close", "stream", "late")
-_COUNTS = ("size", "piece", "events", *FAULTS, *LIES, *HEAD_FAULTS)
+_COUNTS = ("size", "piece", "events", *FAULTS, *HIDDEN_FAULTS, *HEAD_FAULTS)
 _SECONDS = ("drip", "driphead")
 _HEADERS = {"ra": "Retry-After", "rams": "retry-after-ms", "loc": "Location"}
 _ANY = {"date", "early", "close", *FAULTS, *HEAD_FAULTS, *_SECONDS, *_HEADERS}
 _ALLOWED = {
     "status": _ANY | {"body", "size", "chunked", "piece", "gzip"},
-    "sse": _ANY | {"events", "piece", "said", *LIES},
-    **dict.fromkeys(ANSWERS[1:], _ANY | {"body", "stream", "piece", "said", *LIES}),
+    "sse": _ANY | {"events", "piece", "said", *HIDDEN_FAULTS},
+    **dict.fromkeys(ANSWERS[1:], _ANY | {"body", "stream", "piece", "said", *HIDDEN_FAULTS}),
     "rst": {"late"},
     "close": {"late"},
     "stall": set[str](),
@@ -155,7 +155,7 @@ def _read(word: str, decoded: bytes) -> tuple[str, object]:
     text = _text(decoded) if word != "body" else ""
     if word in _FLAGS:
         return word, True
-    if word in (*FAULTS, *LIES):
+    if word in (*FAULTS, *HIDDEN_FAULTS):
         return "fault", Fault(word, _count(word, text))
     if word in HEAD_FAULTS:
         return "head_fault", Fault(HEAD_FAULTS[word], _count(word, text))
