@@ -1,8 +1,8 @@
 """One row, one call that is hedged, in virtual time.
 
-A script is words: ``a:10`` is an attempt that returns ``a`` after 10 s, ``!a:10`` one that fails then; the
-last one stands for all that follow. What is seen of it is a line: ``0 1: b at 1.5, cut 1, won`` says that
-attempts began at 0 and 1, that ``b`` came out at 1.5, that the first one was cut, and that an extra one won.
+A script is a list of words: ``a:10`` is an attempt that returns ``a`` after 10 s, ``!a:10`` one that fails
+then; the last one repeats. The result is a line: ``0 1: b at 1.5, cut 1, won`` means that attempts began at 0
+and 1, that the call returned ``b`` at 1.5, that the first one was cancelled, and that a hedge won.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ in_async_code = pytest.mark.parametrize("colour", ASYNC)
 
 
 class Service:
-    """What is called: it notes when each attempt began, and which were cut."""
+    """The called service, which records when each attempt began and which were cancelled."""
 
     def __init__(self, clock: VirtualClock, script: str) -> None:
         self.clock, self.script = clock, script.split()
@@ -42,7 +42,7 @@ class Service:
         return name
 
     async def call_through(self, layer: Layer) -> str:
-        """Be called through a layer, and tell what is seen of it."""
+        """Call the service through a layer, and return the result as a line."""
         start = self.clock.now()
         try:
             came = await layer.call(self.fetch)
@@ -54,7 +54,7 @@ class Service:
 
 
 def hedged_call(colour: str, make: Callable[[], Layer], script: str) -> str:
-    """Make a call, and tell what is seen of it."""
+    """Make a hedged call, and return the result as a line."""
 
     async def waiting() -> str:
         with virtual_time() as clock:
@@ -67,7 +67,7 @@ def hedged_call(colour: str, make: Callable[[], Layer], script: str) -> str:
 
 
 def late(delay: float, hedges: int = 1, **options: Any) -> Callable[[], Hedge]:
-    """Hedge what takes longer, whatever the load."""
+    """Return a factory of hedges with a fixed delay and no quota."""
     return partial(Hedge, delay, None, hedges=hedges, **options)
 
 

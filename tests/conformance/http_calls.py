@@ -12,13 +12,13 @@ PIECES = (b"hello", b" world")
 
 
 def httpware(**options: Any) -> Retry:
-    """As its tests have it: 3 attempts, no delays."""
-    said: dict[str, Any] = {"attempts": 3, "backoff": [0] * 9}
-    return Retry(**said | options)
+    """Return a policy as in httpware's tests: 3 attempts, no delays."""
+    defaults: dict[str, Any] = {"attempts": 3, "backoff": [0] * 9}
+    return Retry(**defaults | options)
 
 
 def once(name: str) -> Any:
-    """Make a body that can be sent once."""
+    """Return a body that can be sent once."""
 
     def pieces() -> Iterator[bytes]:
         yield from PIECES

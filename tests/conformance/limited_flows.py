@@ -15,7 +15,7 @@ STUCK = Step("late", stops="never")
 
 
 def timeouts(answer: Any) -> Callable[[Exception], Any]:
-    """Make a rule about attempts that took too long."""
+    """Return a rule for attempts that exceeded their limit."""
     return lambda error: answer if isinstance(error, CUT) else None
 
 

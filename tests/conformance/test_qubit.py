@@ -190,5 +190,5 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """Attempts, delays, observers, and what comes out."""
+    """Attempts, delays, observers and results."""
     check(colour, row)

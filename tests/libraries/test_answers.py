@@ -101,7 +101,7 @@ def stream(name: str, url: str) -> None:
     ],
 )
 def test_an_error_in_a_stream(name: str, said: str, expected: Verdict | None) -> None:
-    """The status was 200; only the word tells."""
+    """The status is 200; only the text of the body shows the error."""
     data = f'{{"type": "error", "error": {{"type": "{said}", "message": "so it is"}}}}'
     body = f"event: error\ndata: {data}\n\n".encode()
     with answering(200, body=body, kind="text/event-stream") as url:

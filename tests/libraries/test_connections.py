@@ -1,4 +1,4 @@
-"""Connections that are refused, cut, silent or not what they should be: real errors of real clients."""
+"""Connections that are refused, cut, silent or of the wrong protocol: real errors of real clients."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_redis_does_not_answer(name: str) -> None:
 
 @pytest.mark.parametrize("name", clients.HTTP)
 def test_tls_that_is_refused_stays_refused(name: str) -> None:
-    """The other side does not speak TLS: trying again changes nothing."""
+    """The server does not speak TLS: a retry changes nothing."""
     with sending(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         assert judged(lambda: by_port(clients.HTTP[name], "https")(port, clients.LONG)) is None
 

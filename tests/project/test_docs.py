@@ -1,11 +1,6 @@
-"""The documentation: every snippet runs and prints what is shown, every link leads somewhere.
+"""The documentation: every snippet runs and prints the output shown, every link has a target.
 
-The snippets of a page share a namespace, from top to bottom. One that cannot run says why, above it:
-
-    <!-- not run: it needs a server -->
-
-A block of text right below a snippet shows what that one prints. A line indented by two goes on from the one
-above.
+The snippets of a page share a namespace, from top to bottom; `tests.support.snippets` has the format.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ LINKED = [path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Make a module for the page to run in: dataclasses and pickles look theirs up by name."""
+    """Return a module for the page to run in, because dataclasses and pickles look up theirs by name."""
     monkeypatch.setattr(_live, "LIVE", _live.Live())  # a page may load a configuration
     page = ModuleType("a_page_of_the_documentation")
     monkeypatch.setitem(sys.modules, page.__name__, page)
@@ -53,7 +48,7 @@ HEADING = re.compile(r"^#{1,6}[ ]+(.+?)[ ]*#*$", re.MULTILINE)
 
 
 def anchors(page: str) -> set[str]:
-    """Name the headings of a page as GitHub does."""
+    """Return the anchors of the headings of a page, as GitHub derives them."""
     found: set[str] = set()
     for heading in HEADING.findall(FENCE.sub("", page)):
         slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -155,7 +150,7 @@ def test_a_snippet_that_fails_is_seen_with_its_line() -> None:
 
 
 def test_a_snippet_that_prints_something_else_is_seen() -> None:
-    with pytest.raises(AssertionError, match=r"README\.md:\d+ prints otherwise"):
+    with pytest.raises(AssertionError, match=r"README\.md:\d+ prints something else"):
         run(list(snippets(PAGE))[7], "README.md", {"x": 4})
 
 

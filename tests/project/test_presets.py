@@ -78,7 +78,7 @@ BUDGETS: dict[str, Any] = {
 
 @EACH
 def test_the_numbers(name: str) -> None:
-    """All that is not said is as in any policy."""
+    """All other options have the defaults of `Retry`."""
     assert replace(first(ALL[name]()), budget=None) == Retry(**NUMBERS[name])
     assert repr(first(ALL[name]()).budget) == repr(BUDGETS[name])
 
@@ -105,7 +105,7 @@ def test_options_replace(name: str) -> None:
 
 @EACH
 def test_wrong_options(name: str) -> None:
-    """They are said as those of a policy are."""
+    """They are validated like those of `Retry`."""
     preset: Any = ALL[name]
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'attemps'"):
         preset(attemps=2)
@@ -126,7 +126,7 @@ def test_options_are_keywords(name: str) -> None:
 
 @EACH
 def test_what_help_says(name: str) -> None:
-    """Where the numbers come from, which options there are, and what they are here."""
+    """The docstring has the source of the numbers, and the options with their values."""
     preset = ALL[name]
     signature = inspect.signature(preset)
     assert signature.return_annotation is type(preset())

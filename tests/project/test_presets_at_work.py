@@ -1,4 +1,4 @@
-"""`redouble.presets` at work: after which delays each gives up, in every colour and in virtual time."""
+"""Calls with `redouble.presets`: the delays until each gives up, in every colour and in virtual time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
 def delays(place: str, policy: Retry | Pipeline, *steps: Any) -> tuple[object, list[float]]:
-    """Make a call in virtual time; tell why it was given up, and the delays."""
+    """Make a call in virtual time; return the reason of giving up, and the delays."""
     script = Script(*steps)
 
     def reason(error: Exception) -> object:
@@ -94,7 +94,7 @@ def test_polling() -> None:
 
 
 def test_a_budget_is_shared_by_the_calls_of_a_policy() -> None:
-    """A policy made once lets so many calls retry, and no more."""
+    """One policy limits the retries of all its calls."""
     policy = presets.aws_standard(on=Exception, attempts=2)
     reasons: list[object] = []
     for _ in range(36):

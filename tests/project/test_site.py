@@ -23,7 +23,7 @@ PATHS = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
 def of_scripts(module: str) -> Any:
-    """Import what `scripts/docs` is made of."""
+    """Import a module of `scripts/docs`."""
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
         return import_module(f"documentation.{module}")

@@ -23,7 +23,7 @@ BACKLOG = 1024
 
 
 class Server:
-    """Listens, inside ``with``, on a port of its own. The first ``refuse_first`` connections are reset."""
+    """The server, a context manager with its own port. The first ``refuse_first`` connections are reset."""
 
     def __init__(self, *, refuse_first: int = 0, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
@@ -36,7 +36,7 @@ class Server:
         self._connections = 0
 
     def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
         self._listener = socket.create_server((HOST, 0), backlog=BACKLOG)
         self._listener.setblocking(False)
         self._bell, self._rope = socket.socketpair()
@@ -45,7 +45,7 @@ class Server:
         self._acceptor.start()
 
     def stop(self) -> None:
-        """Break off whatever is going on, and wait for all threads."""
+        """Break all connections, and wait for all threads."""
         self._rope.send(b"!")
         self._acceptor.join()
         for sock in (self._listener, self._bell, self._rope):
@@ -67,7 +67,7 @@ class Server:
 
     @property
     def base(self) -> str:
-        """Where it listens, without a slash."""
+        """The base URL, without a trailing slash."""
         return f"http://{HOST}:{self.port}"
 
     def url(self, script: str, key: str | None = None) -> str:
@@ -77,11 +77,11 @@ class Server:
         return f"{self.base}/s/{key}/{quote(script, safe='*~=,')}/"
 
     def ledger(self, url: str) -> list[Received]:
-        """Tell what was received for a key, or the key of a URL, in order of arrival."""
+        """Return the requests received for a key, or the key of a URL, in order of arrival."""
         return self._ledger.of(_key(url))
 
     def wait_for(self, url: str, requests: int) -> list[Received]:
-        """Wait until so many requests have arrived for a key, or the key of a URL."""
+        """Wait until this many requests have arrived for a key, or the key of a URL."""
         return self._ledger.wait_for(_key(url), requests)
 
     @property
@@ -97,7 +97,7 @@ class Server:
             return len(self._wires)
 
     def wait_until_open(self, connections: int) -> None:
-        """Wait until so many connections are open, neither more nor less."""
+        """Wait until exactly this many connections are open."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._wires) == connections, LIMIT):
                 raise TimeoutError(f"{len(self._wires)} connections are open, not {connections}")

@@ -53,7 +53,7 @@ def _send_head(head: bytes, step: Step, wire: Connection) -> None:
 
 
 def _break(wire: Connection, how: str) -> NoReturn:
-    """End a connection in one of the ways of a fault."""
+    """End a connection as a fault specifies."""
     if how == "rst":
         wire.reset()
     if how == "stall":
