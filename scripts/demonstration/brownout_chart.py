@@ -30,10 +30,10 @@ def picture(runs: Sequence[Measured], scenario: Scenario, now: float, width: int
         if now < scenario.end:
             lines += [name, *rows]
             continue
-        verdict = measure_recovery(run.calls, scenario)
-        before = Span(f"{percent(verdict.before)} answered before the brownout", "dim")
-        said = Span(f"  {verdict}", "red" if verdict.after is None else "green")
-        lines += [(Span(f"{run.name:<24}", "bold"), before), *rows, line(said)]
+        recovered = measure_recovery(run.calls, scenario)
+        before = Span(f"{percent(recovered.before)} answered before the brownout", "dim")
+        text = Span(f"  {recovered}", "red" if recovered.after is None else "green")
+        lines += [(Span(f"{run.name:<24}", "bold"), before), *rows, line(text)]
     return lines
 
 

@@ -42,8 +42,8 @@ class Connection:
 
     async def read_answers(self) -> None:
         """Read responses and resolve their futures; a response after the client timeout is dropped."""
-        while said := await self._reader.readline():
-            number, word = said.split()
+        while response := await self._reader.readline():
+            number, word = response.split()
             answer = self._waiting.get(int(number))
             if answer is not None and not answer.done():
                 answer.set_result(word)
