@@ -6,18 +6,18 @@ import argparse
 import platform
 import sys
 
-from benchmarks.figures import measure
-from benchmarks.row import Row
+from benchmarks.suite import measure
 from benchmarks.table import block, markdown
+from benchmarks.table_row import Row
 from benchmarks.timing import QUICK, THOROUGH
 
 
 def main() -> int:
-    """Measure, print, and say with ``--check`` what was missed."""
+    """Measure and print; with ``--check`` name the missed targets and fail."""
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds: too short to quote")
     parser.add_argument("--markdown", action="store_true", help="print the table for the documentation")
-    parser.add_argument("--check", action="store_true", help="fail if a figure is missed, and name it")
+    parser.add_argument("--check", action="store_true", help="fail if a target is missed, and name it")
     options = parser.parse_args()
 
     if not options.markdown:

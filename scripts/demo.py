@@ -1,7 +1,7 @@
-"""See retries at work: a flaky service called three ways, then a brownout with and without restraint.
+"""Watch retries: a flaky service called by three clients, then a brownout with and without a retry budget.
 
 Nothing is faked: the services are real sockets on loopback, and every verdict is computed from what was
-measured. The services' luck and the jitter are seeded, so that every run tells the same story.
+measured. The services' failures and the jitter are seeded, so that every run shows the same.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import os
 import sys
 
 from demonstration.brownout import brownout
+from demonstration.client_comparison import compare_clients
 from demonstration.giving_up import giving_up
+from demonstration.scenario import FULL, QUICK
 from demonstration.screen import Screen
-from demonstration.three_ways import three_ways
-from demonstration.weather import FULL, QUICK
 
-INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C has ended
+INTERRUPTED = 130  # the exit status of a program that Ctrl-C has ended
 
 
 def main() -> int:
-    """Tell both stories."""
+    """Run both parts."""
     parser = argparse.ArgumentParser(
         prog="scripts/demo",
         description=__doc__,
@@ -32,11 +32,11 @@ def main() -> int:
 
     screen = Screen(sys.stdout, os.environ)
     try:
-        three_ways(screen, calls=4 if quick else 12, pace=0.2 if quick else 1.0)
+        compare_clients(screen, calls=4 if quick else 12, pace=0.2 if quick else 1.0)
         giving_up(screen)
         brownout(screen, QUICK if quick else FULL)
     except KeyboardInterrupt:
-        screen.say("", "Stopped.")
+        screen.show("", "Stopped.")
         return INTERRUPTED
     finally:
         screen.restore()
@@ -46,7 +46,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         status = main()
-    except BrokenPipeError:  # whoever reads has seen enough: scripts/demo | head
+    except BrokenPipeError:  # the reader has closed the pipe: scripts/demo | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     sys.exit(status)

@@ -22,7 +22,7 @@ CONFIGURATION = ROOT / "scripts" / "documentation"
 
 
 def renew_llms() -> None:
-    """Renew the list of pages in llms.txt."""
+    """Update the list of pages in llms.txt."""
     before = llms.FILE.read_text("utf-8")
     after = llms.renewed(before)
     if after != before:
@@ -31,7 +31,7 @@ def renew_llms() -> None:
 
 
 def unknown_names() -> Iterator[str]:
-    """Find what the reference names and the library does not have: Sphinx would show a long traceback."""
+    """Yield the names in the reference that the library does not have; Sphinx would print a traceback."""
     for page in sorted(DOCS.rglob("*.md")):
         try:
             for_readers(page.read_text("utf-8"))
@@ -40,17 +40,17 @@ def unknown_names() -> Iterator[str]:
 
 
 def build() -> bool:
-    """Build the site from scratch; say whether all went well."""
+    """Build the site from scratch; return True if there were no problems."""
     if problems := list(unknown_names()):
         print("\n".join(problems), file=sys.stderr)
         return False
     shutil.rmtree(SITE, ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "-E"]
     command += ["-d", str(SITE / ".doctrees"), "-c", str(CONFIGURATION), str(DOCS), str(SITE)]
-    paths = {"PYTHONPATH": str(CONFIGURATION.parent)}  # for the configuration to find what it imports
+    paths = {"PYTHONPATH": str(CONFIGURATION.parent)}  # so that conf.py can import its package
     if subprocess.run(command, env={**os.environ, **paths}, cwd=ROOT, check=False).returncode:
         return False
-    shutil.rmtree(SITE / ".doctrees")  # of use to Sphinx alone
+    shutil.rmtree(SITE / ".doctrees")  # Sphinx's cache
     shutil.rmtree(SITE / "_sources")
     llms.publish(SITE)
     for problem in (problems := list(broken(SITE))):
@@ -59,7 +59,7 @@ def build() -> bool:
 
 
 def serve(port: int) -> None:
-    """Show the site on this machine, and to nobody else."""
+    """Serve the site on loopback."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(SITE))
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         print(f"http://127.0.0.1:{server.server_port}/  (Ctrl-C ends it)", flush=True)
@@ -70,7 +70,7 @@ def serve(port: int) -> None:
 
 
 def main() -> int:
-    """Build, and serve if asked to."""
+    """Build, and with ``--serve`` serve the site."""
     parser = argparse.ArgumentParser(prog="scripts/docs", description="Build the documentation into site/.")
     parser.add_argument("--serve", action="store_true", help="show it on this machine afterwards")
     parser.add_argument("--port", type=int, default=8000, help="where to show it; 0 for any free port")

@@ -10,29 +10,29 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))  # where tests.support.servers is
 
-from comparison.running import run
+from comparison.runner import run
 from comparison.scenarios import SCENARIOS
 from comparison.table import FAMILIES, OURS, table
 
 
 def main() -> int:
-    """Run everything, print, and say with ``--check`` what of ours went wrong."""
+    """Run all scenarios and print; with ``--check`` name Redouble's wrong results and fail."""
     parser = argparse.ArgumentParser(prog="scripts/peers", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail if something of ours is wrong")
+    parser.add_argument("--check", action="store_true", help="fail if a result of Redouble is wrong")
     options = parser.parse_args()
 
     logging.disable()
-    warnings.simplefilter("ignore")  # theirs, about how they are used here
+    warnings.simplefilter("ignore")  # of the other libraries, about their configuration here
     names = [name for family in FAMILIES for name in family]
-    seen = {scenario.name: run(scenario, names) for scenario in SCENARIOS}
+    outcomes = {scenario.name: run(scenario, names) for scenario in SCENARIOS}
     for family in FAMILIES:
-        print("\n".join(table(family, seen)), end="\n\n")
+        print("\n".join(table(family, outcomes)), end="\n\n")
 
     wrong = [
-        f"{name}, {scenario.name}: {seen[scenario.name][name]}"
+        f"{name}, {scenario.name}: {outcomes[scenario.name][name]}"
         for scenario in SCENARIOS
         for name in OURS
-        if not scenario.right(seen[scenario.name][name])
+        if not scenario.right(outcomes[scenario.name][name])
     ]
     if options.check:
         for line in wrong:

@@ -1,4 +1,4 @@
-"""Draw the pictures of the strategies, from what the layers really do in virtual time."""
+"""Draw the pictures of the strategies from runs of the real layers in virtual time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from drawing.gallery import FOLDER, differing, drawn, write
 
 
 def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
-    """Draw all, or see that all are as they should be."""
+    """Draw all pictures, or with ``--check`` compare them with the files."""
     parser = argparse.ArgumentParser(prog="scripts/pictures", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if one is out of date")
     check: bool = parser.parse_args(arguments).check
 
-    logging.getLogger("redouble").addHandler(logging.NullHandler())  # a breaker that opens says so
+    logging.getLogger("redouble").addHandler(logging.NullHandler())  # a breaker logs that it opens
     pictures = drawn()
     if not check:
         write(pictures, folder)

@@ -16,13 +16,13 @@ from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 from redouble import Hints, Retry, report, types
-from redouble._drivers.workers import threads as _threads
+from redouble._drivers.workers import threads
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES, AsyncShape, Shape
 from tests.support.fakes import COLOURS, Boom, Call, Ledger, Operation, Script, Virtual, in_colour, steps
 from tests.support.flaky_function import flaky
 
-# How long anything takes says nothing: the machine may be busy, and the first text is drawn from tables that
-# have to be made.
+# No time limit for examples: the machine may be busy, and the first text is drawn from tables that Hypothesis
+# has to build.
 settings.register_profile("redouble", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("redouble")
 
@@ -47,24 +47,24 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_logfinish() -> None:
-    """Set aside what pytest keeps of each test, too."""
+    """Exclude pytest's reports too."""
     if next(TESTS_RUN) % 100 == 0:
         gc.collect()
         gc.freeze()
 
 
 @pytest.fixture(autouse=True)
-def no_worker_at_work() -> Iterator[None]:
-    """See that every worker thread of a test has come to rest before the next test begins."""
+def no_busy_worker() -> Iterator[None]:
+    """Wait until every worker thread of a test is idle before the next test begins."""
     yield
-    parked: list[Any] = _threads._idle
+    parked: list[Any] = threads._idle
     never, busy = Event(), list[Thread]()
     for _ in range(MOST_LOOKS):
         busy = [t for t in enumerate_threads() if t.name == "redouble worker" and t not in parked]
         if not busy:
             return
         never.wait(0.001)
-    pytest.fail(f"left at work: {busy}")
+    pytest.fail(f"busy workers: {busy}")
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +81,7 @@ HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 @dataclass
 class Drive:
-    """Makes a call as a script says, in every shape, sees that all of them agree, and tells how it went."""
+    """Makes a scripted call in every shape, checks that all shapes agree, and returns the result."""
 
     colour: str
 
@@ -96,14 +96,14 @@ class Drive:
         def blocking() -> None:
             for shape, make in SHAPES.items():
                 for heard in hearing:
-                    one = _One(script, options, heard)
+                    one = _ScriptedCall(script, options, heard)
                     if shape != "loop" or one.policy.until is None:
                         every[f"{shape}, heard={heard}"] = one.seen(make)
 
         async def waiting() -> None:
             for shape, make in ASYNC_SHAPES.items():
                 for heard in hearing:
-                    one = _One(script, options, heard)
+                    one = _ScriptedCall(script, options, heard)
                     if shape != "loop" or one.policy.until is None:
                         every[f"{shape}, heard={heard}"] = await one.aseen(make)
 
@@ -112,13 +112,13 @@ class Drive:
         for shape, call in every.items():
             seen, expected = vars(call), vars(first)
             if not shape.endswith("heard=True"):
-                expected = {**expected, "told": seen["told"]}  # nobody listened
-            assert seen == expected, shape  # strictly: a row may leave things out, a shape may not
+                expected = {**expected, "told": seen["told"]}  # no observers
+            assert seen == expected, shape  # strict: a row may omit fields, a shape may not
         return first
 
 
-class _One:
-    """One call."""
+class _ScriptedCall:
+    """One scripted call."""
 
     def __init__(self, script: Script, options: dict[str, Any], heard: bool) -> None:
         said: dict[str, Any] = {"on": Exception, "backoff": [0] * 99, "hints": Hints(spread=0)} | options
@@ -173,7 +173,7 @@ class _One:
 
 @pytest.fixture(params=COLOURS)
 def colour(request: pytest.FixtureRequest) -> str:
-    """Every colour a call can have."""
+    """Parametrize by the colours of a call."""
     return str(request.param)
 
 
@@ -185,5 +185,5 @@ def drive(colour: str) -> Drive:
 
 @pytest.fixture
 def two_failures() -> None:
-    """Let what answers fail twice first."""
+    """Make the flaky function fail twice."""
     flaky[:] = [Boom("1"), Boom("2")]

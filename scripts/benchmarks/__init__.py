@@ -1,8 +1,8 @@
-"""What `scripts/bench` is made of.
+"""The modules of `scripts/bench`.
 
-`work` is what gets called. `by_hand` is the loop one would write without a library, `guards_by_hand` the
-breaker and the rest; each `with_...` file is the same done with one library, and states how that is
-configured; for HTTP that is `http_clients`, and they talk to `http_server`, or in memory to `http_memory`.
-`timing`, `imports`, `memory`, `limits`, `budgets`, `guards` and `http` measure, `figures` says what is to be
-reached, `table` prints.
+`suite` lists the rows; each of its modules (`streams`, `breakers`, `http`, ...) measures some of them with
+`timing`, and `table` prints them. `workloads` has the functions that are called. `handwritten_retry` and
+`handwritten_guards` are the baselines without a library; each `with_...` module does the same with one
+library and shows its configuration. For HTTP the libraries are in `http_clients`, which talk to `http_server`
+or to `http_fake_connections`.
 """

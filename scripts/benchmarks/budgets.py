@@ -1,7 +1,7 @@
-"""What a budget costs: noting a success, allowing a retry, and the memory of it.
+"""The cost of a retry budget: crediting a success, granting a retry, and its memory.
 
-The measure is httpware's budget. That one reads the clock itself, and ours is told the time, so here the
-clock is read for it: the call is the one that the engine makes. A token bucket is measured by one by hand.
+The base is httpware's budget. It reads the clock itself while ours receives the time as an argument, so the
+sample reads the clock for ours, as the engine does. The base of the token bucket is a hand-written one.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from time import monotonic
 
 import httpware
 
-from benchmarks.by_hand import looped
-from benchmarks.guards_by_hand import Bucket
-from benchmarks.row import Row
+from benchmarks.handwritten_guards import Bucket
+from benchmarks.handwritten_retry import looped
+from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample, Timing, calls, race, statement
-from benchmarks.work import Call, work
+from benchmarks.workloads import Call, work
 from redouble import Grant, Kind, RetryBudget, TokenBucket, retry
 
 ENOUGH = 1e9  # retries a second, so that all are granted
-WINDOWS = 40  # of ten seconds, that pass while the memory is measured
+WINDOWS = 40  # of ten seconds, which pass while the memory is measured
 GRANTED = "if not {}: raise AssertionError('this was to be granted')"
 
 
 def budgets(effort: Effort) -> Iterator[Row]:
-    """Measure."""
-    row = partial(Row, about="guarding", base="httpware")
+    """Measure and yield the rows."""
+    row = partial(Row, about="guards", base="httpware")
     yield row("budget, a credit", race(lines("theirs.deposit()", "ours.credit(None, now())"), effort), 0.6)
     grant = lines(GRANTED.format("theirs.try_withdraw()"), GRANTED.format("ours.spend(kind, now())"))
     yield row("budget, a grant", race(grant, effort), 1.1)
@@ -39,7 +39,7 @@ def budgets(effort: Effort) -> Iterator[Row]:
     yield row("budget, a credit and a grant in turn", race(turns, effort), None)
     yield row("budget, what it adds to a successful call", added(effort), None)
     yield memory(effort.budgeted)
-    row = partial(Row, about="guarding")
+    row = partial(Row, about="guards")
     full = tokens("bucket.credit(1)", "bucket.credit(None, 0.0)")
     yield row("token bucket, a credit when it is full", race(full, effort), None)
     paid = tokens("bucket.spend(5); bucket.credit(5)", "bucket.credit(bucket.spend(kind, 0.0), 0.0)")
@@ -47,7 +47,7 @@ def budgets(effort: Effort) -> Iterator[Row]:
 
 
 def lines(theirs: str, ours: str) -> dict[str, Sample]:
-    """Say the same to httpware's budget and to ours."""
+    """Sample the same operations of httpware's budget and of ours."""
     budget = RetryBudget(per_second=ENOUGH)
     return {
         "httpware": statement(theirs, theirs=httpware.RetryBudget(min_retries_per_sec=ENOUGH)),
@@ -56,7 +56,7 @@ def lines(theirs: str, ours: str) -> dict[str, Sample]:
 
 
 def tokens(by_hand: str, ours: str) -> dict[str, Sample]:
-    """Say the same to a bucket by hand and to ours; neither looks at a clock."""
+    """Sample the same operations of a hand-written bucket and of ours; neither reads a clock."""
     return {
         "by hand": statement(by_hand, bucket=Bucket()),
         "redouble": statement(ours, bucket=TokenBucket(), kind=Kind.unknown),
@@ -64,7 +64,7 @@ def tokens(by_hand: str, ours: str) -> dict[str, Sample]:
 
 
 def added(effort: Effort) -> dict[str, Timing]:
-    """Measure whole calls with a budget, and subtract the same without: theirs beside the loop by hand."""
+    """Measure calls with a budget minus calls without; httpware's budget is in the hand-written loop."""
     theirs = httpware.RetryBudget()
 
     def credited(x: int) -> int:
@@ -72,7 +72,7 @@ def added(effort: Effort) -> dict[str, Timing]:
         theirs.deposit()
         return result
 
-    ways: dict[str, tuple[Call, Call]] = {
+    variants: dict[str, tuple[Call, Call]] = {
         "redouble": (
             retry(on=ConnectionError)(work),
             retry(on=ConnectionError, budget=RetryBudget())(work),
@@ -80,18 +80,18 @@ def added(effort: Effort) -> dict[str, Timing]:
         "httpware": (looped, credited),
     }
     samples: dict[str, Sample] = {}
-    for name, (bare, budgeted) in ways.items():
+    for name, (bare, budgeted) in variants.items():
         samples |= {f"{name} without": calls(bare), name: calls(budgeted)}
     taken = race(samples, effort)
-    less = {name: taken[f"{name} without"] for name in ways}
+    without = {name: taken[f"{name} without"] for name in variants}
     return {
-        name: Timing(taken[name].best - less[name].best, taken[name].median - less[name].median)
-        for name in ways
+        name: Timing(taken[name].best - without[name].best, taken[name].median - without[name].median)
+        for name in variants
     }
 
 
 def memory(count: int) -> Row:
-    """Measure what a budget takes after many calls; after half of them it was as much."""
+    """Measure the memory of a budget after many calls; it must not have grown since half of them."""
     clock = steps(0.0, WINDOWS * 10 / count / 2).__next__
     sizes = {"redouble": sizes_of(our_use, clock, count), "httpware": sizes_of(their_use, clock, count)}
     halfway, size = sizes["redouble"]
@@ -103,12 +103,12 @@ def memory(count: int) -> Row:
         base="httpware",
         unit="bytes",
         problems=(grown,) if size > halfway * 1.1 else (),
-        about="guarding",
+        about="guards",
     )
 
 
 def our_use(clock: Callable[[], float]) -> Callable[[], object]:
-    """Make a budget, and return what uses it once."""
+    """Return a function that credits a new budget and spends from it once."""
     budget = RetryBudget(per_second=ENOUGH)
 
     def use() -> Grant | None:
@@ -119,7 +119,7 @@ def our_use(clock: Callable[[], float]) -> Callable[[], object]:
 
 
 def their_use(clock: Callable[[], float]) -> Callable[[], object]:
-    """Make a budget, and return what uses it once."""
+    """Return a function that credits a new budget and spends from it once."""
     budget = httpware.RetryBudget(min_retries_per_sec=ENOUGH, _now=clock)
 
     def use() -> bool:
@@ -132,7 +132,7 @@ def their_use(clock: Callable[[], float]) -> Callable[[], object]:
 def sizes_of(
     made: Callable[[Callable[[], float]], Callable[[], object]], clock: Callable[[], float], count: int
 ) -> tuple[int, int]:
-    """Measure the memory that is allocated halfway, and at the end."""
+    """Return the memory allocated after half of the calls, and after all."""
     tracemalloc.start()
     try:
         use = made(clock)

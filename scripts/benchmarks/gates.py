@@ -1,6 +1,6 @@
-"""What gates cost that have nothing to say, beside a closed breaker; a hedge that does not fire; a key.
+"""The cost of gates that admit every call, beside a closed breaker; of a hedge that does not fire; of a key.
 
-By hand, a rate limit and a count of the calls under way are a lock on the way in, and one on the way out.
+The hand-written rate limit and concurrency limit acquire a lock before and after the call.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import partial
 from time import monotonic
 
-from benchmarks.row import Row
+from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample, async_calls, calls, race
-from benchmarks.work import AsyncCall, Call, awork, work
+from benchmarks.workloads import AsyncCall, Call, awork, work
 from redouble import (
     AdaptiveConcurrency,
     AdaptiveRate,
@@ -32,11 +32,11 @@ HALF_A_MICROSECOND = 500.0  # nanoseconds
 
 BREAKER, TIMER, NO_KEY = "closed breaker", "our timer", "no key"
 
-row = partial(Row, about="gating")
+row = partial(Row, about="gates")
 
 
 class Bucket:
-    """A rate limit as one writes it: tokens and the time, under a lock."""
+    """A hand-written rate limit: a token bucket with a lock."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
@@ -66,8 +66,8 @@ def rate_by_hand(x: int) -> int:
 
 
 def concurrency_by_hand(x: int) -> int:
-    """Count the calls under way, and time each."""
-    global under_way  # noqa: PLW0603  as one does
+    """Limit the calls in flight, and time each."""
+    global under_way  # noqa: PLW0603  as in hand-written code
     with lock:
         if under_way >= 20:
             raise RuntimeError("too many")
@@ -92,13 +92,13 @@ GATES: dict[str, tuple[Layer, Call | None]] = {
 
 
 def gates(effort: Effort) -> Iterator[Row]:
-    """Measure."""
+    """Measure and yield the rows."""
     closed = CircuitBreaker()(work)
     for name, (gate, by_hand) in GATES.items():
         shapes: dict[str, Call] = {"redouble": gate(work), BREAKER: closed}
         if by_hand is not None:
             shapes["by hand"] = by_hand
-        timed = race({way: calls(call) for way, call in shapes.items()}, effort)
+        timed = race({shape: calls(call) for shape, call in shapes.items()}, effort)
         yield row(f"{name}, sync success", timed, 1.5, base=BREAKER)
     with asyncio.Runner() as runner:
         aclosed = async_calls(runner, CircuitBreaker()(awork))
@@ -113,14 +113,14 @@ def gates(effort: Effort) -> Iterator[Row]:
 
 
 async def timed_by_us(x: int) -> int:
-    """Await it under a limit."""
+    """Await a call with a time limit of our timer."""
     with cut_after(LONG):
         return await awork(x)
     raise AssertionError("this was not to take that long")
 
 
 def learned(runner: asyncio.Runner) -> AsyncCall:
-    """Return a hedged function whose delay is known by now."""
+    """Return a hedged function that has learned its delay."""
     hedged = Hedge()(awork)
 
     async def learn() -> None:
@@ -132,12 +132,12 @@ def learned(runner: asyncio.Runner) -> AsyncCall:
 
 
 def keyed(effort: Effort) -> Row:
-    """Measure what looking up a key adds to a call through a breaker."""
-    ways: dict[str, Sample] = {
+    """Measure the cost that the lookup of a key adds to a call through a breaker."""
+    variants: dict[str, Sample] = {
         "redouble": calls(Keyed(lambda x: x, CircuitBreaker)(work)),
         NO_KEY: calls(CircuitBreaker()(work)),
     }
-    taken = race(ways, effort)
+    taken = race(variants, effort)
     added = taken["redouble"].best - taken[NO_KEY].best
     problems = () if added <= HALF_A_MICROSECOND else (f"{added:.0f} ns more, to reach <= 500 ns",)
     return row("a breaker for each key, sync success", taken, None, base=NO_KEY, problems=problems)

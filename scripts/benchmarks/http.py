@@ -1,12 +1,12 @@
-"""What retrying costs an HTTP client: processor time when all goes well, time on the clock when much fails.
+"""The cost of retries for an HTTP client: processor time on success, wall-clock time with many failures.
 
 A network is noisy, so the first is measured twice: over connections to a server in another process, and over
 connections in memory. Only the processor time of the client's own thread counts.
 
-A request takes a hundred times as long as what the other rows measure, so that on a busy machine no sample is
-left undisturbed, and what is looked for is a few percent. So a sample is a few requests long, all take their
-turns in every round, each time in another order, and the figure is the median of the ratios within a round.
-Of two clients that are the same it says 0.98 to 1.02; the ratio of the best, 0.95 to 1.04.
+A request takes a hundred times as long as the calls of the other rows, so that on a busy machine every sample
+is disturbed, while the differences are a few percent. So a sample has only a few requests, every round
+samples all clients in a random order, and the figure is the median of the ratios within a round. For two
+identical clients it is 0.98 to 1.02; the ratio of the best samples would be 0.95 to 1.04.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ import httpx2
 
 import redouble.aiohttp
 import redouble.httpx2
-from benchmarks.http_clients import BARE, CLIENTS, Client, Get, Ways, read
-from benchmarks.http_memory import sockets
+from benchmarks.http_clients import BARE, CLIENTS, Client, Get, Variants, read
+from benchmarks.http_fake_connections import sockets
 from benchmarks.http_server import server
-from benchmarks.row import Row
+from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample, Timing
 from redouble import Retry
 
-RIVALS = ("httpware", "httpx-retries", "aiohttp-retry")  # to be no slower than
+RIVALS = ("httpware", "httpx-retries", "aiohttp-retry")  # Redouble must not be slower
 AT_A_TIME = 5  # requests of a sample
-WARMING = 60  # requests before the first
-AT_ONCE = 200  # calls
+WARMING = 60  # warm-up requests
+AT_ONCE = 200  # concurrent calls
 DELAYS = [
     0.1,
     0.2,
@@ -48,7 +48,7 @@ DELAYS = [
 
 
 def http(effort: Effort) -> Iterator[Row]:
-    """Measure."""
+    """Measure and yield the rows."""
     with server() as url, asyncio.Runner() as runner, frozen():
         for client in CLIENTS:
             yield from succeeding(client, runner, f"{url}/fine", effort)
@@ -56,13 +56,13 @@ def http(effort: Effort) -> Iterator[Row]:
 
 
 def succeeding(client: Client, runner: asyncio.Runner, url: str, effort: Effort) -> Iterator[Row]:
-    """Measure what a successful request costs, and what is added where there is no network."""
-    with opened(partial(client.made, False), runner) as ways:
-        taken = paired(samples(client, runner, ways, url), 5 * effort.rounds)
+    """Measure a successful request, and the cost added to it over connections in memory."""
+    with opened(partial(client.made, False), runner) as variants:
+        taken = paired(samples(client, runner, variants, url), 5 * effort.rounds)
     rivals = {name: 1.0 for name in taken if name in RIVALS}
     yield Row(f"{client.name}: a successful GET", taken, 1.05, BARE, faster_than=rivals, about="http")
-    with sockets(), opened(partial(client.made, True), runner) as ways:
-        nowhere = samples(client, runner, ways, url)
+    with sockets(), opened(partial(client.made, True), runner) as variants:
+        nowhere = samples(client, runner, variants, url)
         inside = paired(nowhere, 5 * effort.rounds)
         left = {name: in_cycles(nowhere[name]) for name in (BARE, "redouble")}
     bare = inside.pop(BARE)
@@ -74,13 +74,13 @@ def succeeding(client: Client, runner: asyncio.Runner, url: str, effort: Effort)
         added,
         0.05,
         BARE,
-        problems=(ours,) if left["redouble"] >= 1 > left[BARE] else (),  # httpx leaves some by itself
+        problems=(ours,) if left["redouble"] >= 1 > left[BARE] else (),  # bare httpx leaves some too
         about="http",
     )
 
 
 def paired(samples: Mapping[str, Sample], rounds: int, base: str = BARE) -> dict[str, Timing]:
-    """Let all take turns; return the base's best, and the others as so many times that."""
+    """Time all samples in alternation; return the base's best, and the others as ratios to it."""
     for sample in samples.values():
         sample(WARMING)
     names, order = list(samples), Random(7)  # noqa: S311  the same in every run
@@ -90,7 +90,7 @@ def paired(samples: Mapping[str, Sample], rounds: int, base: str = BARE) -> dict
         for turn in range(rounds):
             if turn % 10 == 0:
                 gc.collect()
-            order.shuffle(names)  # or one would always come after the same other, and find its caches warm
+            order.shuffle(names)  # in a fixed order one client would always find the caches warm
             for name in names:
                 taken[name].append(samples[name](AT_A_TIME))
     finally:
@@ -104,7 +104,7 @@ def paired(samples: Mapping[str, Sample], rounds: int, base: str = BARE) -> dict
 
 
 def in_cycles(sample: Sample) -> float:
-    """Count what a request leaves to the garbage collector."""
+    """Return the number of objects per request that only the garbage collector frees."""
     gc.collect()
     gc.disable()
     try:
@@ -115,23 +115,26 @@ def in_cycles(sample: Sample) -> float:
 
 
 @contextmanager
-def opened(made: Callable[[AsyncExitStack], Ways], runner: asyncio.Runner) -> Generator[Ways]:
-    """Open a client in all the ways to have it, and close them all."""
+def opened(made: Callable[[AsyncExitStack], Variants], runner: asyncio.Runner) -> Generator[Variants]:
+    """Open a client in all its variants, and close them on exit."""
     stack = AsyncExitStack()
 
-    async def here() -> Ways:  # where aiohttp finds its loop
+    async def on_loop() -> Variants:  # aiohttp needs a running loop
         return made(stack)
 
     try:
-        yield runner.run(here())
+        yield runner.run(on_loop())
     finally:
         runner.run(stack.aclose())
 
 
-def samples(client: Client, runner: asyncio.Runner, ways: Mapping[str, Get], url: str) -> dict[str, Sample]:
+def samples(
+    client: Client, runner: asyncio.Runner, variants: Mapping[str, Get], url: str
+) -> dict[str, Sample]:
     """Sample requests one after the other, in processor time."""
     return {
-        name: awaited(runner, get, url) if client.aio else blocking(get, url) for name, get in ways.items()
+        name: awaited(runner, get, url) if client.aio else blocking(get, url)
+        for name, get in variants.items()
     }
 
 
@@ -160,15 +163,15 @@ def awaited(runner: asyncio.Runner, get: Get, url: str) -> Sample:
 
 
 def failing(runner: asyncio.Runner, url: str, effort: Effort) -> Iterator[Row]:
-    """Measure how long many calls at once take if three of ten answers are failures."""
+    """Measure the time of many concurrent calls if three of ten responses are failures."""
     for name, made in (("httpx2, async", many_httpx2), ("aiohttp", many_aiohttp)):
-        with opened(made, runner) as ways:
-            samples = {way: together(runner, get, url) for way, get in ways.items()}
+        with opened(made, runner) as variants:
+            samples = {variant: together(runner, get, url) for variant, get in variants.items()}
             taken = paired(samples, max(3, effort.rounds // 6), "by hand")
         yield Row(f"{name}: {AT_ONCE} GETs at once, 30 % failures", taken, 1.03, about="http")
 
 
-def many_httpx2(stack: AsyncExitStack) -> Ways:
+def many_httpx2(stack: AsyncExitStack) -> Variants:
     """Retry by hand and by Redouble, with httpx2."""
     limits = httpx2.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
 
@@ -182,7 +185,7 @@ def many_httpx2(stack: AsyncExitStack) -> Ways:
     return {"by hand": looped(client().get), "redouble": client(retrying).get}
 
 
-def many_aiohttp(stack: AsyncExitStack) -> Ways:
+def many_aiohttp(stack: AsyncExitStack) -> Variants:
     """Retry by hand and by Redouble, with aiohttp."""
 
     def session(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
@@ -197,7 +200,7 @@ def many_aiohttp(stack: AsyncExitStack) -> Ways:
 
 
 def policy() -> Retry:
-    """Make a policy of the same schedule."""
+    """Return a policy with the same delays."""
     return Retry(attempts=len(DELAYS) + 1, backoff=DELAYS)
 
 
@@ -216,12 +219,12 @@ def looped(get: Get) -> Get:
 
 
 def status_of(response: Any) -> int:
-    """Read the status, which the two libraries call differently."""
+    """Return the status of a response of either library."""
     return int(response.status_code if hasattr(response, "status_code") else response.status)
 
 
 def together(runner: asyncio.Runner, get: Get, url: str) -> Sample:
-    """Sample calls that begin at once, on the clock; the same ones fail each time, and none in the end."""
+    """Sample concurrent calls in wall-clock time; the same requests fail in each sample, and no call does."""
 
     async def sample() -> float:
         started = perf_counter_ns()
@@ -236,7 +239,7 @@ def together(runner: asyncio.Runner, get: Get, url: str) -> Sample:
 
 @contextmanager
 def frozen() -> Generator[None]:
-    """Keep the garbage collector away from what is there already: that takes longer than a sample."""
+    """Exclude all existing objects from garbage collection, which would take longer than a sample."""
     gc.collect()
     gc.freeze()
     try:

@@ -1,7 +1,7 @@
-"""The clients: bare, with Redouble, and with what others put under them or around them.
+"""The HTTP clients: bare, with Redouble, and with the other libraries.
 
-Each has three attempts and delays from 0.1 second, as far as there are such options. All else is as they have
-it by default.
+Each has three attempts and delays from 0.1 second, as far as there are such options. All other options are
+the defaults.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ import redouble.aiohttp
 import redouble.httpx
 import redouble.httpx2
 import redouble.requests
-from benchmarks.http_memory import AsyncBackend, Backend, Connector
+from benchmarks.http_fake_connections import AsyncBackend, Backend, Connector
 
-Get: TypeAlias = Callable[[str], Any]  # by address; to be awaited, of an async client
-Ways: TypeAlias = dict[str, Get]
+Get: TypeAlias = Callable[[str], Any]  # URL -> response, or an awaitable of an async client
+Variants: TypeAlias = dict[str, Get]
 
 T = TypeVar("T")
 
 BARE = "bare client"
 BUSY = (408, 425, 429, 502, 503, 504)
 
-Make: TypeAlias = Callable[[bool, AsyncExitStack], Ways]
+Make: TypeAlias = Callable[[bool, AsyncExitStack], Variants]
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client, and all the ways to have it: made on a loop, with connections in memory or not."""
+    """An HTTP client; ``made`` opens all its variants, with connections in memory or not."""
 
     name: str
     made: Make
     aio: bool
 
 
-def httpx2_blocking(in_memory: bool, stack: AsyncExitStack) -> Ways:
+def httpx2_blocking(in_memory: bool, stack: AsyncExitStack) -> Variants:
     """Make clients of httpx2."""
 
     def transport() -> httpx2.HTTPTransport:
         made = httpx2.HTTPTransport()
-        return leading_nowhere(made, Backend()) if in_memory else made
+        return with_backend(made, Backend()) if in_memory else made
 
     def client(transport: httpx2.BaseTransport) -> httpx2.Client:
         return stack.enter_context(httpx2.Client(transport=transport))
@@ -69,12 +69,12 @@ def httpx2_blocking(in_memory: bool, stack: AsyncExitStack) -> Ways:
     }
 
 
-def httpx2_async(in_memory: bool, stack: AsyncExitStack) -> Ways:
+def httpx2_async(in_memory: bool, stack: AsyncExitStack) -> Variants:
     """Make async clients of httpx2."""
 
     def transport() -> httpx2.AsyncHTTPTransport:
         made = httpx2.AsyncHTTPTransport()
-        return leading_nowhere(made, AsyncBackend()) if in_memory else made
+        return with_backend(made, AsyncBackend()) if in_memory else made
 
     def client(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
         made = httpx2.AsyncClient(transport=transport)
@@ -91,12 +91,12 @@ def httpx2_async(in_memory: bool, stack: AsyncExitStack) -> Ways:
     }
 
 
-def httpx_blocking(in_memory: bool, stack: AsyncExitStack) -> Ways:
+def httpx_blocking(in_memory: bool, stack: AsyncExitStack) -> Variants:
     """Make clients of httpx."""
 
     def transport() -> httpx.HTTPTransport:
         made = httpx.HTTPTransport()
-        return leading_nowhere(made, Backend()) if in_memory else made
+        return with_backend(made, Backend()) if in_memory else made
 
     def client(transport: httpx.BaseTransport) -> httpx.Client:
         return stack.enter_context(httpx.Client(transport=transport))
@@ -111,12 +111,12 @@ def httpx_blocking(in_memory: bool, stack: AsyncExitStack) -> Ways:
     }
 
 
-def httpx_async(in_memory: bool, stack: AsyncExitStack) -> Ways:
+def httpx_async(in_memory: bool, stack: AsyncExitStack) -> Variants:
     """Make async clients of httpx."""
 
     def transport() -> httpx.AsyncHTTPTransport:
         made = httpx.AsyncHTTPTransport()
-        return leading_nowhere(made, AsyncBackend()) if in_memory else made
+        return with_backend(made, AsyncBackend()) if in_memory else made
 
     def client(transport: httpx.AsyncBaseTransport) -> httpx.AsyncClient:
         made = httpx.AsyncClient(transport=transport)
@@ -133,7 +133,7 @@ def httpx_async(in_memory: bool, stack: AsyncExitStack) -> Ways:
     }
 
 
-def requests_blocking(in_memory: bool, stack: AsyncExitStack) -> Ways:  # noqa: ARG001  its sockets are patched
+def requests_blocking(in_memory: bool, stack: AsyncExitStack) -> Variants:  # noqa: ARG001  its sockets are patched
     """Make sessions of requests."""
 
     def session(adapter: BaseAdapter) -> requests.Session:
@@ -151,7 +151,7 @@ def requests_blocking(in_memory: bool, stack: AsyncExitStack) -> Ways:  # noqa: 
     }
 
 
-def aiohttp_async(in_memory: bool, stack: AsyncExitStack) -> Ways:
+def aiohttp_async(in_memory: bool, stack: AsyncExitStack) -> Variants:
     """Make sessions of aiohttp."""
 
     def session(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
@@ -180,14 +180,14 @@ CLIENTS = (
 )
 
 
-def leading_nowhere(transport: T, backend: object) -> T:
-    """Let a transport of httpx open other connections; it has no option for it."""
+def with_backend(transport: T, backend: object) -> T:
+    """Replace the network backend of a transport of httpx, which has no option for it."""
     cast("Any", transport)._pool._network_backend = backend
     return transport
 
 
 def read(session: Any) -> Get:
-    """Get an answer whole, as all others do."""
+    """Return a function that reads the whole response, as the other clients do."""
 
     async def get(url: str) -> Any:
         async with session.get(url) as response:
@@ -198,7 +198,7 @@ def read(session: Any) -> Get:
 
 
 def checked(get: Get) -> Get:
-    """Raise an error for a bad answer, or nothing around it would notice."""
+    """Return a function that raises for an error status, so that a retry around it can see it."""
 
     def got(url: str) -> Any:
         response = get(url)
@@ -209,7 +209,7 @@ def checked(get: Get) -> Get:
 
 
 def achecked(get: Get) -> Get:
-    """Do the same, async."""
+    """Do the same for an async function."""
 
     async def got(url: str) -> Any:
         response = await get(url)

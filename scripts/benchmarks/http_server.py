@@ -1,7 +1,8 @@
-"""A server that takes as little time as possible, in a process of its own.
+"""A minimal HTTP server in its own process.
 
-It answers every request alike: 200 and a few bytes, on a connection that stays open. Below `/some/` three of
-ten answers are a 503, always the same ones: by the last part of the path, and by how often it was asked for.
+It answers every request with 200 and a few bytes on a persistent connection. Below `/some/` three of ten
+responses are a 503, always the same ones: determined by the last part of the path and the number of earlier
+requests for it.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\n" + HEAD % len(BODY) + BODY
 
 
 def fails(name: str, times: int) -> bool:
-    """Say whether the answer to this one is a failure, if it was asked for so many times before."""
+    """Return True if the response to the request after ``times`` earlier ones is a failure."""
     return blake2b(f"{name} {times}".encode(), digest_size=1).digest()[0] % 10 < 3
 
 
 @contextmanager
 def server() -> Generator[str]:
-    """Run the server, and give its address."""
-    command = [sys.executable, "-P", str(Path(__file__))]  # not to find our http.py instead of Python's
+    """Run the server; yield its URL."""
+    command = [sys.executable, "-P", str(Path(__file__))]  # -P: not to import our http.py instead of Python's
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018  for the types
         try:
             yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
         finally:
-            process.stdin.close()  # that ends it
+            process.stdin.close()  # ends the server
 
 
-class Answering(asyncio.Protocol):
-    """One connection. Requests come whole, and one after the other."""
+class ServerProtocol(asyncio.Protocol):
+    """One connection. Each request arrives in one piece, one after the other."""
 
     asked: ClassVar[Counter[str]] = Counter()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Store the transport."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  for the types
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer."""
+        """Send the response."""
         path = data.split(b" ", 2)[1]
         if path.startswith(b"/some/") and self._fails(path.decode()):
             self._transport.write(BUSY)
@@ -62,14 +63,14 @@ class Answering(asyncio.Protocol):
         self.asked[path] += 1
         if fails(path.rpartition("/")[2], times):
             return True
-        del self.asked[path]  # the next who asks begins anew
+        del self.asked[path]  # the next request for it starts from zero
         return False
 
 
 async def serve() -> None:
     """Serve until the other side of standard input is closed."""
     loop = asyncio.get_running_loop()
-    listening = await loop.create_server(Answering, "127.0.0.1", 0, backlog=1000)
+    listening = await loop.create_server(ServerProtocol, "127.0.0.1", 0, backlog=1000)
     print(listening.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 

@@ -1,7 +1,7 @@
-"""Timing imports: each in a fresh interpreter, in turns.
+"""Times imports, each in a new interpreter, in alternation.
 
-The interpreters are isolated and run no ``.pth`` file, so that nothing of this environment is loaded
-beforehand; what every start of Python loads anyway (`site`, `os`) is loaded before the clock runs.
+The interpreters are isolated and run no ``.pth`` file, so that nothing of this environment is loaded before;
+the modules that Python loads at every start (`site`, `os`) are loaded before the clock starts.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from benchmarks.timing import Timing
 
 LIBRARIES = ("redouble", "tenacity", "stamina", "backoff", "pyresilience", "redress")
 
-# Where the libraries are: everything else that could be imported is Python's own.
-PLACES = [str(Path(str(module.__file__)).parents[1]) for module in (redouble, tenacity)]
+# The folders of the libraries; all other importable modules are those of Python.
+FOLDERS = [str(Path(str(module.__file__)).parents[1]) for module in (redouble, tenacity)]
 
 CHILD = """
 import site, sys, time
-sys.path += {places!r}
+sys.path += {folders!r}
 started = time.perf_counter_ns()
 import {library}
 print(time.perf_counter_ns() - started)
@@ -35,7 +35,7 @@ def race_imports(rounds: int) -> dict[str, Timing]:
     """Time ``import`` of every library, in nanoseconds."""
     taken: dict[str, list[float]] = {library: [] for library in LIBRARIES}
     for library in LIBRARIES:
-        _imported(library)  # fills the caches of bytecode and of the disk
+        _imported(library)  # fills the bytecode cache and the disk cache
     for turn in range(rounds):
         start = turn % len(LIBRARIES)
         for library in LIBRARIES[start:] + LIBRARIES[:start]:
@@ -44,14 +44,14 @@ def race_imports(rounds: int) -> dict[str, Timing]:
 
 
 def unwanted() -> list[str]:
-    """Return what ``import redouble`` loads and should not: third-party modules, and asyncio."""
+    """Return the third-party modules that ``import redouble`` loads, and asyncio if it is loaded."""
     own = {"redouble", "__main__"}
     loaded = set(_imported("redouble")[1])
     return sorted((loaded - own - sys.stdlib_module_names) | (loaded & {"asyncio"}))
 
 
 def _imported(library: str) -> tuple[int, list[str]]:
-    child = CHILD.format(places=PLACES, library=library)
+    child = CHILD.format(folders=FOLDERS, library=library)
     run = subprocess.run(
         [sys.executable, "-I", "-S", "-c", child], capture_output=True, text=True, check=True
     )

@@ -1,9 +1,9 @@
-"""Memory of calls that wait, each way of retrying in a process of its own.
+"""The memory of waiting calls, measured in one process per competitor.
 
-Run as ``python -m benchmarks.memory with_redouble asleep 100000``, it starts that many calls under
-asyncio, waits until all are asleep in backoff (``limited``: until all wait in what they call), and prints
-how much the process has grown per call, in bytes of resident memory. Then it cancels them all, and prints
-how much of what they left could only be freed by the garbage collector.
+``python -m benchmarks.memory with_redouble asleep 100000`` starts that many calls under asyncio, waits until
+all are asleep in backoff (``limited``: until all wait in the called function), and prints the growth of
+resident memory per call in bytes. Then it cancels all of them, and prints the number of objects that only the
+garbage collector could free.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from importlib import import_module
 from pathlib import Path
 from types import CoroutineType, FrameType, GeneratorType
 
-from benchmarks.work import HOUR, AsyncCall, Competitor, endless
+from benchmarks.workloads import HOUR, AsyncCall, Competitor, endless
 
 
 def grown_by(module: str, shape: str, count: int) -> tuple[float, int]:
-    """Measure in a fresh process: bytes per call, and objects left in cycles."""
+    """Measure in a new process: bytes per call, and objects left in reference cycles."""
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks.memory", module, shape, str(count)],
         cwd=Path(__file__).parents[1],
@@ -34,13 +34,13 @@ def grown_by(module: str, shape: str, count: int) -> tuple[float, int]:
 
 
 def resident() -> int:
-    """Return the memory of this process that is in use, in bytes."""
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def grown(call: AsyncCall, count: int) -> float:
-    """Let calls wait and return what each takes; then wake them by cancelling."""
-    tasks = {asyncio.create_task(call(0))}  # what is loaded and cached by a first call is not counted
+    """Start calls that wait, return the memory per call, and cancel them."""
+    tasks = {asyncio.create_task(call(0))}  # imports and caches of a first call do not count
     await asyncio.sleep(0.01)
     before = resident()
     tasks.update([asyncio.create_task(call(x)) for x in range(count)])
@@ -55,11 +55,11 @@ async def grown(call: AsyncCall, count: int) -> float:
     return (after - before) / count
 
 
-def is_left(found: object) -> bool:
-    """Tell whether something belongs to a call: its errors, its frames, or an object of Redouble."""
-    if isinstance(found, FrameType | CoroutineType | GeneratorType | ConnectionError):
+def is_left(obj: object) -> bool:
+    """Return True if an object belongs to a call: its error, its frame, or an object of Redouble."""
+    if isinstance(obj, FrameType | CoroutineType | GeneratorType | ConnectionError):
         return True
-    return type(found).__module__.partition(".")[0] == "redouble"
+    return type(obj).__module__.partition(".")[0] == "redouble"
 
 
 def main() -> None:
@@ -74,7 +74,7 @@ def main() -> None:
     size = asyncio.run(grown(call, count))
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
-    print(size, sum(is_left(found) for found in gc.garbage))
+    print(size, sum(is_left(obj) for obj in gc.garbage))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What an item of a stream costs once the first one has been handed out.
+"""The cost of an item of a stream after the first one.
 
-The base is the bare generator: by hand, nothing stands between it and its reader. It is measured twice: as
-small as a generator can be, and doing the least that a real one does for an item.
+The base is the bare generator, measured twice: one that does nothing for an item, and one that does as little
+as a real one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import repeat
 from time import perf_counter_ns
 
 import redouble
-from benchmarks.row import Row
+from benchmarks.table_row import Row
 from benchmarks.timing import Effort, Sample, race
 
 LINE = "2026-11-15T23:06:53Z GET /orders/1042 200 0.013\n"
@@ -22,7 +22,7 @@ AsyncStream = Callable[[int], AsyncIterator[object]]
 
 
 def plain(count: int) -> Iterator[object]:
-    """Yield as little as a loop can."""
+    """Yield the same number."""
     for x in repeat(1, count):  # noqa: UP028  `yield from` would be no loop at all
         yield x
 
@@ -34,13 +34,13 @@ def parsed(count: int) -> Iterator[object]:
 
 
 async def aplain(count: int) -> AsyncIterator[object]:
-    """Yield as little as a loop can, without ever waiting."""
+    """Yield the same number without suspending."""
     for x in repeat(1, count):
         yield x
 
 
 async def awaited(count: int) -> AsyncIterator[object]:
-    """Wait once for each item, for no time."""
+    """Suspend once for each item."""
     for x in repeat(1, count):
         await asyncio.sleep(0)
         yield x
@@ -75,17 +75,17 @@ def async_items(runner: asyncio.Runner, stream: AsyncStream) -> Sample:
 
 
 def streams(effort: Effort) -> Iterator[Row]:
-    """Measure."""
+    """Measure and yield the rows."""
     for work, stream in (("an item of a stream", plain), ("an item that is a parsed line", parsed)):
-        ways = {"by hand": items(stream), "redouble": items(redouble.retry(stream))}
-        yield Row(work, race(ways, effort), 1.3)
+        variants = {"by hand": items(stream), "redouble": items(redouble.retry(stream))}
+        yield Row(work, race(variants, effort), 1.3)
     with asyncio.Runner() as runner:
         for work, astream in (
             ("an item of an async stream", aplain),
             ("an item that is waited for", awaited),
         ):
-            async_ways = {
+            async_variants = {
                 "by hand": async_items(runner, astream),
                 "redouble": async_items(runner, redouble.retry(astream)),
             }
-            yield Row(work, race(async_ways, effort), 1.5)
+            yield Row(work, race(async_variants, effort), 1.5)

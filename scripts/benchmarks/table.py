@@ -1,14 +1,14 @@
-"""Printing: a block per row for people, or Markdown tables for the documentation."""
+"""Formats rows: a block of text per row for a terminal, or Markdown tables for the documentation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.row import Row
+from benchmarks.table_row import Row
 
 
 def amount(value: float, unit: str) -> str:
-    """Spell an amount in the unit that suits its size."""
+    """Format an amount in a unit that suits its size."""
     if unit == "bytes":
         return f"{value:,.0f} bytes"
     for size, name in ((1e6, "ms"), (1e3, "us")):
@@ -18,14 +18,14 @@ def amount(value: float, unit: str) -> str:
 
 
 def ratio(value: float) -> str:
-    """Spell a ratio: two places where they matter, three of a small part."""
+    """Format a ratio: three decimals below 0.1, two below 10, else none."""
     if abs(value) < 0.1:
         return f"{value:.3f} x"
     return f"{value:.2f} x" if value < 10 else f"{value:.0f} x"
 
 
 def block(row: Row) -> Iterator[str]:
-    """Show one row: everybody's best, median and ratio."""
+    """Yield the block of one row: best, ratio and median of each competitor."""
     yield f"\n{row.work.replace('`', '')}   (reach: {row.reach()})"
     for name in columns([row]):
         timing = row.timings.get(name)
@@ -38,19 +38,19 @@ def block(row: Row) -> Iterator[str]:
 
 
 def columns(rows: Sequence[Row]) -> list[str]:
-    """Tell who takes part, by hand and Redouble first."""
+    """Return the names of the competitors, the hand-written one and Redouble first."""
     return list(dict.fromkeys(["by hand", "redouble", *(name for row in rows for name in row.timings)]))
 
 
 def markdown(rows: Sequence[Row]) -> Iterator[str]:
-    """Show all rows, in a table for each thing they are about."""
+    """Yield all rows, in one table for each subject."""
     for about in dict.fromkeys(row.about for row in rows):
         yield from table([row for row in rows if row.about == about])
         yield ""
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Show rows as one table: best time of the base, ratios of everybody."""
+    """Yield rows as one table: the best time of the base, the ratios of the others."""
     names = columns(rows)
     yield "| work | " + " | ".join(names) + " | reach |"
     yield "|---|" + "---:|" * len(names) + "---|"

@@ -1,8 +1,8 @@
-"""Timing calls: everybody in every round, the order rotated, the best and the median kept.
+"""Times calls: every round samples each competitor, in rotated order; the best and the median are kept.
 
-Other programs only ever add time, so the minimum over many short samples is what the code itself
-costs; and because all take turns, a slow second of the machine is a slow second for everybody. The
-garbage collector is off while a sample runs. The loop around the calls is part of every sample.
+Other programs can only add time, so the minimum over many short samples is the cost of the code itself;
+and because the samples alternate, a slow second of the machine affects all competitors alike. The garbage
+collector is off while a sample runs. The loop around the calls is part of every sample.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from time import perf_counter_ns
 from timeit import Timer
 from unittest.mock import patch
 
-from benchmarks.work import AsyncCall, Call
+from benchmarks.workloads import AsyncCall, Call
 
-Sample = Callable[[int], float]  # how many calls -> nanoseconds per call
+Sample = Callable[[int], float]  # number of calls -> nanoseconds per call
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What one competitor needs, in nanoseconds (or bytes) per call."""
+    """The cost of one competitor, in nanoseconds (or bytes) per call."""
 
     best: float
     median: float
@@ -34,7 +34,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure."""
+    """The number and the length of measurements."""
 
     rounds: int
     sample: float  # seconds of one sample
@@ -78,13 +78,13 @@ def failing_calls(call: Call, expected: type[Exception] = ConnectionError) -> Sa
 
 
 def statement(line: str, **names: object) -> Sample:
-    """Sample a line of code, in which these names are known: for what is called in different ways."""
+    """Sample a line of code with these names as globals, for competitors with different APIs."""
     timer = Timer(line, timer=perf_counter_ns, globals=names)
     return lambda count: timer.timeit(count) / count
 
 
 def async_calls(runner: asyncio.Runner, call: AsyncCall) -> Sample:
-    """Sample calls that are awaited one after the other, inside one task."""
+    """Sample calls that are awaited one after the other in one task."""
 
     async def sample(count: int) -> float:
         started = perf_counter_ns()
@@ -96,10 +96,10 @@ def async_calls(runner: asyncio.Runner, call: AsyncCall) -> Sample:
 
 
 def zero_sleeps_free() -> AbstractContextManager[object]:
-    """Make ``time.sleep`` do nothing, for the rows without delays.
+    """Replace ``time.sleep`` by a no-op, for the rows without delays.
 
-    Every peer calls ``time.sleep(0)`` there, for which Linux takes tens of microseconds. That is the
-    system's time and not theirs. The hand-written loop and Redouble do not sleep at all.
+    Every other library calls ``time.sleep(0)`` there, which takes tens of microseconds on Linux. That is the
+    system's time, not theirs. The hand-written loop and Redouble do not sleep at all.
     """
 
     def sleep(seconds: float) -> None:
@@ -110,7 +110,7 @@ def zero_sleeps_free() -> AbstractContextManager[object]:
 
 
 def race(samples: Mapping[str, Sample], effort: Effort) -> dict[str, Timing]:
-    """Let all take turns."""
+    """Time all samples in alternation."""
     names = list(samples)
     counts = {name: _count(samples[name], effort.sample) for name in names}
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -131,6 +131,6 @@ def _undisturbed(measure: Callable[[], float]) -> float:
 
 
 def _count(sample: Sample, seconds: float) -> int:
-    """Find how many calls fill a sample, once the code is warm."""
+    """Return the number of calls that fill a sample, once the code is warm."""
     sample(100)
     return max(10, int(seconds * 1e9 / sample(200)))

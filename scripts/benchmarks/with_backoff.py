@@ -1,13 +1,13 @@
 """backoff: a decorator only, so there is no block. Its logger is off; it would log every retry.
 
-Its limit on time cuts nothing.
+Its time limit does not cancel a running attempt.
 """
 
 from __future__ import annotations
 
 import backoff
 
-from benchmarks.work import HOUR, Competitor, abroken, awork, broken, flaky, slow, work
+from benchmarks.workloads import HOUR, Competitor, abroken, awork, broken, flaky, slow, work
 
 COMPETITOR = Competitor(
     unlimited=backoff.on_exception(

@@ -1,10 +1,10 @@
-"""circuitbreaker: it has no lock, and knows failures in a row only."""
+"""circuitbreaker: it has no lock, and counts consecutive failures only."""
 
 from __future__ import annotations
 
 from circuitbreaker import CircuitBreaker  # type: ignore[import-untyped]  # it has no types
 
-from benchmarks.work import HOUR, Guards, awork, broken, tripped, work
+from benchmarks.workloads import HOUR, Guards, awork, broken, tripped, work
 
 GUARDS = Guards(
     breaker=CircuitBreaker(failure_threshold=5, recovery_timeout=30)(work),

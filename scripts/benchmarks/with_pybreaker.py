@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pybreaker import CircuitBreaker
 
-from benchmarks.work import HOUR, Guards, broken, tripped, work
+from benchmarks.workloads import HOUR, Guards, broken, tripped, work
 
 GUARDS = Guards(
     breaker=CircuitBreaker(fail_max=5, reset_timeout=30)(work),

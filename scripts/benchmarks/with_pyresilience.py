@@ -1,14 +1,14 @@
-"""pyresilience: only its retry, without listeners; for the rows about guards, only those.
+"""pyresilience: only its retry, without listeners; in the rows about guards, only its guards.
 
-It has no block, and no limit on time but a timeout that moves blocking calls to another thread: that
-would measure the thread, so it is off but in the rows about limits, and "defaults" means its own.
+It has no block. Its only time limit is a timeout that moves blocking calls to another thread, which would
+measure the thread; so it is off except in the rows about time limits, and "defaults" are its own.
 """
 
 from __future__ import annotations
 
 from pyresilience import BulkheadConfig, CircuitBreakerConfig, RetryConfig, TimeoutConfig, resilient
 
-from benchmarks.work import (
+from benchmarks.workloads import (
     HOUR,
     AsyncCall,
     Competitor,
@@ -17,10 +17,10 @@ from benchmarks.work import (
     awork,
     broken,
     flaky,
-    giving_way,
     slow,
     tripped,
     work,
+    yielding,
 )
 
 on = (ConnectionError,)
@@ -28,12 +28,12 @@ jittered = RetryConfig(max_attempts=4, delay=0.2, max_delay=2, retry_on=on)
 
 
 def within(seconds: float) -> TimeoutConfig:
-    """Limit the whole call, and not each attempt."""
+    """Return a timeout of the whole call, not of each attempt."""
     return TimeoutConfig(seconds=seconds, per_attempt=False)
 
 
 def limited(fn: AsyncCall, seconds: float) -> AsyncCall:
-    """Retry within so many seconds."""
+    """Retry with a time limit."""
     retried: AsyncCall = resilient(retry=jittered, timeout=within(seconds))(fn)
     return retried
 
@@ -66,6 +66,6 @@ GUARDS = Guards(
     ),
     bulkhead=resilient(bulkhead=at_once)(work),
     abulkhead=resilient(bulkhead=at_once)(awork),
-    contended=resilient(bulkhead=BulkheadConfig(max_concurrent=2, max_wait=30))(giving_way),
+    contended=resilient(bulkhead=BulkheadConfig(max_concurrent=2, max_wait=30))(yielding),
     pipeline=resilient(bulkhead=at_once, retry=jittered, circuit_breaker=in_a_row)(work),
 )

@@ -1,4 +1,4 @@
-"""Redouble, as a user has it: the decorator, a policy around a block, and the layers around a function.
+"""Redouble as users call it: the decorator, a policy around a block, and the layers around a function.
 
 Its logger is off; it would log the first rejection of an open breaker.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from benchmarks.work import (
+from benchmarks.workloads import (
     HOUR,
     AsyncCall,
     Competitor,
@@ -16,10 +16,10 @@ from benchmarks.work import (
     awork,
     broken,
     flaky,
-    giving_way,
     slow,
     tripped,
     work,
+    yielding,
 )
 from redouble import Backoff, Bulkhead, CircuitBreaker, Retry, Worker, retry
 
@@ -38,7 +38,7 @@ def block(x: int) -> int:
 
 
 def limited(fn: AsyncCall, seconds: float) -> AsyncCall:
-    """Retry within so many seconds."""
+    """Retry with a time limit."""
     return retry(on=ConnectionError, timeout=seconds)(fn)
 
 
@@ -66,6 +66,6 @@ GUARDS = Guards(
     opened=tripped(CircuitBreaker(failures=1, cooldown=HOUR)(broken)),
     bulkhead=Bulkhead(10)(work),
     abulkhead=Bulkhead(10)(awork),
-    contended=Bulkhead(2, wait=30)(giving_way),
+    contended=Bulkhead(2, wait=30)(yielding),
     pipeline=(Bulkhead(10) | policy | CircuitBreaker())(work),
 )

@@ -1,6 +1,7 @@
-"""redress: its decorator, without hooks. It has no block, and it always has a limit on time.
+"""redress: its decorator, without hooks. It has no block, and always a time limit.
 
-That one cuts nothing; the one of an attempt does, so it has both in the rows about limits.
+That limit does not cancel a running attempt; the limit of an attempt does, so the rows about time limits use
+both.
 """
 
 from __future__ import annotations
@@ -8,28 +9,28 @@ from __future__ import annotations
 from redress import BackoffContext, ErrorClass, retry
 from redress.strategies import decorrelated_jitter
 
-from benchmarks.work import HOUR, AsyncCall, Competitor, abroken, awork, broken, flaky, slow, work
+from benchmarks.workloads import HOUR, AsyncCall, Competitor, abroken, awork, broken, flaky, slow, work
 
 jittered = decorrelated_jitter(base_s=0.2, max_s=2)
 
 
 def classify(error: BaseException) -> ErrorClass:
-    """Retry the one type, as everywhere else here."""
+    """Retry `ConnectionError`, like the other competitors."""
     return ErrorClass.TRANSIENT if isinstance(error, ConnectionError) else ErrorClass.PERMANENT
 
 
 def none(_: BackoffContext) -> float:
-    """Wait for nothing."""
+    """Return no delay."""
     return 0.0
 
 
 def two_seconds(_: BackoffContext) -> float:
-    """Wait for two seconds."""
+    """Return a delay of two seconds."""
     return 2.0
 
 
 def limited(fn: AsyncCall, seconds: float) -> AsyncCall:
-    """Retry within so many seconds."""
+    """Retry with a time limit."""
     return retry(
         classifier=classify,
         max_attempts=4,

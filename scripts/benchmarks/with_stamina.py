@@ -1,14 +1,14 @@
 """stamina: its instrumentation is off, as in a program without structlog and Prometheus.
 
-Its defaults are ten attempts within 45 seconds; here four within 30, as for the others. Its limits on
-time cut nothing.
+Its defaults are ten attempts within 45 seconds; here four within 30, as for the others. Its time limits do
+not cancel a running attempt.
 """
 
 from __future__ import annotations
 
 import stamina
 
-from benchmarks.work import HOUR, Competitor, abroken, awork, broken, flaky, slow, work
+from benchmarks.workloads import HOUR, Competitor, abroken, awork, broken, flaky, slow, work
 
 stamina.instrumentation.set_on_retry_hooks([])
 

@@ -1,7 +1,8 @@
-"""tenacity: by itself it retries everything for ever, so everything is spelled out.
+"""tenacity: by default it retries every error without end, so all options are given.
 
-The block reuses one `Retrying`, which is faster than making one per block as its manual does.
-``reraise`` lets the error come out as it does everywhere else here. Its limits on time cut nothing.
+The block reuses one `Retrying`, which is faster than creating one per block as its manual does.
+``reraise`` raises the original error, as the other competitors do. Its time limits do not cancel a running
+attempt.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tenacity import (
     wait_random,
 )
 
-from benchmarks.work import HOUR, Competitor, abroken, awork, broken, flaky, slow, work
+from benchmarks.workloads import HOUR, Competitor, abroken, awork, broken, flaky, slow, work
 
 on = retry_if_exception_type(ConnectionError)
 in_time = stop_after_attempt(4) | stop_after_delay(30)

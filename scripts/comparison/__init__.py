@@ -1,6 +1,6 @@
-"""What `scripts/peers` is made of.
+"""The modules of `scripts/peers`.
 
-`asked` is one request, and what was seen of it. `scenarios` says what is asked and what would be right. Each
-`with_...` file sends a request through one library, and states how that is configured. `running` runs them
-against the server of the tests, `table` prints.
+`request` defines a request and its outcome; `scenarios` lists the requests with their right outcomes. Each
+`with_...` module sends a request through one library and shows its configuration. `runner` runs them against
+the server of the tests, `table` prints.
 """

@@ -1,4 +1,4 @@
-"""The rows of the tables: what is asked of a server that misbehaves, and what would be right."""
+"""The rows of the tables: requests to a misbehaving server, and their right outcomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
 
-from comparison.asked import Asked, Seen
+from comparison.request import Outcome, Request
 
 HOUR = 3600
 EVENTS = 62  # bytes of the whole stream
@@ -15,54 +15,54 @@ EVENTS = 62  # bytes of the whole stream
 
 @dataclass(frozen=True)
 class Scenario:
-    """One row. ``script`` is what the server plays, see ``tests/servers``."""
+    """One row. ``script`` is the server's script, see ``tests/support/servers``."""
 
     name: str
     script: str | Callable[[], str]
-    asked: Asked
+    request: Request
     wanted: str
-    right: Callable[[Seen], bool]
+    right: Callable[[Outcome], bool]
 
 
-def answered(requests: int, *, after: float = 0.0, size: int | None = None) -> Callable[[Seen], bool]:
-    """Expect a 200, all of it, and nothing lost on the way."""
+def answered(requests: int, *, after: float = 0.0, size: int | None = None) -> Callable[[Outcome], bool]:
+    """Expect a complete 200 after this many requests, none without its body."""
 
-    def right(seen: Seen) -> bool:
-        whole = not seen.lost and (size is None or len(seen.received) == size)
-        return seen.status == 200 and seen.requests == requests and seen.pause >= after and whole
+    def right(outcome: Outcome) -> bool:
+        whole = not outcome.lost and (size is None or len(outcome.received) == size)
+        return outcome.status == 200 and outcome.requests == requests and outcome.pause >= after and whole
 
     return right
 
 
-def passed_on(seen: Seen) -> bool:
-    """Expect the 503 of the only request, at once."""
-    return seen.requests == 1 and seen.status == 503 and not seen.lost and not seen.waiting
+def passed_on(outcome: Outcome) -> bool:
+    """Expect the 503 of the only request, without a wait."""
+    return outcome.requests == 1 and outcome.status == 503 and not outcome.lost and not outcome.waiting
 
 
-def failed(seen: Seen) -> bool:
+def failed(outcome: Outcome) -> bool:
     """Expect the error of the only request."""
-    return seen.requests == 1 and seen.error is not None
+    return outcome.requests == 1 and outcome.error is not None
 
 
-def in_time(seen: Seen) -> bool:
-    """Expect an error before the server is done."""
-    return failed(seen) and seen.took < 4
+def in_time(outcome: Outcome) -> bool:
+    """Expect an error before the server has sent everything."""
+    return failed(outcome) and outcome.took < 4
 
 
-def honest(seen: Seen) -> bool:
-    """Expect the 503; or a 200 with all of it, of a client that had read the pipe before it sent anything."""
-    return passed_on(seen) or answered(2)(seen)
+def honest(outcome: Outcome) -> bool:
+    """Expect the 503; or a complete 200 if the client had read the whole pipe before it sent the request."""
+    return passed_on(outcome) or answered(2)(outcome)
 
 
 def dated() -> str:
-    """Make an answer of a server whose clock is an hour slow, and which asks for two seconds."""
+    """Return the script of a server whose clock is an hour slow, with a ``Retry-After`` in two seconds."""
     now = time.time() - HOUR
-    asked, date = formatdate(now + 2, usegmt=True), formatdate(now, usegmt=True)
-    return f"503~ra={asked.replace(',', '%2C')}~date={date.replace(',', '%2C')},200"
+    retry_after, date = formatdate(now + 2, usegmt=True), formatdate(now, usegmt=True)
+    return f"503~ra={retry_after.replace(',', '%2C')}~date={date.replace(',', '%2C')},200"
 
 
-GET, HURRIED, STREAM = Asked(), Asked(total=1.5), Asked(iterate=True)
-POST, UNLUCKY = Asked("POST", "bytes"), Asked("POST", "bytes", refused=True)
+GET, HURRIED, STREAM = Request(), Request(total=1.5), Request(iterate=True)
+POST, UNLUCKY = Request("POST", "bytes"), Request("POST", "bytes", refuse_first=True)
 CUT = "200~size=5000~cut=100,200~size=5000"
 
 SCENARIOS = [
@@ -79,21 +79,25 @@ SCENARIOS = [
     ),
     Scenario("GET: 503, `Retry-After: 600`; 30 s in all", "503~ra=600,200", GET, "1 → 503", passed_on),
     Scenario("GET: dripped for 6 s; 1.5 s in all", "200~size=120~drip=0.05", HURRIED, "1 → timeout", in_time),
-    Scenario("PUT of a generator: 503", "503,200", Asked("PUT", "generator"), "1 → 503", passed_on),
-    Scenario("PUT of a file: 503", "503,200", Asked("PUT", "file"), "2 → 200", answered(2)),
+    Scenario("PUT of a generator: 503", "503,200", Request("PUT", "generator"), "1 → 503", passed_on),
+    Scenario("PUT of a file: 503", "503,200", Request("PUT", "file"), "2 → 200", answered(2)),
     Scenario(
-        "PUT of a form with a file: 503", "503,200", Asked("PUT", "form with a file"), "2 → 200", answered(2)
+        "PUT of a form with a file: 503",
+        "503,200",
+        Request("PUT", "form with a file"),
+        "2 → 200",
+        answered(2),
     ),
     Scenario(
         "PUT of a form with a pipe: 503",
         "503,200",
-        Asked("PUT", "form with a pipe"),
+        Request("PUT", "form with a pipe"),
         "1 → 503, or 2 → 200",
         honest,
     ),
     Scenario("POST: 503", "503,200", POST, "1 → 503", passed_on),
     Scenario("POST: reset", "rst~late,200", POST, "1 → error", failed),
-    Scenario("POST: connection refused, then not", "200", UNLUCKY, "1 → 200", answered(1)),
+    Scenario("POST: connection refuse_first, then not", "200", UNLUCKY, "1 → 200", answered(1)),
     Scenario(
         "stream: broken before the first byte", "sse~cut=0,sse", STREAM, "2 → 200", answered(2, size=EVENTS)
     ),

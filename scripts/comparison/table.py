@@ -1,10 +1,10 @@
-"""Printing: a Markdown table for each kind of client; what is not as it should be is in bold."""
+"""Prints a Markdown table for each kind of client; wrong outcomes are in bold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from comparison.asked import Seen
+from comparison.request import Outcome
 from comparison.scenarios import SCENARIOS
 
 FAMILIES = [
@@ -15,11 +15,11 @@ FAMILIES = [
 OURS = [name for family in FAMILIES for name in family if name.startswith("redouble")]
 
 
-def table(names: Sequence[str], seen: Mapping[str, Mapping[str, Seen]]) -> Iterator[str]:
-    """Show all rows for some of those who took part."""
+def table(names: Sequence[str], outcomes: Mapping[str, Mapping[str, Outcome]]) -> Iterator[str]:
+    """Yield the table of some libraries."""
     yield "| " + " | ".join(["", "right", *names]) + " |"
     yield "|---" * (len(names) + 2) + "|"
     for scenario in SCENARIOS:
-        found = [seen[scenario.name][name] for name in names]
+        found = [outcomes[scenario.name][name] for name in names]
         cells = [str(one) if scenario.right(one) else f"**{one}**" for one in found]
         yield f"| {scenario.name} | {scenario.wanted} | " + " | ".join(cells) + " |"

@@ -1,4 +1,4 @@
-"""aiohttp-retry: its client, with three attempts, its own statuses and methods, and errors of aiohttp."""
+"""aiohttp-retry: its client with three attempts, its default statuses and methods, and errors of aiohttp."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from typing import Any
 import aiohttp
 from aiohttp_retry import ExponentialRetry, RetryClient
 
-from comparison.asked import Asked, Seen, async_pieces
+from comparison.request import Outcome, Request, async_pieces
 
 
-def send(url: str, asked: Asked, seen: Seen) -> None:
+def send(url: str, request: Request, outcome: Outcome) -> None:
     """Send a request through it."""
-    asyncio.run(_send(url, asked, seen))
+    asyncio.run(_send(url, request, outcome))
 
 
-async def _send(url: str, asked: Asked, seen: Seen) -> None:
+async def _send(url: str, request: Request, outcome: Outcome) -> None:
     retry = ExponentialRetry(attempts=3, start_timeout=0.01, exceptions={aiohttp.ClientError})
-    timeout = aiohttp.ClientTimeout(total=asked.total)
+    timeout = aiohttp.ClientTimeout(total=request.total)
     async with RetryClient(retry_options=retry, timeout=timeout) as client:
-        await send_by(client, url, asked, seen)
+        await send_by(client, url, request, outcome)
 
 
-async def send_by(client: Any, url: str, asked: Asked, seen: Seen) -> None:
+async def send_by(client: Any, url: str, request: Request, outcome: Outcome) -> None:
     """Send a request through a client."""
-    async with client.request(asked.method, url, data=body(asked)) as response:
-        seen.status = response.status
-        if not asked.iterate:
-            seen.received += await response.read()
+    async with client.request(request.method, url, data=body(request)) as response:
+        outcome.status = response.status
+        if not request.iterate:
+            outcome.received += await response.read()
             return
         async for piece in response.content.iter_any():
-            seen.received += piece
+            outcome.received += piece
 
 
-def body(asked: Asked) -> Any:
-    """Spell the body as aiohttp wants it."""
-    if asked.body == "generator":
+def body(request: Request) -> Any:
+    """Return the body as aiohttp expects it."""
+    if request.body == "generator":
         return async_pieces()
-    source = asked.source()
-    if not asked.parts:
+    source = request.source()
+    if not request.is_form:
         return source
     form = aiohttp.FormData()
     form.add_field("file", source, filename="name")

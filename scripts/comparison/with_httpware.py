@@ -1,4 +1,4 @@
-"""httpware: its retry as it is, of three attempts. A limit for all of a call is async only."""
+"""httpware: its retry with default options, three attempts. Its time limit for a whole call is async only."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import asyncio
 import httpx2
 from httpware import AsyncClient, AsyncRetry, AsyncTimeout, Client, Retry
 
-from comparison import by_httpx
-from comparison.asked import Asked, Seen
+from comparison import httpx_sender
+from comparison.request import Outcome, Request
 
 
-def send(url: str, asked: Asked, seen: Seen) -> None:
+def send(url: str, request: Request, outcome: Outcome) -> None:
     """Send a request through it."""
-    if asked.limited:
-        asyncio.run(limited(url, asked, seen))
+    if request.limited:
+        asyncio.run(limited(url, request, outcome))
         return
     with (
-        httpx2.Client(timeout=asked.total) as inner,
+        httpx2.Client(timeout=request.total) as inner,
         Client(httpx2_client=inner, middleware=[Retry()]) as client,
     ):
-        by_httpx.send(client, url, asked, seen)
+        httpx_sender.send(client, url, request, outcome)
 
 
-async def limited(url: str, asked: Asked, seen: Seen) -> None:
+async def limited(url: str, request: Request, outcome: Outcome) -> None:
     """Send a request with a limit."""
-    async with AsyncClient(middleware=[AsyncTimeout(timeout=asked.total), AsyncRetry()]) as client:
+    async with AsyncClient(middleware=[AsyncTimeout(timeout=request.total), AsyncRetry()]) as client:
         response = await client.get(url)
-        seen.status = response.status_code
+        outcome.status = response.status_code

@@ -1,16 +1,16 @@
-"""httpx-retries: its transport, with three attempts. ``total_timeout`` is what it has for all of a call."""
+"""httpx-retries: its transport with three attempts; ``total_timeout`` is its time limit for a whole call."""
 
 from __future__ import annotations
 
 import httpx
 from httpx_retries import Retry, RetryTransport
 
-from comparison import by_httpx
-from comparison.asked import Asked, Seen
+from comparison import httpx_sender
+from comparison.request import Outcome, Request
 
 
-def send(url: str, asked: Asked, seen: Seen) -> None:
+def send(url: str, request: Request, outcome: Outcome) -> None:
     """Send a request through it."""
-    retry = Retry(total=2, backoff_factor=0.01, total_timeout=asked.total)
-    with httpx.Client(transport=RetryTransport(retry=retry), timeout=asked.total) as client:
-        by_httpx.send(client, url, asked, seen)
+    retry = Retry(total=2, backoff_factor=0.01, total_timeout=request.total)
+    with httpx.Client(transport=RetryTransport(retry=retry), timeout=request.total) as client:
+        httpx_sender.send(client, url, request, outcome)

@@ -1,4 +1,4 @@
-"""Redouble under each of its clients: the preset for HTTP, of three attempts, with a limit for the call."""
+"""Redouble with each HTTP client: the preset for HTTP, three attempts, a time limit for the whole call."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ import redouble.aiohttp
 import redouble.httpx
 import redouble.httpx2
 import redouble.requests
-from comparison import by_httpx, with_aiohttp_retry, with_urllib3
-from comparison.asked import Asked, Seen
+from comparison import httpx_sender, with_aiohttp_retry, with_urllib3
+from comparison.request import Outcome, Request
 from redouble import Retry, presets
 
 
-def policy(asked: Asked) -> Retry:
-    """Make the policy."""
-    return presets.http(timeout=asked.total)
+def policy(request: Request) -> Retry:
+    """Return the policy of a request."""
+    return presets.http(timeout=request.total)
 
 
-def send_by_httpx(url: str, asked: Asked, seen: Seen) -> None:
+def send_by_httpx(url: str, request: Request, outcome: Outcome) -> None:
     """Send a request by httpx."""
-    with httpx.Client(transport=redouble.httpx.Transport(policy(asked)), timeout=asked.total) as client:
-        by_httpx.send(client, url, asked, seen)
+    with httpx.Client(transport=redouble.httpx.Transport(policy(request)), timeout=request.total) as client:
+        httpx_sender.send(client, url, request, outcome)
 
 
-def send_by_httpx2(url: str, asked: Asked, seen: Seen) -> None:
+def send_by_httpx2(url: str, request: Request, outcome: Outcome) -> None:
     """Send a request by httpx2."""
-    with httpx2.Client(transport=redouble.httpx2.Transport(policy(asked)), timeout=asked.total) as client:
-        by_httpx.send(client, url, asked, seen)
+    with httpx2.Client(transport=redouble.httpx2.Transport(policy(request)), timeout=request.total) as client:
+        httpx_sender.send(client, url, request, outcome)
 
 
-def send_by_requests(url: str, asked: Asked, seen: Seen) -> None:
+def send_by_requests(url: str, request: Request, outcome: Outcome) -> None:
     """Send a request by requests."""
-    with_urllib3.send_by(redouble.requests.Adapter(policy(asked)), url, asked, seen)
+    with_urllib3.send_by(redouble.requests.Adapter(policy(request)), url, request, outcome)
 
 
-def send_by_aiohttp(url: str, asked: Asked, seen: Seen) -> None:
+def send_by_aiohttp(url: str, request: Request, outcome: Outcome) -> None:
     """Send a request by aiohttp."""
-    asyncio.run(_send_by_aiohttp(url, asked, seen))
+    asyncio.run(_send_by_aiohttp(url, request, outcome))
 
 
-async def _send_by_aiohttp(url: str, asked: Asked, seen: Seen) -> None:
-    async with aiohttp.ClientSession(middlewares=[redouble.aiohttp.middleware(policy(asked))]) as session:
-        await with_aiohttp_retry.send_by(session, url, asked, seen)
+async def _send_by_aiohttp(url: str, request: Request, outcome: Outcome) -> None:
+    async with aiohttp.ClientSession(middlewares=[redouble.aiohttp.middleware(policy(request))]) as session:
+        await with_aiohttp_retry.send_by(session, url, request, outcome)

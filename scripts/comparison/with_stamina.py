@@ -1,27 +1,27 @@
-"""stamina around httpx, as its documentation shows it: a function that raises for a bad status."""
+"""stamina around httpx as in its documentation: a retried function that raises for an error status."""
 
 from __future__ import annotations
 
 import httpx
 import stamina
 
-from comparison import by_httpx
-from comparison.asked import Asked, Seen
+from comparison import httpx_sender
+from comparison.request import Outcome, Request
 
 
-def send(url: str, asked: Asked, seen: Seen) -> None:
-    """Send a request in a function that is retried; the body is the caller's, and so made once."""
-    body = by_httpx.body(asked)
+def send(url: str, request: Request, outcome: Outcome) -> None:
+    """Send a request in a retried function; the body is the caller's and therefore created once."""
+    body = httpx_sender.body(request)
 
-    @stamina.retry(on=httpx.HTTPError, attempts=3, timeout=asked.total, wait_initial=0.01, wait_jitter=0.01)
+    @stamina.retry(on=httpx.HTTPError, attempts=3, timeout=request.total, wait_initial=0.01, wait_jitter=0.01)
     def fetch() -> None:
-        if asked.iterate:
-            by_httpx.send(client, url, asked, seen)
+        if request.iterate:
+            httpx_sender.send(client, url, request, outcome)
             return
-        response = client.request(asked.method, url, **body)
-        seen.status = response.status_code
+        response = client.request(request.method, url, **body)
+        outcome.status = response.status_code
         response.raise_for_status()
-        seen.received += response.content
+        outcome.received += response.content
 
-    with httpx.Client(timeout=asked.total) as client:
+    with httpx.Client(timeout=request.total) as client:
         fetch()

@@ -8,24 +8,24 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import Retry
 
-from comparison.asked import Asked, Seen
+from comparison.request import Outcome, Request
 
 
-def send(url: str, asked: Asked, seen: Seen) -> None:
+def send(url: str, request: Request, outcome: Outcome) -> None:
     """Send a request through it."""
     retry = Retry(total=2, backoff_factor=0.01, status_forcelist=[429, 502, 503, 504])
-    send_by(HTTPAdapter(max_retries=retry), url, asked, seen)
+    send_by(HTTPAdapter(max_retries=retry), url, request, outcome)
 
 
-def send_by(adapter: Any, url: str, asked: Asked, seen: Seen) -> None:
+def send_by(adapter: Any, url: str, request: Request, outcome: Outcome) -> None:
     """Send a request through an adapter."""
     with requests.Session() as session:
         session.mount("http://", adapter)
-        source = asked.source()
-        body: dict[str, Any] = {"files": {"file": ("name", source)}} if asked.parts else {"data": source}
+        source = request.source()
+        body: dict[str, Any] = {"files": {"file": ("name", source)}} if request.is_form else {"data": source}
         with session.request(
-            asked.method, url, **body, stream=asked.iterate, timeout=asked.total
+            request.method, url, **body, stream=request.iterate, timeout=request.total
         ) as response:
-            seen.status = response.status_code
-            for piece in response.iter_content(None) if asked.iterate else [response.content]:
-                seen.received += piece
+            outcome.status = response.status_code
+            for piece in response.iter_content(None) if request.iterate else [response.content]:
+                outcome.received += piece

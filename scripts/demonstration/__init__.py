@@ -1,9 +1,10 @@
-"""What `scripts/demo` is made of.
+"""The modules of `scripts/demo`.
 
-Told first: `service` is flaky, `ways` are three ways to call it, `clients` and `chance` serve them, and
-`three_ways` and `giving_up` tell what happened. Told second: `weather` says when a service of finite
-capacity (`limited`) browns out, `callers` keep calling it with more or less `restraint`, `verdict` says who
-recovered, and `brownout` tells it.
+Part one: `client_comparison` calls a `flaky_service` with the three clients of `fetchers`, which use
+`http_client` and `seeded_random`; `giving_up` shows two calls that fail for good.
 
-`ink`, `timeline`, `bars` and `picture` draw and do nothing else; `screen` is the only file that prints.
+Part two: `brownout` runs a `limited_service` through the phases of `scenario`. `load_generator` sends
+requests with each of the `retry_strategies`, and `recovery` computes which of them recovered.
+
+`styled_text`, `timeline`, `bar_chart` and `brownout_chart` draw without printing; only `screen` prints.
 """

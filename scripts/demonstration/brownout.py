@@ -1,4 +1,4 @@
-"""The second story: a service browns out for some seconds, and many clients retry, more or less wisely."""
+"""Part two of the demonstration: a service browns out for some seconds, under four retry strategies."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ import inspect
 import time
 from contextlib import AsyncExitStack
 
-from demonstration.callers import keep_calling
-from demonstration.limited import LimitedService
-from demonstration.picture import Measured, picture
-from demonstration.restraint import four_ways, patient, restrained
+from demonstration.brownout_chart import Measured, picture
+from demonstration.limited_service import LimitedService
+from demonstration.load_generator import keep_calling
+from demonstration.recovery import percent
+from demonstration.retry_strategies import patient, restrained, strategies
+from demonstration.scenario import Scenario
 from demonstration.screen import Screen
-from demonstration.verdict import percent
-from demonstration.weather import Weather
 
 BETWEEN_FRAMES = 0.1
 
 
-def brownout(screen: Screen, weather: Weather) -> None:
-    """Tell the second story."""
-    screen.heading(f"A brownout of {weather.brownout:g} s, and who gets over it")
-    screen.say(
-        f"A service can do {weather.capacity:g} requests/s and gets {weather.calls:g} calls/s.",
-        f"On any day {percent(weather.dropped)} of them fail. "
-        f"For {weather.brownout:g} s it can do only {weather.browned:g}/s.",
-        f"Clients stop waiting after {weather.patience:g} s. Nobody tells the service:",
+def brownout(screen: Screen, scenario: Scenario) -> None:
+    """Run and print part two."""
+    screen.heading(f"A brownout of {scenario.brownout:g} s, and who gets over it")
+    screen.show(
+        f"A service can do {scenario.capacity:g} requests/s and gets {scenario.calls:g} calls/s.",
+        f"On any day {percent(scenario.failure_rate)} of them fail. "
+        f"For {scenario.brownout:g} s it can do only {scenario.brownout_capacity:g}/s.",
+        f"Clients stop waiting after {scenario.client_timeout:g} s. Nobody tells the service:",
         "it does their work all the same.",
         "",
     )
     screen.code(f"{inspect.getsource(patient)}\n{inspect.getsource(restrained)}")
-    screen.say(
+    screen.show(
         "Five successes earn one retry, and one a second is free.",
         "While everything fails nothing is earned: the service is left in peace.",
         "",
     )
     if not screen.live:
-        screen.say(f"Four services, one for each way to call, watched for {weather.end:g} s:", "")
-    asyncio.run(_watch(screen, weather))
+        screen.show(f"Four services, one for each way to call, watched for {scenario.end:g} s:", "")
+    asyncio.run(_watch(screen, scenario))
 
 
-async def _watch(screen: Screen, weather: Weather) -> None:
-    """Run all four at the same time, each with a service of its own, and draw them meanwhile."""
+async def _watch(screen: Screen, scenario: Scenario) -> None:
+    """Run the four strategies concurrently, each with its own service, and draw them meanwhile."""
     async with AsyncExitStack() as stack:
-        # The story begins a moment from now: there are connections to be made first.
+        # Time zero is a moment from now: the connections are opened first.
         start = time.monotonic() + 0.2
 
         def now() -> float:
@@ -51,18 +51,20 @@ async def _watch(screen: Screen, weather: Weather) -> None:
 
         runs: list[Measured] = []
         calling: list[asyncio.Task[None]] = []
-        for way in four_ways():
-            service = await stack.enter_async_context(LimitedService(weather, now))
-            run = Measured(way.name, service.arrived, [])
+        for strategy in strategies():
+            service = await stack.enter_async_context(LimitedService(scenario, now))
+            run = Measured(strategy.name, service.arrived, [])
             runs.append(run)
-            calling.append(asyncio.create_task(keep_calling(service.port, way.call, weather, now, run.calls)))
+            calling.append(
+                asyncio.create_task(keep_calling(service.port, strategy.call, scenario, now, run.calls))
+            )
         try:
             while any(not task.done() for task in calling):
-                screen.frame(picture(runs, weather, min(now(), weather.end - 0.001), screen.width))
+                screen.frame(picture(runs, scenario, min(now(), scenario.end - 0.001), screen.width))
                 await asyncio.wait(calling, timeout=BETWEEN_FRAMES)
             await asyncio.gather(*calling)
         finally:
             for task in calling:
                 task.cancel()
             await asyncio.gather(*calling, return_exceptions=True)
-    screen.settle(picture(runs, weather, weather.end, screen.width))
+    screen.settle(picture(runs, scenario, scenario.end, screen.width))

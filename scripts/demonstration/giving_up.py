@@ -1,21 +1,21 @@
-"""What comes out when retrying does not help: your own exception, a note on it, and its history."""
+"""Calls that are given up: the original exception with its note, and its report."""
 
 from __future__ import annotations
 
 import traceback
 
 import redouble
-from demonstration.chance import current_call
-from demonstration.clients import UnavailableError
-from demonstration.ink import Ink, Line, line
+from demonstration.fetchers import seeded_fetch
+from demonstration.flaky_service import FlakyService
+from demonstration.http_client import UnavailableError
 from demonstration.screen import Screen
-from demonstration.service import FlakyService
-from demonstration.ways import seeded_fetch
+from demonstration.seeded_random import current_call
+from demonstration.styled_text import Line, Span, line
 from redouble import Report
 
 
 def giving_up(screen: Screen) -> None:
-    """Make two calls that are bound to fail."""
+    """Make two calls that fail for good."""
     with FlakyService(pace=0.1) as service:
         screen.heading("Giving up: your own exception comes out, and can tell")
         show_failure(screen, service, "/broken")
@@ -24,20 +24,20 @@ def giving_up(screen: Screen) -> None:
 
 
 def show_failure(screen: Screen, service: FlakyService, path: str) -> None:
-    """Make a call that is bound to fail and show its exception and its report."""
+    """Make a call that fails for good, and show its exception and its report."""
     current_call.set(path)
     try:
         seeded_fetch(service.port, path)
     except (OSError, UnavailableError) as error:
-        said, *notes = "".join(traceback.format_exception_only(error)).splitlines()
-        screen.say(line(Ink(said, "red")), *(line(Ink(note, "bold")) for note in notes), "")
+        message, *notes = "".join(traceback.format_exception_only(error)).splitlines()
+        screen.show(line(Span(message, "red")), *(line(Span(note, "bold")) for note in notes), "")
         report = redouble.report(error)
         if report is not None:
-            screen.say(*told(report))
+            screen.show(*report_lines(report))
 
 
-def told(report: Report) -> list[Line]:
-    """Tell what `redouble.report` knows of a call."""
+def report_lines(report: Report) -> list[Line]:
+    """Return the lines that show a report: the reason, and one line per attempt."""
     lines = [line(f"reason={report.reason}  limit={report.limit}  attempts={report.attempts}")]
     for record in report.history:
         error = (record.error_type or "").rpartition(".")[-1]

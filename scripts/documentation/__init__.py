@@ -1,1 +1,1 @@
-"""The documentation: from plain Markdown and docstrings to a site, and to what language models read."""
+"""The modules of `scripts/docs`: a site and the files for language models, from Markdown and docstrings."""

@@ -1,7 +1,7 @@
-"""The configuration of Sphinx: plain Markdown in, no syntax of its own in the pages.
+"""The configuration of Sphinx for pages in plain Markdown, without MyST's own syntax.
 
-What Sphinx has to know and the pages do not say, the order of the pages and the reference, is added to
-their text as they are read.
+The navigation and the reference, which the pages do not contain, are added to their text as Sphinx reads
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ project = "Redouble"
 release = metadata.version("redouble")
 extensions = ["myst_parser"]
 root_doc = "index"
-nitpicky = False  # types of the standard library are named, and are not ours to describe
+nitpicky = False  # types of the standard library are named without a target
 
 html_theme = "furo"
 html_title = "Redouble"
@@ -26,9 +26,9 @@ html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 html_permalinks_icon = "#"
-smartquotes = False  # the site says what the files say, letter by letter
+smartquotes = False  # the site shows the characters of the files
 
-# Markdown as GitHub reads it: what is special to MyST would look odd there.
+# Markdown as GitHub renders it, which does not know MyST's syntax.
 myst_heading_anchors = 6
 myst_disable_syntax = ["myst_role", "myst_line_comment", "myst_target", "myst_block_break"]
 
@@ -40,25 +40,25 @@ default_role = "literal"
 
 
 class Application(Protocol):
-    """What is used of Sphinx here."""
+    """The part of Sphinx's application that is used here."""
 
     def connect(self, event: str, callback: Callable[[object, str, list[str]], None], /) -> int:
-        """Have something called."""
+        """Register a callback for an event."""
         ...
 
 
 def setup(app: Application) -> None:
-    """Read the pages through `complete`."""
+    """Register `complete` for every page."""
     app.connect("source-read", complete)
 
 
 def complete(app: object, page: str, source: list[str]) -> None:  # noqa: ARG001  Sphinx passes itself
-    """Add to a page what only the site needs."""
+    """Add the reference and the navigation to a page."""
     source[0] = for_site(source[0]) + toctrees(f"{page}.md")
 
 
 def toctrees(page: str) -> str:
-    """Tell Sphinx the order of the pages that an index page lists."""
+    """Return the toctrees of an index page, in the order of its lists."""
     text = ""
     if Path(page).name in INDEXES:
         for section in sections(page):

@@ -1,7 +1,4 @@
-"""What there is to say about a public name, read off the object: signatures, docstring, members.
-
-This file reads objects; it knows neither Markdown nor the site.
-"""
+"""Entries of the reference: signatures, docstring and members of a public name, read from the object."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ from typing import Any, Generic, NamedTuple, Protocol
 from documentation.signatures import annotation, code, of_class, of_function
 
 PACKAGE = "redouble"
-FOR_PYTEST = "pytest_plugin"  # loaded by pytest, and of no use to anybody else
+FOR_PYTEST = "pytest_plugin"  # loaded by pytest only
 SOURCE = Path(str(import_module(PACKAGE).__file__)).parent
 INVISIBLE = (object, Generic, Protocol)
 
 
 class Entry(NamedTuple):
-    """One name; ``kind`` says what it is: class, exception, function, method, property, data, type, ...
+    """One name; ``kind`` is class, exception, function, method, property, data, type, ...
 
-    ``signatures`` has one text per overload; ``value`` is what a constant or an alias stands for.
+    ``signatures`` has one text per overload; ``value`` is the value of a constant or the target of an alias.
     """
 
     kind: str
@@ -46,12 +43,12 @@ class Entry(NamedTuple):
 
 @cache
 def public() -> dict[str, list[str]]:
-    """Name the public modules, and what each of them offers."""
+    """Return the public modules with the names that each exports."""
     return {module: sorted(import_module(module).__all__) for module in _modules(PACKAGE, SOURCE)}
 
 
 def _modules(package: str, folder: Path) -> Iterator[str]:
-    """Name a package, and the public modules in it."""
+    """Yield the names of a package and of its public modules."""
     yield package
     for _, name, is_package in sorted(iter_modules([str(folder)]), key=lambda found: found.name):
         if name.startswith("_") or name == FOR_PYTEST:
@@ -61,7 +58,7 @@ def _modules(package: str, folder: Path) -> Iterator[str]:
 
 
 def entry(module: str, name: str) -> Entry:
-    """Describe one public name of a module."""
+    """Return the entry of a public name of a module."""
     thing: Any = getattr(import_module(module), name)
     kind = _type(thing)
     if issubclass(kind, ModuleType):
@@ -110,12 +107,12 @@ def _is_ours(cls: type[object]) -> bool:
 
 
 def _is_made_here(cls: type[object]) -> bool:
-    """Say whether the way to make one is written by us, and not inherited from Exception."""
+    """Return True if the constructor is defined in this package, not inherited from Exception."""
     return _is_ours(next(kind for kind in cls.__mro__ if "__init__" in vars(kind) or "__new__" in vars(kind)))
 
 
 def _bases(cls: type[object]) -> Iterator[str]:
-    """Name the bases a reader can look up: a private one stands for its own bases."""
+    """Yield the names of the public bases; a private base is replaced by its own bases."""
     if hasattr(cls, "_fields"):
         yield "NamedTuple"
         return
@@ -130,7 +127,7 @@ def _bases(cls: type[object]) -> Iterator[str]:
 
 
 def _members(cls: type[object]) -> Iterator[Entry]:
-    """Describe what a class, or a private base of it, says of itself; without a docstring it says nothing."""
+    """Yield the entries of the members with a docstring, of the class and of its private bases."""
     seen = _shown(cls)
     for owner in cls.__mro__:
         if owner is not cls and (not _is_ours(owner) or _public_name(owner)):
@@ -148,7 +145,7 @@ def _members(cls: type[object]) -> Iterator[Entry]:
 
 
 def _shown(cls: Any) -> set[str]:
-    """Name the attributes that the signature of a class shows already."""
+    """Return the attributes that the signature of a class already shows."""
     return {field.name for field in fields(cls)} if is_dataclass(cls) else set(getattr(cls, "_fields", ()))
 
 
@@ -164,7 +161,7 @@ def _member(name: str, thing: Any) -> Iterator[Entry]:
 
 
 def _is_written_here(fn: FunctionType) -> bool:
-    """Say whether a function is in our source: named tuples and dataclasses bring some of their own."""
+    """Return True if a function is in our source; named tuples and dataclasses generate others."""
     return Path(inspect.unwrap(fn).__code__.co_filename).is_relative_to(SOURCE)
 
 
@@ -177,7 +174,7 @@ def _constants(cls: type[object]) -> Iterator[Entry]:
 
 
 def full_name(name: str) -> str | None:
-    """Find where a public name, as one writes it in a sentence, is described."""
+    """Return the qualified name of a public name as written in prose, or None."""
     path = name.removeprefix(f"{PACKAGE}.")
     for module, names in public().items():
         if path in names:
@@ -188,7 +185,7 @@ def full_name(name: str) -> str | None:
 
 
 def _public_name(thing: object) -> str | None:
-    """Find the public name of an object."""
+    """Return the qualified public name of an object, or None."""
     for module, names in public().items():
         for name in names:
             if getattr(sys.modules[module], name) is thing:
@@ -201,7 +198,7 @@ def _public_type(cls: type[object]) -> str:
 
 
 def _alias(module: str, name: str) -> str:
-    """Find how a type alias is written, where it is written."""
+    """Return the source of a type alias, from the module that defines it."""
     tree = ast.parse(inspect.getsource(import_module(module)))
     for statement in ast.walk(tree):
         if isinstance(statement, ast.ImportFrom) and any(a.name == name for a in statement.names):

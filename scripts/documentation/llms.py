@@ -1,7 +1,7 @@
-"""What language models read: ``llms.txt``, facts and a list of the pages, and ``llms-full.txt``, all of them.
+"""The files for language models: ``llms.txt``, facts and a list of pages, and ``llms-full.txt``, all pages.
 
-The head of ``llms.txt``, which ends where its first section begins, is written by hand. The sections are made
-from the index pages, as the navigation of the site is; llmstxt.org says what they look like.
+The head of ``llms.txt``, up to its first section, is written by hand. The sections are generated from the
+index pages, like the navigation of the site; llmstxt.org defines their format.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from documentation.pages import DOCS, ROOT, Page, below, listed, sections
 from documentation.reference import for_readers
 
 FILE = ROOT / "llms.txt"
-SKIPPABLE = "decisions/"  # what may be left out where space is short stands under "Optional"
+SKIPPABLE = "decisions/"  # pages under the heading "Optional"
 
 
 def renewed(text: str, docs: Path = DOCS) -> str:
-    """Keep the head of an ``llms.txt`` and make its sections anew."""
+    """Return an ``llms.txt`` with the same head and regenerated sections."""
     head = text.partition("\n## ")[0].rstrip()
     return "\n".join([head, *_sections(docs)]) + "\n"
 
@@ -42,18 +42,18 @@ def _item(page: Page) -> str:
 
 
 def everything(docs: Path = DOCS) -> str:
-    """Put all pages into one text, the reference filled in."""
+    """Return all pages as one text, with the reference filled in."""
     paths = ["index.md", *(page.path for page in listed(docs))]
     return "\n".join(f"<!-- docs/{path} -->\n\n{readable(path, docs)}" for path in dict.fromkeys(paths))
 
 
 def readable(path: str, docs: Path = DOCS) -> str:
-    """Return one page as Markdown, the reference filled in."""
+    """Return one page as Markdown, with the reference filled in."""
     return for_readers((docs / path).read_text("utf-8"))
 
 
 def publish(site: Path) -> None:
-    """Put both files into the site, and each page as Markdown beside its HTML, for the links to lead to."""
+    """Write both files into the site, and each page as Markdown beside its HTML, as their links expect."""
     (site / "llms.txt").write_text(FILE.read_text("utf-8").replace("](docs/", "]("), "utf-8")
     (site / "llms-full.txt").write_text(everything(), "utf-8")
     for page in ("index.md", *(page.path for page in listed())):

@@ -1,8 +1,8 @@
-"""The pages and their order: what the index pages list, and nothing else.
+"""The pages and their order, from the lists of the index pages.
 
-``docs/index.md`` lists pages under its headings, one per item: ``- [Title](page.md): what it is for``. A page
-in that list that is an index itself (``index.md``, ``README.md``) lists those of its folder in the same way.
-So the navigation is what a reader of the plain files sees, too. This file knows nothing of the site.
+``docs/index.md`` lists pages under its headings, one per item: ``- [Title](page.md): what it is for``. A
+listed page that is an index itself (``index.md``, ``README.md``) lists the pages of its folder in the same
+way. So the plain files show the same navigation as the site.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADING = re.compile(r"^## +(?P<text>.+?) *$", re.MULTILINE)
 
 
 class Page(NamedTuple):
-    """A page in a list: its path below ``docs``, and how the list introduces it."""
+    """A listed page: its path below ``docs``, its title and its description in the list."""
 
     path: str
     title: str
@@ -39,7 +39,7 @@ class Section(NamedTuple):
 
 
 def sections(index: str, docs: Path = DOCS) -> list[Section]:
-    """Read what an index page lists, heading by heading; what stands above all headings has none."""
+    """Parse the lists of an index page, one section per heading; items above the first have no heading."""
     text = (docs / index).read_text("utf-8")
     found: list[Section] = []
     starts = [(0, "")] + [(heading.end(), heading["text"]) for heading in HEADING.finditer(text)]
@@ -58,7 +58,7 @@ def _page(item: re.Match[str], index: str, docs: Path) -> Page:
 
 
 def listed(docs: Path = DOCS) -> Iterator[Page]:
-    """Walk through the navigation, each index before its pages; the landing page is not in it."""
+    """Yield the pages in order of the navigation, each index before its pages, without the landing page."""
     for section in sections("index.md", docs):
         for page in section.pages:
             yield page
@@ -66,7 +66,7 @@ def listed(docs: Path = DOCS) -> Iterator[Page]:
 
 
 def below(page: Page, docs: Path = DOCS) -> list[Page]:
-    """Return the pages that an index page lists; none for any other page."""
+    """Return the pages that an index page lists; an empty list for other pages."""
     if Path(page.path).name not in INDEXES:
         return []
     return [inner for section in sections(page.path, docs) for inner in section.pages]

@@ -1,12 +1,13 @@
-"""The reference: where a page names something, what its docstring says about it.
+"""The reference: replaces marked paragraphs of a page by the docstrings of the names in them.
 
-A page of the reference is plain Markdown and makes sense as it is. Above a paragraph that lists names it says
+A page of the reference is plain Markdown that can be read by itself. Above a paragraph that lists names it
+has
 
     <!-- names: redouble.errors -->
 
-and the site shows, instead of the paragraph, all there is to know about these names. In the same way the
-paragraph below ``<!-- module: redouble.errors -->`` gives way to the docstring of the module. Two forms: for
-the site, in the directives of Sphinx; and as Markdown, for those who read the text alone.
+and the site shows the signatures and docstrings of these names instead of the paragraph. In the same way the
+paragraph below ``<!-- module: redouble.errors -->`` is replaced by the docstring of the module. There are two
+output formats: directives of Sphinx for the site, and Markdown.
 """
 
 from __future__ import annotations
@@ -19,51 +20,53 @@ from typing import NamedTuple
 
 from documentation.entries import Entry, entry, full_name, public
 
-PLACE = re.compile(r"^<!-- (?P<what>module|names): (?P<module>[\w.]+) -->\n(?P<text>(?:.+\n)+)", re.MULTILINE)
+MARKER = re.compile(
+    r"^<!-- (?P<what>module|names): (?P<module>[\w.]+) -->\n(?P<text>(?:.+\n)+)", re.MULTILINE
+)
 NAME = re.compile(r"`(\w+)`")
 OPTION = re.compile(r"(?P<names>\w+(?:, \w+)*): (?P<text>.*)")
 SINGLE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 WORD = re.compile(r"""("[^"]*"|'[^']*')|(?<![\w.])(?<!= )([A-Z]\w+)""")
 
 
-class Place(NamedTuple):
-    """Where a page leaves a word to the docstrings: of a module, or of some names in it."""
+class Marker(NamedTuple):
+    """A marked paragraph: of a module, or of some names in it."""
 
     module: str
     names: list[str] | None
 
 
-def places(page: str) -> list[Place]:
-    """Find all of them in a page."""
-    return [_place(found) for found in PLACE.finditer(page)]
+def markers(page: str) -> list[Marker]:
+    """Return all marked paragraphs of a page."""
+    return [_marker(found) for found in MARKER.finditer(page)]
 
 
-def _place(found: re.Match[str]) -> Place:
-    return Place(found["module"], NAME.findall(found["text"]) if found["what"] == "names" else None)
+def _marker(found: re.Match[str]) -> Marker:
+    return Marker(found["module"], NAME.findall(found["text"]) if found["what"] == "names" else None)
 
 
 def for_site(page: str) -> str:
-    """Fill in the docstrings, for Sphinx."""
-    return _filled(page, lambda place: _fenced(_directives(place)))
+    """Fill in the docstrings as directives of Sphinx."""
+    return _filled(page, lambda marker: _fenced(_directives(marker)))
 
 
 def for_readers(page: str) -> str:
-    """Fill in the docstrings, as Markdown."""
-    return _filled(page, lambda place: "\n".join(_markdown(place)))
+    """Fill in the docstrings as Markdown."""
+    return _filled(page, lambda marker: "\n".join(_markdown(marker)))
 
 
-def _filled(page: str, text: Callable[[Place], str]) -> str:
-    return PLACE.sub(lambda found: text(_place(found)) + "\n", page)
+def _filled(page: str, text: Callable[[Marker], str]) -> str:
+    return MARKER.sub(lambda found: text(_marker(found)) + "\n", page)
 
 
-def _entries(place: Place) -> list[Entry]:
-    module = place.module
+def _entries(marker: Marker) -> list[Entry]:
+    module = marker.module
     if module not in public():
         raise LookupError(f"there is no public module {module}: {', '.join(public())}")
-    missing = sorted(set(place.names or []) - set(public()[module]))
+    missing = sorted(set(marker.names or []) - set(public()[module]))
     if missing:
         raise LookupError(f"{module} has no {', '.join(missing)}")
-    return [entry(module, name) for name in place.names or []]
+    return [entry(module, name) for name in marker.names or []]
 
 
 # -------------------------------------------------------------------------------- for Sphinx
@@ -73,13 +76,13 @@ def _fenced(lines: Iterable[str]) -> str:
     return "\n".join(["``````{eval-rst}", *lines, "``````"])
 
 
-def _directives(place: Place) -> Iterator[str]:
-    if place.names is None:
-        yield from ["", f".. py:module:: {place.module}", ""]
-        yield from _linked(_module_doc(place.module))
+def _directives(marker: Marker) -> Iterator[str]:
+    if marker.names is None:
+        yield from ["", f".. py:module:: {marker.module}", ""]
+        yield from _linked(_module_doc(marker.module))
         return
-    yield from ["", f".. py:currentmodule:: {place.module}", ""]
-    for described in _entries(place):
+    yield from ["", f".. py:currentmodule:: {marker.module}", ""]
+    for described in _entries(marker):
         yield from _directive(described)
 
 
@@ -120,7 +123,7 @@ def _directive(described: Entry) -> Iterator[str]:
 
 
 def _linked(lines: Iterable[str]) -> Iterator[str]:
-    """Make a link of each `Name` that is public, and code of all the others; leave literal blocks alone."""
+    """Turn each `Name` that is public into a link, and others into code, except in literal blocks."""
     literal: int | None = None
     for line in lines:
         indent = len(line) - len(line.lstrip())
@@ -143,9 +146,9 @@ def _link(name: str) -> str:
 
 
 def _qualified(signature: str) -> str:
-    """Say in full where the public types of a signature are; the site shows the last part and the link.
+    """Qualify the public types of a signature; the site shows the last part with a link.
 
-    A default is text to Sphinx, and stays as it is.
+    Defaults are plain text to Sphinx and stay unchanged.
     """
 
     def qualify(found: re.Match[str]) -> str:
@@ -162,11 +165,11 @@ def _definition(names: str, text: list[str]) -> Iterator[str]:
 # ------------------------------------------------------------------------------- as Markdown
 
 
-def _markdown(place: Place) -> Iterator[str]:
-    if place.names is None:
-        yield from [*_plain(_module_doc(place.module)), ""]
-    for described in _entries(place):
-        yield from _chapter(described, f"{place.module}.{described.name}", "###")
+def _markdown(marker: Marker) -> Iterator[str]:
+    if marker.names is None:
+        yield from [*_plain(_module_doc(marker.module)), ""]
+    for described in _entries(marker):
+        yield from _chapter(described, f"{marker.module}.{described.name}", "###")
 
 
 def _chapter(described: Entry, name: str, marks: str) -> Iterator[str]:
@@ -199,7 +202,7 @@ def _is_constant(member: Entry) -> bool:
 
 
 def _plain(lines: Iterable[str]) -> Iterator[str]:
-    """Read a docstring as Markdown: a doctest needs a fence, and a colon is enough above indented code."""
+    """Convert a docstring to Markdown: fence doctests, and shorten ``::`` above indented code to a colon."""
     inside = False
     for line in lines:
         if line.startswith(">>> ") and not inside:
@@ -223,7 +226,7 @@ def _item(names: str, text: list[str]) -> Iterator[str]:
 
 
 def _with_options(described: Entry, form: Callable[[str, list[str]], Iterator[str]]) -> Iterator[str]:
-    """Give the lines of a docstring, those that describe an option (``name: text``) in the form asked for."""
+    """Yield the lines of a docstring, with descriptions of options (``name: text``) formatted by ``form``."""
     option: tuple[str, list[str]] | None = None
     for line in described.doc.splitlines():
         found = OPTION.fullmatch(line)

@@ -1,4 +1,4 @@
-"""Signatures as one would write them: annotations as they stand in the source, defaults as code."""
+"""Formats signatures as in the source: annotations as written, defaults as code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GENERATOR = re.compile(r"-> (?P<aio>(?:Async)?)(?:Iterator|Generator)\[(?P<item>
 
 
 def of_function(fn: FunctionType, *, bound: bool = False) -> tuple[str, ...]:
-    """Spell the signature of a function, or of each overload; ``bound`` leaves the first parameter out."""
+    """Format the signature of a function, or of each overload; ``bound`` omits the first parameter."""
     return tuple(_of_one(overload, bound) for overload in get_overloads(fn) or [fn])
 
 
@@ -24,30 +24,30 @@ def _of_one(fn: Callable[..., object], bound: bool) -> str:
     signature = inspect.signature(fn)
     parameters = list(signature.parameters.values())[1 if bound else 0 :]
     text = _spelled(signature.replace(parameters=parameters), _constants(fn, parameters))
-    # The options of `Retry`, which stand there; spelled in full they would hide the rest.
+    # The options of `Retry` are documented there; in full they would hide the other parameters.
     text = text.replace("*args: P.args, **options: P.kwargs", "**options")
     if hasattr(fn, "__wrapped__") and inspect.getfile(fn.__code__) == contextlib.__file__:
-        # Written as a generator; what `contextmanager` makes of it is a context manager.
+        # Written as a generator, which `contextmanager` turns into a context manager.
         text = GENERATOR.sub(r"-> Abstract\g<aio>ContextManager[\g<item>]", text)
     return text
 
 
 def _constants(fn: Callable[..., object], parameters: list[inspect.Parameter]) -> dict[str, str]:
-    """Spell defaults that are constants of the module by their names: of an object, or of a long tuple."""
+    """Return the names of module constants that are defaults: objects without a readable repr, and tuples."""
     names = {id(value): name for name, value in inspect.unwrap(fn).__globals__.items() if name.isupper()}
     found = {p.name: p.default for p in parameters if type(p.default) is tuple or " at 0x" in repr(p.default)}
     return {name: names[id(value)] for name, value in found.items() if id(value) in names}
 
 
 def of_class(cls: type[object]) -> tuple[str, list[str]]:
-    """Spell what makes an instance, and name the parameters; nothing if there are none."""
+    """Format the signature of the constructor, and list its parameters; empty if there are none."""
     signature = inspect.signature(cls).replace(return_annotation=inspect.Signature.empty)
     names = list(signature.parameters)
     return (_spelled(signature, _factories(cls)) if names else "", names)
 
 
 def annotation(written: object) -> str:
-    """Spell an annotation, without the modules its names come from."""
+    """Format an annotation without module names."""
     if isinstance(written, ForwardRef):
         written = written.__forward_arg__
     text = written if isinstance(written, str) else inspect.formatannotation(written)
@@ -55,7 +55,7 @@ def annotation(written: object) -> str:
 
 
 def code(value: object) -> str:
-    """Spell a value as one would write it."""
+    """Format a value as source code."""
     if isinstance(value, FunctionType | ModuleType):
         return value.__name__
     if isinstance(value, MethodType):
@@ -63,7 +63,7 @@ def code(value: object) -> str:
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
     if value is os.environ:
-        return "os.environ"  # and not what is in it where this is run
+        return "os.environ"  # not its contents on this machine
     text = repr(value)
     if type(value) is type:
         return value.__name__
@@ -77,7 +77,7 @@ def _is_all_default(value: Any) -> bool:
 
 
 def _factories(cls: Any) -> dict[str, str]:
-    """Spell the defaults of a dataclass that its signature hides behind a factory."""
+    """Format the defaults of a dataclass that come from a factory."""
     found = fields(cls) if is_dataclass(cls) else ()
     return {f.name: repr(f.default_factory()) for f in found if callable(f.default_factory)}
 

@@ -17,13 +17,13 @@ MANY, FEW, LOST, BACK = 20, 10, 10.0, 20.0
 
 
 class Service:
-    """So many workers, each busy with a call for a while; others wait."""
+    """A fixed number of workers, each busy with a call for a while; other calls wait."""
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(MANY)
 
     async def ask(self) -> None:
-        """Wait for a worker, and for its answer."""
+        """Wait for a free worker and for its response."""
         async with self._free:
             await asyncio.sleep(TAKES)
 
@@ -37,16 +37,16 @@ class Service:
             self._free.release()
 
 
-class Seen(NamedTuple):
-    """What there was over time: the limit, and how long calls took."""
+class Measured(NamedTuple):
+    """The limit and the latency of calls over time."""
 
     limits: list[tuple[float, float]]
     took: list[tuple[float, float]]
 
 
-def run(layer: AdaptiveConcurrency | None) -> Seen:
-    """Let callers ask for as much as they can."""
-    seen = Seen([] if layer is None else [(0, layer.limit)], [])
+def run(layer: AdaptiveConcurrency | None) -> Measured:
+    """Run callers that each call without a pause."""
+    measured = Measured([] if layer is None else [(0, layer.limit)], [])
     with virtual_time() as clock:
 
         async def caller(number: int, service: Service) -> None:
@@ -58,9 +58,9 @@ def run(layer: AdaptiveConcurrency | None) -> Seen:
                 except errors.BulkheadFull:
                     await asyncio.sleep(TAKES)
                     continue
-                seen.took.append((clock.now(), clock.now() - start))
-                if layer is not None and layer.limit != seen.limits[-1][1]:
-                    seen.limits.append((clock.now(), layer.limit))
+                measured.took.append((clock.now(), clock.now() - start))
+                if layer is not None and layer.limit != measured.limits[-1][1]:
+                    measured.limits.append((clock.now(), layer.limit))
 
         async def callers() -> None:
             service = Service()
@@ -68,11 +68,11 @@ def run(layer: AdaptiveConcurrency | None) -> Seen:
             await asyncio.gather(service.lose_some(), *asking)
 
         asyncio.run(callers())
-    return seen
+    return measured
 
 
 def means(took: Values) -> list[tuple[float, float]]:
-    """Return the mean of every second, in the middle of it."""
+    """Return the mean latency of every second in milliseconds, at the middle of the second."""
     slices: dict[int, list[float]] = {}
     for moment, seconds in took:
         slices.setdefault(int(moment), []).append(seconds)
@@ -80,7 +80,7 @@ def means(took: Values) -> list[tuple[float, float]]:
 
 
 def picture() -> str:
-    """Draw the limit above, and how long calls take below."""
+    """Draw the limit in the upper panel, and the latency in the lower one."""
     with virtual_time():
         limited = run(AdaptiveConcurrency(initial=5, relearn=300))
     free = run(None)

@@ -1,4 +1,4 @@
-"""AdaptiveRate: a service that takes fewer calls for a while, and the rate that follows it."""
+"""AdaptiveRate: a service that accepts fewer calls for a while, and the rate that follows it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Throttled(Exception):
 
 
 class Service:
-    """A bucket of tokens, of half a second."""
+    """A token bucket that holds the calls of half a second."""
 
     def __init__(self) -> None:
         self._tokens, self._when = CAPACITY[0][1] / 2, 0.0
@@ -29,7 +29,7 @@ class Service:
         self.throttled: list[float] = []
 
     def ask(self, now: float) -> None:
-        """Answer, or not."""
+        """Accept the call, or raise `Throttled`."""
         rate = next(rate for since, rate in reversed(CAPACITY) if now >= since)
         self._tokens = min(self._tokens + (now - self._when) * rate, rate / 2)
         self._when = now
@@ -67,7 +67,7 @@ def run() -> tuple[Service, list[tuple[float, float]]]:
 
 
 def picture() -> str:
-    """Draw what may be sent, what is sent, and what the service takes."""
+    """Draw the allowed rate, the calls sent, and the capacity of the service."""
     service, rates = run()
     canvas = Canvas(
         "AdaptiveRate: the rate follows what the service takes",

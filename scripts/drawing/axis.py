@@ -1,4 +1,4 @@
-"""Axes: where on the paper a value is."""
+"""Axes: the position of a value on the canvas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Axis(NamedTuple):
-    """From ``low`` to ``high``, with a text at some values; ``log`` for what spans powers of ten."""
+    """An axis from ``low`` to ``high`` with labelled ticks; logarithmic if ``log``."""
 
     label: str
     low: float
@@ -17,7 +17,7 @@ class Axis(NamedTuple):
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Tell how far along the axis a value is, from 0 to 1."""
+        """Return the position of a value along the axis, from 0 to 1."""
         if self.log:
             return log10(value / self.low) / log10(self.high / self.low)
         return (value - self.low) / (self.high - self.low)

@@ -1,6 +1,6 @@
-"""A sheet of paper as SVG: the same text for the same drawing, readable by day and by night.
+"""A canvas that renders to SVG, with named colours for the light and the dark theme.
 
-It knows colours by name and how texts are set; what is drawn, and where, is not its business.
+The same drawing always gives the same text, so that a picture can be compared with its file.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ path,line{fill:none;stroke:currentColor}
 
 
 def colours(palette: dict[str, str]) -> str:
-    """Say in CSS which colour each name stands for."""
+    """Return the CSS rules of a palette."""
     return "".join(f".{name}{{color:{value}}}" for name, value in palette.items())
 
 
 def short(value: float) -> str:
-    """Write a coordinate: to a tenth of a pixel, so that no machine rounds it otherwise."""
+    """Format a coordinate to a tenth of a pixel, which rounds alike on every machine."""
     text = f"{value:.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
 
 
 class Canvas:
-    """What is drawn, in order."""
+    """The elements of a picture, in drawing order."""
 
     def __init__(self, title: str, description: str) -> None:
         self._title, self._description = title, description
@@ -73,23 +73,23 @@ class Canvas:
     def text(
         self, x: float, y: float, text: str, *, colour: str = "ink", kind: str = "", anchor: Anchor = "start"
     ) -> None:
-        """Write a line."""
+        """Add a line of text."""
         names = f"{colour} {kind}".strip()
         at = "" if anchor == "start" else f' text-anchor="{anchor}"'
         self._drawn.append(f'<text class="{names}" x="{short(x)}" y="{short(y)}"{at}>{escape(text)}</text>')
 
     def upwards(self, x: float, y: float, text: str) -> None:
-        """Write a line from below to above, in the middle of a height."""
+        """Add a line of text rotated by 90 degrees, centred on a height."""
         turned = f'transform="translate({short(x)} {short(y)}) rotate(-90)"'
         self._drawn.append(f'<text class="pale" {turned} text-anchor="middle">{escape(text)}</text>')
 
     def path(self, data: str, colour: str, kind: str) -> None:
-        """Draw a path."""
+        """Add a path."""
         if data:
             self._drawn.append(f'<path class="{colour} {kind}" d={quoteattr(data)}/>')
 
     def box(self, left: float, top: float, right: float, bottom: float, colour: str, kind: str) -> None:
-        """Fill a rectangle."""
+        """Add a filled rectangle."""
         size = f'width="{short(right - left)}" height="{short(bottom - top)}"'
         self._drawn.append(f'<rect class="{colour} {kind}" x="{short(left)}" y="{short(top)}" {size}/>')
 

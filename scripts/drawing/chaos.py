@@ -1,4 +1,4 @@
-"""Chaos: a share of the calls fails on purpose, with Retry around it and without."""
+"""Chaos: a share of the calls fails, with Retry around it and without."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SUCCESS = Axis("calls that succeed", 0, 130, {0: "0 %", 50: "50 %", 100: "100 %"
 MOMENTS = [number / CALLS for number in range(END * CALLS)]
 
 
-class Seen(NamedTuple):
-    """When calls came that were answered, and when the function behind Chaos was to be called."""
+class Measured(NamedTuple):
+    """When the answered calls were placed, and when attempts were made."""
 
     answered: list[float]
     attempted: list[float]
 
 
-def run(*, retried: bool) -> Seen:
-    """Call at an even pace."""
-    seen = Seen([], [])
+def run(*, retried: bool) -> Measured:
+    """Place calls at a constant rate."""
+    measured = Measured([], [])
     with virtual_time() as clock:
         chaos = Chaos(fault=ConnectionError, rate=RATE, seed=3, switch=lambda: ON <= clock.now() < OFF)
         random = Random(5)  # noqa: S311  the same picture each time
@@ -40,7 +40,7 @@ def run(*, retried: bool) -> Seen:
             """Answer."""
 
         async def attempt() -> None:
-            seen.attempted.append(clock.now())
+            measured.attempted.append(clock.now())
             await ask()
 
         policy = Retry(on=ConnectionError, random=random)
@@ -50,10 +50,10 @@ def run(*, retried: bool) -> Seen:
                 await (policy.call(attempt) if retried else attempt())
             except ConnectionError:
                 return
-            seen.answered.append(moment)
+            measured.answered.append(moment)
 
         asyncio.run(at(MOMENTS, call))
-    return seen
+    return measured
 
 
 def shares(answered: Sequence[float]) -> list[tuple[float, float]]:
@@ -62,7 +62,7 @@ def shares(answered: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def picture() -> str:
-    """Draw what succeeds above, and what it costs below."""
+    """Draw the share of successful calls in the upper panel, and the attempts in the lower one."""
     bare, retried = run(retried=False), run(retried=True)
     canvas = Canvas(
         "Chaos(fault=ConnectionError, rate=0.3): does what stands around it hold?",

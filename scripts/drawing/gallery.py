@@ -1,4 +1,4 @@
-"""All pictures: which there are, what they look like now, and which of the files show something else."""
+"""All pictures: drawing them, writing their files, and finding files that are out of date."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PICTURES: Mapping[str, Callable[[], str]] = {
 
 
 def drawn() -> dict[str, str]:
-    """Draw all of them."""
+    """Draw all pictures; return the text of each file."""
     return {f"{name}.svg": picture() for name, picture in PICTURES.items()}
 
 
 def differing(pictures: Mapping[str, str], folder: Path = FOLDER) -> Iterator[str]:
-    """Say which files are not as drawn, are missing, or should not be there."""
+    """Yield the files that differ from the pictures, are missing, or belong to no picture."""
     there = {path.name for path in folder.glob("*.svg")}
     for name, text in pictures.items():
         if name not in there:

@@ -1,4 +1,4 @@
-"""Hedge: how long each of some hundred calls takes, with it and without."""
+"""Hedge: the latency of each of some hundred calls, with it and without."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ CALLS, SLOW = 400, 0.03
 
 
 class Service:
-    """Takes some 30 ms, and now and then a second or so."""
+    """A service with a latency of about 30 ms, and sometimes up to a second."""
 
     def __init__(self) -> None:
         self._random = Random(11)  # noqa: S311  the same picture each time
 
-    def luck(self) -> float:
-        """Draw how long a call takes."""
+    def latency(self) -> float:
+        """Draw the latency of a call."""
         slow = self._random.random() < SLOW
         return 0.3 + self._random.random() * 0.7 if slow else 0.02 + 0.03 * self._random.random() ** 2
 
 
 def run(layer: Hedge | None) -> tuple[list[float], int]:
-    """Return how long each call took, in milliseconds, and how many there were with the extra ones."""
+    """Return the latency of each call in milliseconds, and the number of attempts with the extra ones."""
     took: list[float] = []
     service, second = Service(), Service()
-    first = [service.luck() for _ in range(CALLS)]
+    first = [service.latency() for _ in range(CALLS)]
     asked: list[int] = []
     with virtual_time() as clock:
 
         async def ask(number: int) -> None:
-            seconds = second.luck() if number in asked else first[number]
+            seconds = second.latency() if number in asked else first[number]
             asked.append(number)
             await asyncio.sleep(seconds)
 
@@ -53,7 +53,7 @@ def run(layer: Hedge | None) -> tuple[list[float], int]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return what this share of the values stays under."""
+    """Return the value below which this share of the values lies."""
     return sorted(values)[int(share * len(values))]
 
 
@@ -90,7 +90,7 @@ def picture() -> str:
 
 
 def edge(panel: Panel, x: float, height: float, words: str, values: Sequence[float], colour: Colour) -> None:
-    """Draw what 99 of 100 calls stay under, and say so above it."""
+    """Draw the 99th percentile with a label above it."""
     late = percentile(values, 0.99)
     panel.line([(0, late), (CALLS, late)], colour, "dashed")
     panel.note(x, late * height, f"99 of 100 {words}: under {late:.0f} ms", colour)

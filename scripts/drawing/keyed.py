@@ -1,4 +1,4 @@
-"""Keyed: two hosts, one of them down, behind one breaker for both and behind one for each."""
+"""Keyed: two hosts, one of them down, with one breaker for both and with one for each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ END, STEP, FROM, TO = 40, 0.5, 8.0, 26.0  # seconds: in all, from call to call, 
 ROWS = {"shared a": 4.0, "shared b": 3.0, "keyed a": 1.5, "keyed b": 0.5}
 
 
-class Seen(NamedTuple):
-    """When calls of each host were answered, failed, or were not made."""
+class Measured(NamedTuple):
+    """When calls of each host were answered, failed or were rejected."""
 
     answered: list[tuple[float, str]]
     failed: list[tuple[float, str]]
@@ -29,13 +29,13 @@ def host_of(host: str) -> str:
 
 
 def breaker() -> CircuitBreaker:
-    """Return a breaker that opens when four in ten fail."""
+    """Return a breaker that opens when four in ten calls fail."""
     return CircuitBreaker(ratio=0.4, minimum=5, window=6, cooldown=6)
 
 
-def run(layer: Layer) -> Seen:
-    """Call both hosts, in turn."""
-    seen = Seen([], [], [])
+def run(layer: Layer) -> Measured:
+    """Call both hosts alternately."""
+    measured = Measured([], [], [])
     with virtual_time() as clock:
 
         @layer
@@ -48,17 +48,17 @@ def run(layer: Layer) -> Seen:
             try:
                 ask(host)
             except errors.CircuitOpen:
-                seen.refused.append((now, host))
+                measured.refused.append((now, host))
             except ConnectionError:
-                seen.failed.append((now, host))
+                measured.failed.append((now, host))
             else:
-                seen.answered.append((now, host))
+                measured.answered.append((now, host))
             clock.advance(STEP)
-    return seen
+    return measured
 
 
 def picture() -> str:
-    """Draw a row for each host, two above and two below."""
+    """Draw a row for each host, two with a shared breaker above two with their own."""
     keyed = Keyed(host_of, breaker)
     canvas = Canvas(
         "Keyed: host b is down, and host a does not suffer for it",
@@ -78,14 +78,14 @@ def picture() -> str:
         ("shared", breaker(), "CircuitBreaker(): one for both", 4.5),
         ("keyed", keyed, "Keyed(host, CircuitBreaker): one for each", 2.0),
     ):
-        seen = run(layer)
+        measured = run(layer)
         panel.note(0, height, words, "ink")
-        panel.dots(rows(place, seen.answered), "blue", "dot")
-        panel.dots(rows(place, seen.failed), "orange", "cross")
-        panel.dots(rows(place, seen.refused), "grey", "ring")
+        panel.dots(rows(place, measured.answered), "blue", "dot")
+        panel.dots(rows(place, measured.failed), "orange", "cross")
+        panel.dots(rows(place, measured.refused), "grey", "ring")
     return canvas.svg()
 
 
 def rows(place: str, calls: list[tuple[float, str]]) -> list[tuple[float, float]]:
-    """Find the row of each call."""
+    """Return the point of each call in the row of its host."""
     return [(now, ROWS[f"{place} {host}"]) for now, host in calls]

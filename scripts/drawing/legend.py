@@ -1,4 +1,4 @@
-"""The legend: one row below the title that says what is what."""
+"""The legend: one row below the title."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from drawing import marks
 from drawing.canvas import Canvas, Colour
 from drawing.panel import Kind
 
-LETTER = 6.4  # pixels: more than most letters are wide
+LETTER = 6.4  # pixels, wider than most letters
 ROW = 50
 
 
 class Entry(NamedTuple):
-    """How something is drawn, and what it is."""
+    """One entry: its text, its colour and its line or mark."""
 
     text: str
     colour: Colour
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
 
 def legend(canvas: Canvas, *entries: Entry, left: float = 16) -> None:
-    """Write the row."""
+    """Draw the legend."""
     middle = ROW - 4
     for entry in entries:
         match entry.drawn:

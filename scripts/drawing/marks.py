@@ -1,4 +1,4 @@
-"""Shapes as the data of SVG paths, from points on the paper."""
+"""Lines and marks as SVG path data, from points on the canvas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def line(points: Iterable[Point]) -> str:
 
 
 def steps(points: Iterable[Point]) -> str:
-    """Join points by steps: a height holds until the next point."""
+    """Join points by steps: each height holds until the next point."""
     data = ""
     for x, y in points:
         data += f"H{short(x)}V{short(y)}" if data else f"M{short(x)} {short(y)}"

@@ -1,4 +1,4 @@
-"""A panel: two axes on a part of the paper, and what is drawn between them, in values."""
+"""A panel: two axes on a part of the canvas, and drawing operations in their values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEFT, RIGHT, TOP, BOTTOM = 68, WIDTH - 20, 64, HEIGHT - 46
 
 
 class Place(NamedTuple):
-    """From where to where on the paper."""
+    """A rectangle on the canvas."""
 
     top: float
     bottom: float
@@ -30,7 +30,7 @@ LOWER = Place(214, BOTTOM)
 
 
 class Panel:
-    """What is drawn with two axes; ``numbered`` if the lower one shows its numbers."""
+    """A part of the canvas with two axes; the x axis has tick labels if ``numbered``."""
 
     def __init__(
         self, canvas: Canvas, x: Axis, y: Axis, place: Place = WHOLE, *, numbered: bool = True
@@ -81,13 +81,13 @@ class Panel:
         self._canvas.path(data, colour, "soft")
 
     def band(self, low: float, high: float, text: str, colour: Colour = "red") -> None:
-        """Tint the time from ``low`` to ``high``, and say at its top what it is."""
+        """Tint the time from ``low`` to ``high``, with a label at its top."""
         (left, top), (right, bottom) = self._at(low, self._y.high), self._at(high, self._y.low)
         self._canvas.box(left, top, right, bottom, colour, "tint")
         if text:
             self._canvas.text((left + right) / 2, top + 15, text, colour=colour, anchor="middle")
 
     def note(self, x: float, y: float, text: str, colour: Colour | Literal["pale", "ink"] = "pale") -> None:
-        """Write something that begins at a place."""
+        """Write a text that starts at a point."""
         across, height = self._at(x, y)
         self._canvas.text(across, height, text, colour=colour)

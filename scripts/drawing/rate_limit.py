@@ -1,4 +1,4 @@
-"""RateLimit: calls that come in a crowd, and when they begin."""
+"""RateLimit: bursts of calls, and when each call begins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COME = [0.0] * 12 + [2.5 + 0.25 * number for number in range(6)] + [5.5] * 8
 
 
 def run() -> tuple[list[tuple[float, float]], list[float]]:
-    """Return when calls came and began, and when some were refused, in the order they came."""
+    """Return the (arrival, start) times of the admitted calls, and the arrival times of the rejected ones."""
     began: list[tuple[float, float]] = []
     refused: list[float] = []
     with virtual_time() as clock:

@@ -1,4 +1,4 @@
-"""Throttle: a service that takes few calls, then none, then all again."""
+"""Throttle: a service that accepts few calls, then none, then all again."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from redouble import Throttle, errors
 from redouble.testing import virtual_time
 
 END, CALLS = 80, 20  # seconds, and calls a second
-BUSY, DOWN, BACK = 15, 35, 50  # seconds: takes a quarter; takes none; takes all
+BUSY, DOWN, BACK = 15, 35, 50  # seconds: accepts a quarter; accepts none; accepts all
 
 
 class Service:
-    """Counts what reaches it."""
+    """A service that records the calls it receives."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []
         self.answered: list[float] = []
 
     def ask(self, now: float) -> None:
-        """Answer, or not: while busy, five a second."""
+        """Accept the call or raise; while busy, accept five calls a second."""
         self.asked.append(now)
         late = [moment for moment in self.answered[-5:] if moment > now - 1]
         if DOWN <= now < BACK or (BUSY <= now < DOWN and len(late) >= 5):
@@ -34,7 +34,7 @@ class Service:
 
 
 def run() -> tuple[Service, list[tuple[float, float]]]:
-    """Return the service, and the share that is refused over time."""
+    """Return the service, and the share of rejected calls over time."""
     service = Service()
     shares: list[tuple[float, float]] = []
     with virtual_time() as clock:
@@ -48,7 +48,7 @@ def run() -> tuple[Service, list[tuple[float, float]]]:
 
 
 def picture() -> str:
-    """Draw the load above, and the share that is refused below."""
+    """Draw the load in the upper panel, and the share of rejected calls in the lower one."""
     service, shares = run()
     canvas = Canvas(
         "Throttle: send no more than twice what the service accepts",

@@ -1,4 +1,4 @@
-"""Calls over time: made at set moments, and counted in slices."""
+"""Calls over time: placing them at given moments, and counting them per slice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 
 def per_second(moments: Iterable[float], end: float, slice_of: float = 1.0) -> list[tuple[float, float]]:
-    """Count moments in slices of time, as calls a second: (beginning of the slice, rate), to the end."""
+    """Count moments per slice of time; return (start of the slice, calls a second), up to the end."""
     counts = [0] * round(end / slice_of)
     for moment in moments:
         place = int(moment / slice_of + 1e-6)
@@ -18,7 +18,7 @@ def per_second(moments: Iterable[float], end: float, slice_of: float = 1.0) -> l
 
 
 async def at(moments: Iterable[float], call: Callable[[float], Awaitable[object]]) -> None:
-    """Make a call at each moment, whether others have ended or not, and wait for all."""
+    """Make a call at each moment, concurrently, and wait for all."""
 
     async def later(moment: float) -> None:
         await asyncio.sleep(moment)

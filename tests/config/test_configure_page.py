@@ -19,7 +19,7 @@ from redouble.config._options.backoff import OPTIONAL, SERIES, SHORT
 from redouble.config._options.catalogue import BUDGETS, GATES
 from redouble.config._qubit_compat import KEYS
 from redouble.config._reload import ConfigStore
-from tests.project.test_docs import run, snippets
+from tests.support.snippets import run, snippets
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "how-to" / "configure.md").read_text("utf-8")

@@ -1,11 +1,10 @@
-"""One row, one circuit breaker: a script of calls and of time, run in every colour from the same table.
+"""One row, one circuit breaker: a script of calls and waits, run in every colour from the same table.
 
-A script is words. ``S`` and ``F`` are calls that succeed and fail, a number is a call that ends with that
-status: 500 and more fail, 400 and more are errors of the caller, which say that the service is well.
-``foreign`` is an error that nobody has an opinion about, ``takes:10`` a call that takes its time.
-``rejected:20`` is a call that is turned away and told to come back in 20 s. ``start`` lets a call in that
-``finish:F`` ends, the oldest first. ``later:10`` lets time pass. ``failed:3/5`` says what was counted, and
-the name of a state that it is in that state.
+A script is a list of words. ``S`` and ``F`` are calls that succeed and fail, a number is a call that ends
+with that status: 500 and more fail, 400 and more are errors of the caller and count as success. ``foreign``
+is an error without a verdict, ``takes:10`` a call of 10 s. ``rejected:20`` is a call that is rejected with a
+``retry_after`` of 20 s. ``start`` admits a call that ``finish:F`` ends, the oldest first. ``later:10``
+advances the clock. ``failed:3/5`` checks the counts, and the name of a state checks the state.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ import pytest
 
 from redouble import CircuitBreaker, errors
 from tests.conformance.flows import EVERY, in_colour
-from tests.conformance.support import Draws, Virtual
+from tests.support.scripted import Draws, Virtual
 
 STATES = ("closed", "open", "half_open", "isolated")
 
 
 class Status(Exception):
-    """An answer that is an error."""
+    """The error of an HTTP status."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -34,12 +33,12 @@ class Status(Exception):
 
 
 def server_errors(error: Exception) -> bool | None:
-    """Call 500 and more a failure, and other answers a success."""
+    """Return True for 500 and more, False for other statuses."""
     return error.code >= 500 if isinstance(error, Status) else None
 
 
 def outcome(word: str) -> BaseException | None:
-    """Read how a call ends."""
+    """Parse the result of a call."""
     match word:
         case "S":
             return None
@@ -55,7 +54,7 @@ def outcome(word: str) -> BaseException | None:
 
 @dataclass
 class Service:
-    """What is called through a breaker, and all that was seen of both."""
+    """The called service, with the number of calls that reached it and the breaker's events."""
 
     clock: Virtual = field(default_factory=Virtual)
     reached: int = 0
@@ -81,11 +80,11 @@ class Service:
         self.answer(word)
 
 
-Asking = Generator[str, BaseException | None, None]
+Playback = Generator[str, BaseException | None, None]
 
 
-def asking(service: Service, breaker: CircuitBreaker, script: str) -> Asking:
-    """Read a script: yield the calls to make, take how they came out, and look at the rest."""
+def play(service: Service, breaker: CircuitBreaker, script: str) -> Playback:
+    """Play a script: yield the calls to make, receive their results, and check the other words."""
     tickets: list[Any] = []
     for number, word in enumerate(script.split(), 1):
         where = f"{word}, word {number}"
@@ -119,7 +118,7 @@ def run(colour: str, script: str, service: Service | None = None, **terms: Any) 
     """Run a script through a new breaker in one colour."""
     service = service or Service()
     breaker = service.breaker(**terms)
-    asked = asking(service, breaker, script)
+    asked = play(service, breaker, script)
 
     def blocking() -> None:
         answer: Callable[[str], None] = breaker(service.answer)
@@ -152,7 +151,7 @@ def run(colour: str, script: str, service: Service | None = None, **terms: Any) 
 def row(
     fact: str, script: str, *, reached: int | None = None, events: str | None = None, **terms: Any
 ) -> Any:
-    """Write a row of a table: a script, what it must have come to, and the terms of the breaker."""
+    """Return a row of a table: a script, the expected results, and the options of the breaker."""
     return pytest.param(script, reached, events, terms, id=fact)
 
 
@@ -160,7 +159,7 @@ in_every_colour = pytest.mark.parametrize("colour", EVERY)
 
 
 def check(colour: str, script: str, reached: int | None, events: str | None, terms: dict[str, Any]) -> None:
-    """Run a row, and compare what it says."""
+    """Run a row, and compare the expected results."""
     service = run(colour, script, **terms)
     assert reached is None or service.reached == reached
     told = " ".join(event.what.removeprefix("circuit_") for event in service.events)

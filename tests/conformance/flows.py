@@ -1,10 +1,10 @@
 """One row, one call: a script of outcomes, run in every colour from the same table.
 
-Numbers stand in the rows as the facts state them. Nothing in the engine depends on the unit, so a fact
-in milliseconds is run with its milliseconds taken for seconds: that keeps the arithmetic exact.
+The rows have the numbers of the facts. Nothing in the engine depends on the unit, so the milliseconds of a
+fact are run as seconds, which keeps the arithmetic exact.
 
-A limited row is run in virtual time, in which what sleeps for too long is cut. Only the waiting for a worker
-that does not end is real: such rows have limits of milliseconds.
+A limited row is run in virtual time, in which a sleep that exceeds its limit is cancelled. Only the wait for
+a worker that does not end is real: such rows have limits of milliseconds.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from trio.testing import MockClock
 
 from redouble import Backoff, Hints, Retry, RetryBudget, TokenBucket, Verdict, report
 from redouble.testing import virtual_time
-from tests.conformance.support import Bucket, Course, Draws, Operation, Panic, Step, Turned, Virtual
+from tests.support.scripted import Bucket, Draws, Operation, Panic, Step, TimeView, Virtual, VirtualTimeView
 
 T = TypeVar("T")
 
 SYNC = ("sync", "thread")
 ASYNC = ("asyncio", "trio")
 EVERY = SYNC + ASYNC
-WORKERS = ("worker", "worker-asyncio", "worker-trio")  # of a blocking call, and awaited
+WORKERS = ("worker", "worker-asyncio", "worker-trio")  # a blocking call, and awaited calls
 
 HOOKS = ("before_attempt", "on_failure", "on_retry", "on_success", "on_give_up")
-HEARD = ("events", "quota", "hints", "at", "retried", "cuts")  # what only an observer can know
+OBSERVED = ("events", "quota", "hints", "at", "retried", "cuts")  # results that only an observer sees
 EXACT = (
     "elapsed",
     "work_elapsed",
     "now",
-)  # but where a loop waits for a worker, time passes as it really does
+)  # not compared where a loop waits for a worker, because that wait is real
 
 NONE = Backoff.constant(0)
 INSTEAD = Hints(mode="instead", spread=0)
 
 
 @dataclass
-class Seen:
-    """How one call went."""
+class CallResult:
+    """The result of one call."""
 
-    clock: Course
+    clock: TimeView
     operation: Operation
     budget: TokenBucket | RetryBudget | None = None
     value: object = None
@@ -56,7 +56,7 @@ class Seen:
     quota: list[float] = field(default_factory=list[float])
 
     def words(self) -> dict[str, Any]:
-        """Say it in the words of the rows."""
+        """Return the result by the keys that the rows use."""
         error, budget = self.error, self.budget
         said = None if error is None else report(error)
         words: dict[str, Any] = {
@@ -92,35 +92,35 @@ class Seen:
         return words
 
 
-Extra = Callable[[Any, Course], None]
+Extra = Callable[[Any, TimeView], None]
 
 
 def takes(seconds: float, attempt: int | None = None) -> Extra:
-    """Make an observer that takes time, on one attempt or on all."""
+    """Return an observer that takes time, on one attempt or on all."""
 
-    def observer(event: Any, clock: Course) -> None:
+    def observer(event: Any, clock: TimeView) -> None:
         clock.time += seconds if attempt in (None, event.attempt) else 0
 
     return observer
 
 
-def fails(event: Any, clock: Course) -> None:
-    """Observe badly."""
+def fails(event: Any, clock: TimeView) -> None:
+    """Raise an error in an observer."""
     raise RuntimeError("this observer fails")
 
 
 def answers(said: Mapping[str, Any]) -> Callable[[Exception], Any]:
-    """Make a rule from a table of error texts; ``*`` stands for the rest."""
+    """Return a rule that looks up the error's text in a table; ``*`` is the default."""
     return lambda error: said.get(str(error), said.get("*"))
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One row: a script and options, and what must be seen. Only what is said is compared.
+    """One row: a script, options, and the expected results; only the given ones are compared.
 
-    ``total`` is a limit for the whole call: ``timeout`` where nothing can be cut, else ``give_up_after``.
-    ``rules`` come before the default of retrying everything; ``preset`` makes the policy, and has its own.
-    ``limited``: attempts are cut, asleep or on a worker.
+    ``total`` is a limit for the whole call: ``timeout`` where nothing can be cancelled, else
+    ``give_up_after``. ``rules`` precede the default rule, which retries every error; ``preset`` makes the
+    policy, with its own rules. ``limited``: attempts are cancelled by limits, asleep or on a worker.
     """
 
     fact: str
@@ -130,7 +130,7 @@ class Flow:
     colours: tuple[str, ...] = EVERY
     limited: bool = False
 
-    def policy(self, colour: str, seen: Seen, *, heard: bool) -> Retry:
+    def policy(self, colour: str, seen: CallResult, *, heard: bool) -> Retry:
         said = dict(self.options)
         scripted: Callable[[object], Verdict | None] = lambda _: seen.operation.step.verdict
         extra: Mapping[str, Extra] = said.pop("observers", {})
@@ -179,27 +179,27 @@ def in_every_colour(flows: Iterable[Flow]) -> pytest.MarkDecorator:
 
 
 def check(colour: str, row: Flow) -> None:
-    """Run a row and compare what it says: with observers, and, where they matter not, without."""
+    """Run a row and compare the expected results: with observers, and without if they have no effect."""
     unknown = EXACT if colour in WORKERS[1:] else ()
     expected = {word: said for word, said in row.expected.items() if word not in unknown}
     words = drive(colour, row).words()
     assert {word: words[word] for word in expected} == expected
     if "observers" not in row.options:
         words = drive(colour, row, heard=False).words()
-        silent = {word: said for word, said in expected.items() if word not in HEARD}
+        silent = {word: said for word, said in expected.items() if word not in OBSERVED}
         assert {word: words[word] for word in silent} == silent
 
 
-def drive(colour: str, row: Flow, *, heard: bool = True) -> Seen:
-    """Make the call of one row in one colour; unheard, by a decorated function and without observers."""
+def drive(colour: str, row: Flow, *, heard: bool = True) -> CallResult:
+    """Make the call of a row in one colour; if not ``heard``, by a decorated function without observers."""
     if not row.limited:
-        return _driven(colour, row, Virtual(), heard)
+        return _drive(colour, row, Virtual(), heard)
     with virtual_time() as clock:
-        return _driven(colour, row, Turned(clock), heard)
+        return _drive(colour, row, VirtualTimeView(clock), heard)
 
 
-def _driven(colour: str, row: Flow, clock: Course, heard: bool) -> Seen:
-    seen = Seen(clock, Operation(row.script, clock))
+def _drive(colour: str, row: Flow, clock: TimeView, heard: bool) -> CallResult:
+    seen = CallResult(clock, Operation(row.script, clock))
     policy = row.policy(colour, seen, heard=heard)
 
     def call() -> None:
@@ -231,7 +231,7 @@ def in_colour(
     waiting: Callable[[], Awaitable[T]],
     trio_clock: MockClock | None = None,
 ) -> T:
-    """Run one of the two, in a colour, and return what it returns."""
+    """Run the function for this colour, and return its value."""
 
     async def main() -> T:
         return await waiting()
@@ -255,7 +255,7 @@ def _async(operation: Operation) -> Callable[[], Any]:
     return coloured
 
 
-def _recorder(seen: Seen, extra: Extra | None) -> Callable[[Any], None]:
+def _recorder(seen: CallResult, extra: Extra | None) -> Callable[[Any], None]:
     def observer(event: Any) -> None:
         seen.told.append(event)
         match event.what:

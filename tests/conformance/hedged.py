@@ -1,8 +1,8 @@
 """One row, one call that is hedged, in virtual time.
 
-A script is words: ``a:10`` is an attempt that returns ``a`` after 10 s, ``!a:10`` one that fails then; the
-last one stands for all that follow. What is seen of it is a line: ``0 1: b at 1.5, cut 1, won`` says that
-attempts began at 0 and 1, that ``b`` came out at 1.5, that the first one was cut, and that an extra one won.
+A script is a list of words: ``a:10`` is an attempt that returns ``a`` after 10 s, ``!a:10`` one that fails
+then; the last one repeats. The result is a line: ``0 1: b at 1.5, cut 1, won`` means that attempts began at 0
+and 1, that the call returned ``b`` at 1.5, that the first one was cancelled, and that a hedge won.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from trio.testing import MockClock
 from redouble import SYSTEM, Hedge, Layer
 from redouble.testing import VirtualClock, virtual_time
 from tests.conformance.flows import ASYNC, answers, in_colour
-from tests.conformance.support import ScriptedError
+from tests.support.scripted import ScriptedError
 
 in_async_code = pytest.mark.parametrize("colour", ASYNC)
 
 
 class Service:
-    """What is called: it notes when each attempt began, and which were cut."""
+    """The called service, which records when each attempt began and which were cancelled."""
 
     def __init__(self, clock: VirtualClock, script: str) -> None:
         self.clock, self.script = clock, script.split()
@@ -41,8 +41,8 @@ class Service:
             raise ScriptedError(name[1:])
         return name
 
-    async def told(self, layer: Layer) -> str:
-        """Be called through a layer, and tell what is seen of it."""
+    async def call_through(self, layer: Layer) -> str:
+        """Call the service through a layer, and return the result as a line."""
         start = self.clock.now()
         try:
             came = await layer.call(self.fetch)
@@ -53,13 +53,13 @@ class Service:
         return f"{began}: {came} at {self.clock.now() - start:g}{cut}"
 
 
-def raced(colour: str, make: Callable[[], Layer], script: str) -> str:
-    """Make a call, and tell what is seen of it."""
+def hedged_call(colour: str, make: Callable[[], Layer], script: str) -> str:
+    """Make a hedged call, and return the result as a line."""
 
     async def waiting() -> str:
         with virtual_time() as clock:
             layer = make()
-            seen = await Service(clock, script).told(layer)
+            seen = await Service(clock, script).call_through(layer)
         hedge = next(part for part in getattr(layer, "layers", [layer]) if isinstance(part, Hedge))
         return seen + "".join(f", {word}" for word in ("won", "suppressed") if hedge.snapshot()[word])
 
@@ -67,7 +67,7 @@ def raced(colour: str, make: Callable[[], Layer], script: str) -> str:
 
 
 def late(delay: float, hedges: int = 1, **options: Any) -> Callable[[], Hedge]:
-    """Hedge what takes longer, whatever the load."""
+    """Return a factory of hedges with a fixed delay and no quota."""
     return partial(Hedge, delay, None, hedges=hedges, **options)
 
 

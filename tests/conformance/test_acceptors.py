@@ -8,7 +8,7 @@ import pytest
 
 from redouble import Kind, Reason, Retry, Verdict
 from tests.conformance.flows import EVERY, NONE, answers, check, flow
-from tests.conformance.support import Operation, Step, Virtual, fail, ok
+from tests.support.scripted import Operation, Step, Virtual, fail, ok
 
 ACCEPT = Verdict.accept()
 

@@ -13,7 +13,7 @@ from redouble._layers.limits.cubic import AdaptiveTokenBucket, CubicCurve
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Sample, Vegas
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, in_colour
-from tests.conformance.support import ScriptedError
+from tests.support.scripted import ScriptedError
 
 CLOSE = 5e-7
 THROTTLED = ScriptedError
@@ -47,7 +47,7 @@ def test_the_curve(throttled: tuple[int, ...], rates: list[float]) -> None:
 
 
 def test_aws_cubic_botocore_units() -> None:
-    """aws.cubic.botocore_units: when the curve is back at its top, and what is left after throttling."""
+    """aws.cubic.botocore_units: when the curve reaches its maximum again, and the rate after throttling."""
     cubic = CubicCurve(10, 0)
     assert cubic.plateau == pytest.approx(1.9574338205844317)
     assert cubic.cut(8, 0) == pytest.approx(5.6)
@@ -85,7 +85,7 @@ def test_end_to_end(fact: str) -> None:
 
 
 def test_aws_adaptive_clamps_min_rate() -> None:
-    """aws.adaptive.clamps.min_rate: what is lower is raised to it, and the bucket has room for a token."""
+    """aws.adaptive.clamps.min_rate: a lower rate is raised to it, and the bucket holds at least one token."""
     tide = AdaptiveTokenBucket(0.0, least=0.2)
     tide.set(0.1, 0.0)
     assert (tide.rate, tide.capacity) == (0.2, 1)
@@ -93,7 +93,7 @@ def test_aws_adaptive_clamps_min_rate() -> None:
 
 # --------------------------------------------------------------------------------------- concurrency
 
-Samples = list[tuple[float, int]]  # how long calls took, and how many were under way
+Samples = list[tuple[float, int]]  # latencies, and calls in flight
 
 LONGER: Samples = [(10, 100), (20, 100), (20, 100)]
 TWICE: Samples = [(1, 10), (2, 10), (2, 10)]
@@ -124,7 +124,7 @@ def half(limit: float) -> float:
     ],
 )
 def test_the_next_limit(way: LimitAlgorithm, initial: float, samples: Samples, expected: list[int]) -> None:
-    """By how long calls took, and how many were under way; the first sample says how long is normal."""
+    """From the latency and the calls in flight; the first sample is the baseline latency."""
     limit, seen = initial, list[int]()
     for rtt, under_way in samples:
         limit = way.next(limit, Sample(rtt, under_way))
@@ -164,7 +164,7 @@ def test_the_limit_of_calls(
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_limit_aimd_a_call_that_is_dropped(colour: str) -> None:
-    """limit.aimd: a tenth less, however few were under way."""
+    """limit.aimd: a tenth less, regardless of the calls in flight."""
 
     def fetch() -> None:
         raise TimeoutError

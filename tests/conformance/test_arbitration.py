@@ -15,7 +15,7 @@ from redouble import Layer, Retry, Timeout, deadline, errors, observe
 from redouble._runtime.backend import backend, under_trio
 from redouble.testing import virtual_time
 from tests.conformance.flows import ASYNC
-from tests.conformance.support import ScriptedError
+from tests.support.scripted import ScriptedError
 
 EVERY_LOOP = pytest.mark.parametrize("colour", ASYNC)
 LIMITED = pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def timed(colour: str, main: Callable[[], Awaitable[None]]) -> None:
 @LIMITED
 @pytest.mark.parametrize("kind", [CancelledError, TimeoutError, LookupError])
 def test_timeout_arbitration_an_error_of_its_own(colour: str, layer: Layer, kind: type[Exception]) -> None:
-    """timeout.arbitration: what else is raised after the timer fired is not taken for a timeout.
+    """timeout.arbitration: another error raised after the timer fired is not reported as a timeout.
 
-    Neither is a cancellation that has nothing to do with ours: here, one that a thread pool knows of.
+    The same holds for a cancellation that is not ours: here, the one of a thread pool's future.
     """
     own = kind("its own")
 
@@ -70,7 +70,7 @@ def test_timeout_arbitration_an_error_of_its_own(colour: str, layer: Layer, kind
 
 @LIMITED
 def test_timeout_arbitration_a_bare_cancellation_deviates(layer: Layer) -> None:
-    """timeout.arbitration: asyncio does not say whose a CancelledError is, so after the timer it is ours."""
+    """timeout.arbitration: a CancelledError of asyncio has no owner, so after the timer it is ours."""
 
     async def operation() -> None:
         try:
@@ -126,7 +126,7 @@ def test_timeout_arbitration_a_stale_timer(colour: str, layer: Layer) -> None:
 
 
 async def cancelled_after(seconds: float, work: Callable[[], Awaitable[object]]) -> list[str]:
-    """Do ``work`` in a task, or a scope, that the caller cancels; say how it ended."""
+    """Run ``work`` in a task, or a scope, that the caller cancels; return how it ended."""
     ended: list[str] = []
 
     async def inside() -> None:
@@ -187,7 +187,7 @@ def test_timeout_arbitration_the_caller_comes_second(colour: str, layer: Layer) 
 @EVERY_LOOP
 @pytest.mark.parametrize("layer", [Retry(on=Exception), Timeout(10)], ids=["retry", "layer"])
 def test_retry_cancellation_nothing_begins_after_the_deadline(colour: str, layer: Layer) -> None:
-    """retry.cancellation: what is over before it began is not called at all."""
+    """retry.cancellation: a call that is cancelled before it began is not made."""
     calls: list[int] = []
 
     async def operation() -> None:
@@ -210,7 +210,7 @@ def test_retry_cancellation_nothing_begins_after_the_deadline(colour: str, layer
     ids=["timeout", "attempt_timeout", "work_timeout", "layer"],
 )
 def test_stream_commit_points_a_limit_after_commit(colour: str, layer: Layer) -> None:
-    """stream.commit_points: a limit that passes after the first item does not cancel what is being read."""
+    """stream.commit_points: a limit that passes after the first item does not cancel the stream."""
     log: list[str] = []
 
     async def pieces() -> AsyncGenerator[str]:
@@ -232,7 +232,7 @@ def test_stream_commit_points_a_limit_after_commit(colour: str, layer: Layer) ->
 
 @EVERY_LOOP
 def test_hw_to_01_a_limit_around_everything(colour: str) -> None:
-    """HW-TO-01: a TimeoutError of ours, which says how long, and is told; the callee's own stays as it is."""
+    """HW-TO-01: our TimeoutError has the limit and is emitted; the callee's own error is unchanged."""
     own, told = TimeoutError("read"), list[Exception | None]()
 
     async def slow() -> None:

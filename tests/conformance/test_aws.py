@@ -7,7 +7,7 @@ from typing import Any
 
 from redouble import Backoff, Grant, Hints, Kind, Reason, Retry, TokenBucket, Verdict
 from tests.conformance.flows import NONE, Flow, check, flow, in_every_colour
-from tests.conformance.support import Operation, Step, Virtual, fail, ok, series
+from tests.support.scripted import Operation, Step, Virtual, fail, ok, series
 
 COSTS = {Kind.throttled: 5, None: 14}
 SERVER = Verdict.retry(kind=Kind.server)
@@ -102,7 +102,7 @@ FLOWS = [
     v2_1("retry_after_clamped_to_backoff_plus_5s", AFTER_10, E200, ok="200", quota=[486, 500], sleeps=[5.05]),
     v2_1("retry_after_invalid_falls_back", E, E200, ok="200", quota=[486, 500], sleeps=[0.05]),
     v2_1("retry_after_negative_falls_back", E, E200, ok="200", quota=[486, 500], sleeps=[0.05]),
-    # AWS sleeps before it raises, for long polling; here nobody waits for a retry that was refused.
+    # AWS sleeps before it raises, for long polling; here a refused retry costs no wait.
     v2_1(
         "long_polling_sleeps_before_quota_failure-deviates", E, tokens=0, reason=BUDGET, quota=[0], sleeps=[]
     ),
@@ -170,7 +170,7 @@ def test_aws_standard_v2_1_several_invocations_share_the_quota() -> None:
 
 
 def test_aws_standard_v2_1_two_threads() -> None:
-    """aws.standard.v2_1.two_threads: whatever the interleaving, 486 tokens are left."""
+    """aws.standard.v2_1.two_threads: in every interleaving 486 tokens are left."""
     for _ in range(20):
         bucket, clock = TokenBucket(500, COSTS), Virtual()
         policy = Retry(on=lambda _: SERVER, attempts=3, backoff=NONE, budget=bucket, clock=clock)
@@ -182,6 +182,6 @@ def test_aws_standard_v2_1_two_threads() -> None:
 
 
 def test_aws_backoff_series_legacy_base1() -> None:
-    """aws.backoff_series.legacy_base1: the cap comes before the jitter, drawn at its highest here."""
+    """aws.backoff_series.legacy_base1: the cap applies before the jitter, drawn at its highest here."""
     delays = series(Backoff.exponential(1).maximum(20).full_jitter(), 9, 1.0)
     assert delays == [1, 2, 4, 8, 16, 20, 20, 20, 20]

@@ -1,4 +1,4 @@
-"""Circuit breakers: what is told and carried, calls that are cancelled, and coming back little by little."""
+"""Circuit breakers: events and error attributes, cancelled calls, and reopening by stages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from redouble import SYSTEM, CircuitBreaker, errors, observe
 from tests.conformance.circuits import Service, Status, in_every_colour, run
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.support import Virtual, cancelled_in
+from tests.support.scripted import Virtual, cancelled_in
 
 HOUR = 3600.0
 
@@ -28,7 +28,7 @@ def rejection(breaker: CircuitBreaker) -> errors.CircuitOpen:
     return caught.value
 
 
-# ----------------------------------------------------------------------------- what is carried
+# -------------------------------------------------------------------------- error attributes
 
 
 def test_cb_polly_transitions_a_rejection_does_not_grow() -> None:
@@ -85,7 +85,7 @@ def test_cb_cockatiel_serialization_deviates() -> None:
 def test_cancelled_calls_count_as_nothing(
     colour: str, counts: tuple[int, int, int], decision: str | None, unhealthy: bool
 ) -> None:
-    """Successes, failures and calls that were cancelled; what is decided by."""
+    """Successes, failures and cancelled calls, and the counts that decide."""
     good, bad, cancelled = counts
     script = "cancelled " * cancelled + "S " * good + "F " * (4 if unhealthy else bad)
     script += f"closed failed:{decision}" if decision else "open"
@@ -94,7 +94,7 @@ def test_cancelled_calls_count_as_nothing(
 
 @pytest.mark.parametrize("colour", ASYNC)
 def test_retry_cancellation_of_a_probe(colour: str) -> None:
-    """retry.cancellation.probe: its place is free at once, and the next call is the probe."""
+    """retry.cancellation.probe: its slot is free at once, and the next call is the probe."""
     service = Service()
     breaker = service.breaker(failures=1)
 
@@ -164,11 +164,11 @@ def test_cb_seatbelt_progressive_recovery(colour: str, script: str, draw: float,
     run(colour, script, **(given | terms))
 
 
-# ----------------------------------------------------------------------------- what is told
+# -------------------------------------------------------------------------------- events
 
 
 def test_cb_ordering_of_transition_events_is_one_stream() -> None:
-    """cb.ordering_of_transition_events: changes from many threads are told in order, and one at a time."""
+    """cb.ordering_of_transition_events: changes from many threads are emitted in order, one at a time."""
     telling: list[str] = []
     overlapping: list[str] = []
     told: list[str] = []
@@ -195,7 +195,7 @@ def test_cb_ordering_of_transition_events_is_one_stream() -> None:
 
 @in_every_colour
 def test_cb_ordering_of_transition_events_one_that_fails(colour: str) -> None:
-    """cb.ordering_of_transition_events: an observer that fails hides nothing, and keeps no probe's place."""
+    """cb.ordering_of_transition_events: a failing observer hides no event, and blocks no probe's slot."""
     heard: list[str] = []
 
     def fails(event: Any) -> None:
@@ -208,7 +208,7 @@ def test_cb_ordering_of_transition_events_one_that_fails(colour: str) -> None:
 
 @in_every_colour
 def test_cb_ordering_of_transition_events_from_within(colour: str) -> None:
-    """cb.ordering_of_transition_events: what an observer changes is told after what it is being told."""
+    """cb.ordering_of_transition_events: a change made by an observer is emitted after the current event."""
     heard: list[str] = []
     made: list[CircuitBreaker] = []
 

@@ -77,9 +77,9 @@ POLLY = [
     ),
     row("cb.polly_transitions.breaks", "F closed F open", failures=2, events="opened"),
     row("cb.polly_transitions.late-failure", "start F open finish:F open", failures=1, events="opened"),
-    # Polly tells the second one how long a break would last; nobody knows how long the probe will.
+    # Polly gives the second call the duration of a break; the duration of the probe is unknown.
     row("cb.polly_transitions.probing-deviates", "F later:30 start half_open rejected", failures=1),
-    # Polly closes on whatever is no failure; here what says nothing about the service changes nothing.
+    # Polly closes on every result that is no failure; here an error without a verdict changes nothing.
     row("cb.polly_transitions.unhandled-deviates", "F later:30 foreign half_open S closed", failures=1),
     row("cb.polly_transitions.cancelled-deviates", "F later:30 cancelled half_open S closed", failures=1),
     # Polly rejects all calls from then on.
@@ -88,7 +88,7 @@ POLLY = [
         "F later:30 start rejected later:29 rejected later:1 S closed finish:F closed",
         failures=1,
     ),
-    # Polly can make each break longer than the last; here all are as long as is said.
+    # Polly can make each break longer than the last; here all have the given cooldown.
     row(
         "cb.polly_break_duration_generator-deviates",
         "F rejected:9 later:9 F rejected:9 later:9 F rejected:9 later:9 F rejected:9 later:9 F rejected:9 "
@@ -166,7 +166,7 @@ OTHERS = [
     row("cb.cockatiel.below-minimum", "F later:0.5 " * 10 + "closed", ratio=0.5, window=5, minimum=15),
     # cockatiel makes up a minimum from the other options; here it is 20 calls unless one is given.
     row("cb.cockatiel.minimum-deviates", f"{'F ' * 19}closed F open", ratio=0.25, window=0.103),
-    # The last ten calls, if one comes each second.
+    # The last ten calls, at one call a second.
     row(
         "cb.r4j_count_window",
         "S later:1 S later:1 F later:1 F closed" + " later:1 F" * 4 + " later:1 S" * 4 + " failed:6/10"
@@ -195,7 +195,7 @@ OTHERS = [
 def test_when_it_opens_and_closes(
     colour: str, script: str, reached: int | None, events: str | None, terms: dict[str, Any]
 ) -> None:
-    """States, counts and what is told, call after call."""
+    """States, counts and events, call after call."""
     check(colour, script, reached, events, terms)
 
 
@@ -212,7 +212,7 @@ def test_hw_cb_05_a_rule_says_what_counts(colour: str) -> None:
 
 @in_every_colour
 def test_hw_cb_15_rejections_are_told_once_deviates(colour: str) -> None:
-    """HW-CB-15: httpware tells of them once a second; here once, and when it closes how many there were."""
+    """HW-CB-15: httpware logs them once a second; here once, and their number when the breaker closes."""
     script = "F rejected:10 " + "rejected:10 " * 4 + "later:1 rejected:9 later:9 S closed"
     told = [(event.what, event.rejected) for event in run(colour, script, failures=1, cooldown=10).events]
     assert told == [

@@ -15,7 +15,7 @@ import pytest
 from redouble import Backoff, Grant, Kind, TokenBucket, presets
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, check, flow
-from tests.conformance.support import fail, ok
+from tests.support.scripted import fail, ok
 
 BY_SIZE = {Kind.server: 49.0, Kind.client: 10.0, None: 5.0}
 Y2026 = {Kind.throttled: 5, None: 14}
@@ -23,7 +23,7 @@ Y2026 = {Kind.throttled: 5, None: 14}
 
 @dataclass
 class Acquire:
-    """A retry asks for its tokens: how long it has to wait (None: refused), and what is left."""
+    """A retry requests its tokens: the wait (None: refused), and the tokens left."""
 
     waits: float | None
     left: float
@@ -32,7 +32,7 @@ class Acquire:
 
 @dataclass
 class Release:
-    """A success: after a retry that had cost so much, or after none."""
+    """A success: after a retry of this cost, or after none."""
 
     cost: float | None
     left: float
@@ -60,7 +60,7 @@ def smithy(cost: float, *, success: float = 1, refill: float = 10) -> TokenBucke
 
 
 def run(bucket: TokenBucket, script: Sequence[Step]) -> None:
-    """Run a script; who has to wait does so, and what is left is looked at then."""
+    """Run a script; a retry with a wait waits, and then the tokens left are compared."""
     now = 100.0
     for step in script:
         match step:
@@ -126,7 +126,7 @@ def run(bucket: TokenBucket, script: Sequence[Step]) -> None:
     ],
 )
 def test_tokens(make: Callable[[], TokenBucket], script: Sequence[Step]) -> None:
-    """What is taken, what comes back, and who has to wait for how long."""
+    """Tokens taken and returned, and the waits."""
     run(make(), script)
 
 
@@ -179,7 +179,7 @@ def test_ratelimit_smithy_token_bucket_in_a_call(colour: str) -> None:
 
 
 def test_ratelimit_smithy_token_bucket_never_sleeps_itself() -> None:
-    """ratelimit.smithy_token_bucket: whoever asks is told to wait; others are served meanwhile."""
+    """ratelimit.smithy_token_bucket: a retry gets a wait; others are granted meanwhile."""
     with virtual_time() as clock:
         bucket = smithy(10)
         waits = [grant and grant.wait for grant in [bucket.spend() for _ in range(3)]]

@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Kind, Reason, Retry, RetryBudget
 from tests.conformance.flows import EVERY, check, flow
-from tests.conformance.support import Operation, Virtual, fail
+from tests.support.scripted import Operation, Virtual, fail
 
 
 def by_requests(ratio: float, per_second: float, window: float) -> RetryBudget:
@@ -20,7 +20,7 @@ def by_requests(ratio: float, per_second: float, window: float) -> RetryBudget:
 
 
 def run(budget: RetryBudget, script: str) -> None:
-    """Run a script: calls that begin, retries granted, time that passes, what is allowed and what is left."""
+    """Run a script: calls that begin, grants, waits, allowed retries and the balance."""
     now = 0.0
     for step in script.split(", "):
         match step.split():
@@ -87,7 +87,7 @@ def run(budget: RetryBudget, script: str) -> None:
     ],
 )
 def test_a_window(terms: tuple[float, float, float], script: str) -> None:
-    """Who may retry, as time passes."""
+    """Granted retries over time."""
     run(by_requests(*terms), script)
 
 
@@ -108,7 +108,7 @@ def test_a_window(terms: tuple[float, float, float], script: str) -> None:
     ],
 )
 def test_budget_finagle_of_10000_calls(window: float, per_second: float, ratio: float, retries: int) -> None:
-    """budget.finagle: so many may be retried, each right after it began; not one more, not one less."""
+    """budget.finagle: exactly this many calls may be retried, each right after it began."""
     budget = by_requests(ratio, per_second, window)
     granted = 0
     for _ in range(10000):
@@ -136,7 +136,7 @@ def test_budget_finagle_infinite(colour: str) -> None:
     ],
 )
 def test_refused(make: Callable[[], object], named: str) -> None:
-    """What cannot be meant is refused when it is written, by name."""
+    """Invalid options are rejected by the constructor, by name."""
     with pytest.raises(ValueError, match=f"RetryBudget {named}"):
         make()
 
@@ -155,7 +155,7 @@ def test_budget_finagle_policy_interplay(colour: str) -> None:
 
 
 def test_budget_finagle_policy_interplay_marks_the_failure() -> None:
-    """budget.finagle_policy_interplay: nobody further out retries it, whatever is said about nesting."""
+    """budget.finagle_policy_interplay: no outer policy retries it, whatever its ``nested`` option."""
     clock = Virtual()
     operation = Operation([fail("original")], clock)
     inner = Retry(on=Exception, budget=by_requests(0, 0, 20), clock=clock)
@@ -181,13 +181,13 @@ def test_budget_finagle_policy_interplay_marks_the_failure() -> None:
     ],
 )
 def test_a_share_and_a_minimum(ratio: float, minimum: int, calls: int, retries: int, more: int) -> None:
-    """The two are added, so that neither is lost."""
+    """Both are added up."""
     script = f"{calls} calls, {retries} of {retries}, {more} of {more + 1}"
     run(by_requests(ratio, minimum, 1), script)
 
 
 def test_budget_failsafe_go_shared_by_identity() -> None:
-    """budget.failsafe_go: whoever has the same object spends from the same budget."""
+    """budget.failsafe_go: policies with the same object share the budget."""
     budget, clock = by_requests(0, 3, 1), Virtual()
     operation = Operation([fail()], clock)
     for policy in (Retry(on=Exception, backoff=[0], budget=budget, clock=clock) for _ in range(5)):

@@ -1,4 +1,4 @@
-"""Bulkheads: httpware's, and what nobody may lose: a place."""
+"""Bulkheads: httpware's, and that no slot is lost."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trio.testing import MockClock
 from redouble import SYSTEM, Backoff, Bulkhead, CircuitBreaker, Retry, errors
 from redouble.testing import virtual_time
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.support import Draws, ScriptedError, Virtual, cancelled_in
+from tests.support.scripted import Draws, ScriptedError, Virtual, cancelled_in
 
 HOUR = 3600.0
 CONCURRENT = ("thread", *ASYNC)
 
 
 class Room:
-    """What is called behind a bulkhead: it leaves when all others wait, and notes how many were inside."""
+    """The called function: it returns when all others wait, and records the calls in flight."""
 
     def __init__(self, bulkhead: Bulkhead, calls: int) -> None:
         self.bulkhead = bulkhead
@@ -55,7 +55,7 @@ class Room:
 def together(
     colour: str, calls: int, blocking: Callable[[], str], waiting: Callable[[], Awaitable[str]]
 ) -> list[str]:
-    """Make calls at the same time, and return what they returned."""
+    """Make concurrent calls, and return their values."""
     results: list[str] = []
 
     async def one() -> None:
@@ -87,7 +87,7 @@ def test_hw_bh_01_one_at_a_time(colour: str) -> None:
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_hw_bh_03_full(colour: str) -> None:
-    """HW-BH-03: who may not wait is refused at once, and told of how many places and what wait."""
+    """HW-BH-03: a call that may not wait is rejected at once, with the limit and the wait in its error."""
     bulkhead = Bulkhead(1, wait=0)
 
     @bulkhead
@@ -106,7 +106,7 @@ def test_hw_bh_03_full(colour: str) -> None:
 @pytest.mark.parametrize("colour", EVERY)
 @pytest.mark.parametrize("ends", [None, ScriptedError, KeyboardInterrupt])
 def test_hw_bh_04_released(colour: str, ends: type[BaseException] | None) -> None:
-    """HW-BH-04: however a call ends, its place is free."""
+    """HW-BH-04: every end of a call releases its slot."""
     bulkhead = Bulkhead(1, wait=0)
 
     @bulkhead
@@ -133,7 +133,7 @@ def test_hw_bh_04_released(colour: str, ends: type[BaseException] | None) -> Non
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("fact", ["HW-BH-04.cancellation", "retry.cancellation.bulkhead"])
 def test_cancelled_inside(colour: str, fact: str) -> None:
-    """A cancelled call leaves its place, and the next one has it."""
+    """A cancelled call releases its slot to the next one."""
     bulkhead = Bulkhead(1, wait=0)
 
     @bulkhead
@@ -151,7 +151,7 @@ def test_cancelled_inside(colour: str, fact: str) -> None:
 
 @pytest.mark.parametrize("colour", ASYNC)
 def test_hw_bh_05_cancelled_while_waiting(colour: str) -> None:
-    """HW-BH-05: one that waits and is cancelled leaves no place taken, nor its place in the queue."""
+    """HW-BH-05: a cancelled waiter holds no slot and no position in the queue."""
     bulkhead = Bulkhead(1, wait=None)
 
     @bulkhead
@@ -170,7 +170,7 @@ def test_hw_bh_05_cancelled_while_waiting(colour: str) -> None:
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_hw_bh_06_outside_a_retry(colour: str) -> None:
-    """HW-BH-06: one place for all attempts and the delays between them; being full is not retried."""
+    """HW-BH-06: one slot for all attempts and the delays between them; a rejection is not retried."""
     bulkhead = Bulkhead(1, wait=0)
     in_use: list[float] = []
     clock = Virtual()
@@ -247,12 +247,12 @@ def test_hw_bh_07_many_event_loops_deviates(first: str, second: str) -> None:
         pytest.param(lambda: CircuitBreaker(ratio=1.1), "ratio", id="HW-RT-24.failure_rate-1.1"),
         pytest.param(lambda: CircuitBreaker(window=0), "window", id="HW-RT-24.window_seconds"),
         pytest.param(lambda: CircuitBreaker(minimum=0), "minimum", id="HW-RT-24.minimum_calls"),
-        # These two httpware lets pass.
+        # httpware accepts these two.
         pytest.param(lambda: Bulkhead(1, wait=nan), "Bulkhead wait", id="HW-RT-24.acquire_timeout-nan"),
         pytest.param(lambda: CircuitBreaker(cooldown=nan), "cooldown", id="HW-RT-24.reset_timeout-nan"),
     ],
 )
 def test_refused(make: Callable[[], object], named: str) -> None:
-    """What cannot be meant is refused when it is written, by name."""
+    """Invalid options are rejected by the constructor, by name."""
     with pytest.raises(ValueError, match=named):
         make()

@@ -15,12 +15,12 @@ import trio
 
 from redouble import SYSTEM, Backoff, Reason, Retry, report
 from tests.conformance.flows import ASYNC
-from tests.conformance.support import Bucket, ScriptedError, Virtual
+from tests.support.scripted import Bucket, ScriptedError, Virtual
 
 
 @dataclass
 class Call:
-    """One call that is cancelled somewhere, and what was seen of it."""
+    """One call that is cancelled at some point, and its result."""
 
     clock: Virtual = field(default_factory=Virtual)
     budget: Bucket = field(default_factory=Bucket)
@@ -53,7 +53,7 @@ class Call:
 
 
 def run(colour: str, call: Call, main: Callable[[], Awaitable[object]]) -> str:
-    """Run ``main`` so that ``call.cancel`` cancels it; say what came out of it."""
+    """Run ``main`` so that ``call.cancel`` cancels it; return its result."""
     came_out = ["cancelled"]
 
     # Noted inside: of a task that was cancelled and returned all the same, asyncio keeps no result.
@@ -102,7 +102,7 @@ TOLD, SCHEDULED = ["rule", "failed", "gave up"], ["rule", "failed", "scheduled"]
     ],
 )
 def test_cancelled_between_attempts(colour: str, fault: str, outcome: str, events: list[str]) -> None:
-    """No wait begins, no second attempt is made, and what the budget gave is returned."""
+    """No wait begins, no second attempt is made, and the grant is refunded."""
     call = Call()
 
     async def operation() -> None:

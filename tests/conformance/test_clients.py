@@ -1,4 +1,4 @@
-"""httpware and llm-fiber: what their retries do, with errors in the place of responses."""
+"""httpware and llm-fiber: their retries, with errors in place of responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from redouble import Backoff, Reason, Retry, RetryBudget, errors, transient
 from tests.conformance.flows import EVERY, Flow, answers, check, drive, flow, in_every_colour
-from tests.conformance.support import fail, ok, series
+from tests.support.scripted import fail, ok, series
 
 SHORT = Backoff.exponential(0.01).maximum(0.02).full_jitter()
 WRONG: Any = 2.5  # not for the eyes of a type checker
@@ -24,7 +24,7 @@ def short(fact: str, draw: float, sleeps: list[float], *script: Any, **expected:
 
 FLOWS = [
     flow("HW-RT-01", ok(200), expected={"ok": 200, "calls": 1, "sleeps": []}),
-    # Bounds: a chance of 0 and of 1 give the ends of what full jitter may draw.
+    # Bounds: the random numbers 0 and 1 give the ends of the range of full jitter.
     short("HW-RT-02.lowest", 0, [], fail("503"), ok(200), ok=200, calls=2),
     short("HW-RT-02.highest", 1, [0.01], fail("503"), ok(200), ok=200, calls=2),
     short("HW-RT-03.lowest", 0, [], fail("503"), raises="503", calls=3, reason=Reason.attempts),
@@ -53,7 +53,7 @@ FLOWS = [
         budget=lambda: RetryBudget(credit="request"),
         expected={"ok": 200, "calls": 3, "credits": 1, "granted": 2},
     ),
-    # llm-fiber raises an error of its own; here the operation's comes out.
+    # llm-fiber raises an error of its own; here the operation's error is raised.
     flow(
         "LF-CODE-06",
         fail("503"),
@@ -67,7 +67,7 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """Attempts, delays, budget and what comes out."""
+    """Attempts, delays, budget and result."""
     check(colour, row)
 
 
@@ -80,7 +80,7 @@ def test_one_call(colour: str, row: Flow) -> None:
     ],
 )
 def test_one_note(colour: str, attempts: int, note: str) -> None:
-    """The error says how many attempts were made."""
+    """The error has the number of attempts."""
     error = drive(colour, flow("", fail("503"), attempts=attempts, expected={})).error
     notes: list[str] = getattr(error, "__notes__", [])
     assert len(notes) == 1
@@ -91,7 +91,7 @@ def test_one_note(colour: str, attempts: int, note: str) -> None:
 @pytest.mark.parametrize("draw", [0, 0.5, 1])
 @pytest.mark.parametrize("attempts", [1, 2, 3, 4, 5])
 def test_hw_rt_23_bounds(colour: str, attempts: int, draw: float) -> None:
-    """HW-RT-23: at most so many attempts, and never more sleep than the cap allows between them."""
+    """HW-RT-23: at most this many attempts, and no delay above the cap."""
     row = flow("HW-RT-23", fail(), attempts=attempts, backoff=SHORT, random=(draw,), expected={})
     words = drive(colour, row).words()
     assert words["calls"] == attempts
@@ -108,7 +108,7 @@ def test_hw_rt_23_bounds(colour: str, attempts: int, draw: float) -> None:
         pytest.param(
             lambda: Backoff.constant(1).maximum(math.inf), ValueError, "maximum", id="HW-RT-24.cap-inf"
         ),
-        # These two httpware lets pass.
+        # httpware accepts these two.
         pytest.param(lambda: Retry(attempts=WRONG), TypeError, "attempts", id="HW-RT-24.fraction"),
         pytest.param(lambda: Backoff.exponential(math.inf), ValueError, "initial", id="HW-RT-24.base-inf"),
         pytest.param(lambda: Retry(attempts=0), ValueError, "attempts", id="LF-CODE-04.attempts"),
@@ -116,7 +116,7 @@ def test_hw_rt_23_bounds(colour: str, attempts: int, draw: float) -> None:
     ],
 )
 def test_refused(make: Callable[[], object], error: type[Exception], named: str) -> None:
-    """What cannot be meant is refused when it is written, by name."""
+    """Invalid options are rejected by the constructor, by name."""
     with pytest.raises(error, match=named):
         make()
 

@@ -17,8 +17,8 @@ from redouble._layers.limits.cubic import CubicCurve
 from redouble._layers.limits.limit_algorithms import Gradient, LimitAlgorithm, Sample, Vegas
 from redouble.testing import virtual_time
 from tests.conformance.flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour, takes
-from tests.conformance.hedged import GRPC, in_async_code, late, raced
-from tests.conformance.support import ScriptedError, fail, ok, series
+from tests.conformance.hedged import GRPC, hedged_call, in_async_code, late
+from tests.support.scripted import ScriptedError, fail, ok, series
 
 RETRY, STOP, AFTER_7 = answers({"*": True}), answers({"*": False}), answers({"*": 7})
 NO_OPINION = answers({})
@@ -118,7 +118,7 @@ SPECIFIED = [6.606547753887045, 6.763279816944947, 7.598174833907107, 11.5112328
 
 
 def test_aws_cubic_mixed_go_variant() -> None:
-    """aws.cubic.mixed.go_variant: the curve comes back to what was throttled, Go's to what was left."""
+    """aws.cubic.mixed.go_variant: the curve returns to the throttled rate, Go's to the reduced rate."""
     cubic = CubicCurve(10, 5)
     left = cubic.cut(cubic.cut(cubic.grown(6), 7), 8)
     assert [cubic.grown(t) for t in range(9, 13)] == pytest.approx(SPECIFIED, abs=5e-7)
@@ -128,21 +128,21 @@ def test_aws_cubic_mixed_go_variant() -> None:
 @pytest.mark.parametrize(
     ("way", "initial", "samples", "limits"),
     [
-        # A limit that is not half used says nothing (failsafe-go: 21, 22); one that is used grows faster.
+        # A limit that is not half used does not change (failsafe-go: 21, 22); one that is used grows faster.
         pytest.param(Vegas(), 20, [(1, 5), (1, 5), (0.5, 5)], [20] * 3, id="limit.failsafe_go_step.unused"),
         pytest.param(Vegas(), 20, [(1, 20), (1, 20)], [20, 26], id="limit.failsafe_go_step.used"),
-        # What was found out stays, when there is less to do (failsafe-go: 20 again).
+        # The learned limit stays when there is less load (failsafe-go: 20 again).
         pytest.param(
             Vegas(), 20, [(1, 20), (1, 20), (1, 5)], [20, 26, 26], id="limit.failsafe_go_stabilization"
         ),
-        # A time shorter than any so far is the shortest from now on (Envoy learns it later: 214).
+        # A latency shorter than any so far is the minimum from then on (Envoy learns it later: 214).
         pytest.param(Gradient(), 100, [(10, 1), (1, 100)], [100, 136], id="limit.envoy_gradient.shorter"),
     ],
 )
 def test_limits(
     way: LimitAlgorithm, initial: float, samples: list[tuple[float, int]], limits: list[int]
 ) -> None:
-    """The limit after calls that took so long, with so many under way."""
+    """The limit after calls of this latency, with this many in flight."""
     limit, seen = initial, list[int]()
     for rtt, under_way in samples:
         limit = way.next(limit, Sample(rtt, under_way))
@@ -152,7 +152,7 @@ def test_limits(
 
 @pytest.mark.parametrize("under_way", [10, 100, 200, 1000, 10000])
 def test_limit_failsafe_go_max_limit(under_way: int) -> None:
-    """limit.failsafe_go_max_limit: it stops at twice what is under way, and not at a factor of its own."""
+    """limit.failsafe_go_max_limit: it stops at twice the calls in flight; the factor is fixed."""
     way, limit = Vegas(), float(under_way)
     for _ in range(under_way):
         limit = way.next(limit, Sample(1, under_way))
@@ -162,7 +162,7 @@ def test_limit_failsafe_go_max_limit(under_way: int) -> None:
 @pytest.mark.parametrize(
     ("make", "script", "seen"),
     [
-        # gRPC, and Polly where nobody is left, begin the next one at once.
+        # gRPC, and Polly if no attempt is running, start the next one at once.
         pytest.param(GRPC, "!a:150 b:999 c:9", "0 100 200: c at 209, cut 2, won", id="hedge.grpc_timeline"),
         pytest.param(late(2, 3), "!a:2.5 !b:0.25 c:1", "0 2: !a at 2.5", id="hedge.polly.nobody-is-left"),
         # gRPC waits for those outstanding.
@@ -171,7 +171,8 @@ def test_limit_failsafe_go_max_limit(under_way: int) -> None:
         pytest.param(
             GRPC, "!after-99:100.5 b:999 c:9", "0 100 200: c at 209, cut 2, won", id="hedge.grpc_timeline.99"
         ),
-        # gRPC has the failure of the last one, failsafe-go what was finished last, and the first error wins.
+        # gRPC raises the failure of the last one, failsafe-go the last finished one, and there the first
+        # error wins.
         pytest.param(
             late(100, 2), "!a:150 !b:300 !c:9", "0 100 200: !a at 400", id="hedge.grpc_timeline.all"
         ),
@@ -183,15 +184,15 @@ def test_limit_failsafe_go_max_limit(under_way: int) -> None:
 )
 @in_async_code
 def test_a_hedged_call(colour: str, make: Callable[[], Hedge], script: str, seen: str) -> None:
-    """When attempts begin, what comes out and when, and which were cut."""
-    assert raced(colour, make, script) == seen
+    """When attempts begin, the result and its time, and the cancelled attempts."""
+    assert hedged_call(colour, make, script) == seen
 
 
 @in_async_code
 def test_hedge_grpc_timeline_throttle(colour: str) -> None:
     """hedge.grpc_timeline: gRPC takes a token for each failure in a race; here hedges only ask."""
     budget = TokenBucket.grpc(4, 0.8)
-    assert raced(colour, late(1, 2, budget=budget), "!a:2.5 !b:0.5 !c:1") == "0 1 2: !a at 3"
+    assert hedged_call(colour, late(1, 2, budget=budget), "!a:2.5 !b:0.5 !c:1") == "0 1 2: !a at 3"
     assert budget.snapshot()["tokens"] == 4
 
 
@@ -200,7 +201,7 @@ def test_hedge_grpc_timeline_throttle(colour: str) -> None:
     [pytest.param(-1, id="hedge.failsafe_go.negative"), pytest.param(inf, id="hedge.polly.infinite")],
 )
 def test_no_hedge_for_ever(delay: float) -> None:
-    """A hedge that never comes is none, and one that comes only after a failure is a `Retry`."""
+    """A hedge that never starts is rejected; one that starts only after a failure is a `Retry`."""
     with pytest.raises(ValueError, match="Hedge delay"):
         Hedge(delay)
 

@@ -14,7 +14,7 @@ import redouble.grpc
 from redouble import Backoff, Retry, TokenBucket
 from redouble.testing import virtual_time
 from tests.conformance.flows import INSTEAD
-from tests.conformance.support import Draws
+from tests.support.scripted import Draws
 
 COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 SHAPES = pytest.mark.parametrize("shape", ["Unary", "Down", "Up", "Both"])
@@ -24,7 +24,7 @@ FAILED = ("UNAVAILABLE", NOTHING)
 
 
 class Service(grpc.GenericRpcHandler):
-    """Ends each attempt as it is told: by a code and a pushback, or after some messages."""
+    """A scripted servicer: ends each attempt by a code and a pushback, or after some messages."""
 
     def __init__(self) -> None:
         self.steps: Sequence[tuple[str, ...]] = ()
@@ -82,7 +82,7 @@ def stub_of(channel: Any, shape: str) -> Any:
 
 
 def called(service: Service, colour: str, shape: str, policy: Retry, request: Any = None) -> tuple[str, str]:
-    """Make a call; return what came, and how it ended."""
+    """Make a call; return the messages and the end."""
     request = request or ([b"one"] if shape in ("Up", "Both") else b"one")
     got: list[bytes] = []
     try:
@@ -99,7 +99,7 @@ def _blocking(service: Service, shape: str, policy: Retry, request: Any, got: li
     with grpc.insecure_channel(service.target, options=OPTIONS) as plain:
         answer = stub_of(grpc.intercept_channel(plain, *redouble.grpc.interceptors(policy)), shape)(request)
         for message in [answer] if isinstance(answer, bytes) else answer:
-            got.append(message)  # noqa: PERF402  what came before an error counts
+            got.append(message)  # noqa: PERF402  items before an error count
 
 
 async def _async(service: Service, shape: str, policy: Retry, request: Any, got: list[bytes]) -> None:
@@ -120,7 +120,7 @@ async def _async(service: Service, shape: str, policy: Retry, request: Any, got:
     ("steps", "waits"),
     [
         pytest.param([FAILED], [100, 200, 400, 700, 700], id="pushback.grpc.plain"),
-        # gRPC begins its backoff anew after a pushback (100, 200, 400); here it goes on with the attempts.
+        # gRPC restarts its backoff after a pushback (100, 200, 400); here it continues with the attempts.
         pytest.param(
             [
                 ("UNAVAILABLE", "123"),
@@ -140,7 +140,7 @@ async def _async(service: Service, shape: str, policy: Retry, request: Any, got:
 def test_pushback_grpc(
     service: Service, colour: str, shape: str, steps: Sequence[tuple[str, ...]], waits: list[float]
 ) -> None:
-    """Six attempts, and no seventh, whatever the server asks for."""
+    """Six attempts, and no seventh, whatever the pushback."""
     policy = Retry(
         attempts=6,
         backoff=Backoff.exponential(100).maximum(700).jitter(0.2),
@@ -159,7 +159,7 @@ def test_pushback_grpc(
 @COLOURS
 @SHAPES
 def test_pushback_defaults_grpc(service: Service, colour: str, shape: str, pushback: str) -> None:
-    """pushback.defaults (gRPC): negative, or no number: stop, whatever the policy says."""
+    """pushback.defaults (gRPC): negative, or no number: stop, whatever the policy."""
     service.does(("UNAVAILABLE", pushback), ("OK", NOTHING, "a"))
     assert called(service, colour, shape, Retry(on=Exception, backoff=[0])) == ("", "UNAVAILABLE")
     assert service.attempts == 1
@@ -182,7 +182,7 @@ def test_pushback_defaults_grpc(service: Service, colour: str, shape: str, pushb
 def test_budget_grpc_throttle_attribution(
     service: Service, colour: str, shape: str, code: str, pushback: str, tokens: float
 ) -> None:
-    """There were 3 of 4 tokens; with 2 nobody retries. "Do not retry" counts as a failure, as in gRPC."""
+    """From 3 of 4 tokens; with 2 no call retries. "Do not retry" counts as a failure, as in gRPC."""
     bucket = TokenBucket.grpc(4, 0.8)
     bucket.failed()
     service.does((code, pushback), ("OK", NOTHING, "a"))
@@ -196,7 +196,7 @@ def test_budget_grpc_throttle_attribution(
 @pytest.mark.parametrize(
     ("steps", "expected", "attempts"),
     [
-        # An error instead of the first message, with or without a head that nobody has looked at.
+        # An error instead of the first message, with or without initial metadata that was not read.
         pytest.param([FAILED, ("OK", NOTHING, "a")], ("a", "OK"), 2, id="stream.commit_points.trailers-only"),
         pytest.param(
             [(*FAILED, "head"), ("OK", NOTHING, "a")], ("a", "OK"), 2, id="stream.commit_points.unseen-head"

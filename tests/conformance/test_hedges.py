@@ -23,8 +23,8 @@ from redouble import (
 )
 from redouble.testing import virtual_time
 from tests.conformance.flows import answers, in_colour
-from tests.conformance.hedged import GRPC, Service, in_async_code, late, raced
-from tests.conformance.support import ScriptedError, cancelled_in
+from tests.conformance.hedged import GRPC, Service, hedged_call, in_async_code, late
+from tests.support.scripted import ScriptedError, cancelled_in
 
 
 def broken() -> NoReturn:
@@ -88,8 +88,8 @@ def thrice_around(hedge: Hedge) -> Layer:
 )
 @in_async_code
 def test_one_call(colour: str, make: Callable[[], Layer], script: str, seen: str) -> None:
-    """When attempts begin, what comes out and when, and which were cut."""
-    assert raced(colour, make, script) == seen
+    """When attempts begin, the result and its time, and the cancelled attempts."""
+    assert hedged_call(colour, make, script) == seen
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_one_call(colour: str, make: Callable[[], Layer], script: str, seen: str
 @in_async_code
 def test_a_budget_that_is_used_up(colour: str, budget: RetryBudget | TokenBucket, fact: str) -> None:
     """There is no second attempt, and the first one is none the worse for it."""
-    assert raced(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
+    assert hedged_call(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
 
 
 @in_async_code
@@ -107,17 +107,17 @@ def test_hedge_grpc_timeline_throttle(colour: str) -> None:
     """hedge.grpc_timeline: with half of the tokens gone, 2 of 4, there is no hedge."""
     budget = TokenBucket.grpc(4, 0.8)
     budget.failed()
-    assert raced(colour, late(1, budget=budget), "a:9 b:0.5") == "0 1: b at 1.5, cut 1, won"
+    assert hedged_call(colour, late(1, budget=budget), "a:9 b:0.5") == "0 1: b at 1.5, cut 1, won"
     budget.failed()
-    assert raced(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
+    assert hedged_call(colour, late(1, budget=budget), "a:9 b:0.5") == "0: a at 9, suppressed"
 
 
 def one_by_one(colour: str, hedge: Hedge, *scripts: str) -> list[str]:
-    """Make calls through one hedge, and tell what is seen of each."""
+    """Make calls through one hedge, and return the result of each as a line."""
 
     async def waiting() -> list[str]:
         with virtual_time() as clock:
-            return [await Service(clock, script).told(hedge) for script in scripts]
+            return [await Service(clock, script).call_through(hedge) for script in scripts]
 
     return in_colour(colour, list[str], waiting, MockClock(autojump_threshold=0))
 
@@ -141,7 +141,7 @@ def test_hedge_finagle_behaviour_deposits(colour: str) -> None:
 @pytest.mark.parametrize(("share", "too_few"), [(0.02, 49), (0.5, 17)])
 @in_async_code
 def test_hedge_tower(colour: str, share: float, too_few: int) -> None:
-    """hedge.tower: nothing is hedged before there are enough data points to say what is late."""
+    """hedge.tower: nothing is hedged before there are enough samples for the delay."""
     hedge = Hedge(max_extra_load=share)
     assert one_by_one(colour, hedge, *["a:0.01"] * too_few, SLOW)[-1] == ALONE
     assert hedge.snapshot()["delay"] is None
@@ -152,7 +152,7 @@ def test_hedge_tower(colour: str, share: float, too_few: int) -> None:
 
 @in_async_code
 def test_hedge_kevlar_races_cancelled_before_it_is_late(colour: str) -> None:
-    """hedge.kevlar_races: who is cancelled while it waits to be late makes no further attempt."""
+    """hedge.kevlar_races: a call that is cancelled during the hedge delay makes no further attempt."""
 
     async def waiting() -> list[float]:
         with virtual_time() as clock:
@@ -166,9 +166,9 @@ def test_hedge_kevlar_races_cancelled_before_it_is_late(colour: str) -> None:
 
 @in_async_code
 def test_hedge_kevlar_races_a_loser_has_not_timed_out(colour: str) -> None:
-    """hedge.kevlar_races: that it was cut is held against nobody."""
+    """hedge.kevlar_races: the cancellation of a losing attempt counts as no failure."""
     breaker = CircuitBreaker(failures=1)
-    assert raced(colour, lambda: late(1)() | breaker | Timeout(2), SLOW) == HEDGED + ", won"
+    assert hedged_call(colour, lambda: late(1)() | breaker | Timeout(2), SLOW) == HEDGED + ", won"
     assert breaker.state == "closed"
 
 
@@ -188,7 +188,7 @@ def is_good(response: Response) -> bool:
 
 @in_async_code
 def test_stream_commit_points_what_is_discarded_is_closed(colour: str) -> None:
-    """stream.commit_points: once it is known who has won."""
+    """stream.commit_points: once the winner is known."""
     responses = [Response(503), Response(200)]
     called: list[Response] = []
 
@@ -218,5 +218,5 @@ def test_pipeline_dotnet_standard_hedging(colour: str) -> None:
     pipeline = Timeout(30) | late(1)() | rate | breaker | Keyed(host, lambda: Timeout(10))
     assert [type(layer).__name__ for layer in pipeline.layers] == ["Timeout", "Hedge", *["Keyed"] * 3]
     assert pipeline.check() == []
-    assert raced(colour, lambda: pipeline, SLOW) == HEDGED + ", won"
+    assert hedged_call(colour, lambda: pipeline, SLOW) == HEDGED + ", won"
     assert (rate.snapshot()["keys"], breaker.snapshot()["keys"]) == (1, 1)

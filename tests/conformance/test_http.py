@@ -1,20 +1,19 @@
-"""HTTP: what httpware, smithy-kotlin and others do with statuses, methods and bodies; with every client."""
+"""HTTP: statuses, methods and bodies as in httpware, smithy-kotlin and others, with every client."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator
 from typing import Any
 
 import pytest
 
-from redouble import Layer, Reason, Retry, RetryBudget, report
+from redouble import Layer, Reason, RetryBudget, report
 from redouble.http import redact, replayable, rule
-from tests.conformance.support import Bucket
+from tests.conformance.http_calls import httpware, once, raised
 from tests.support.http.clients import CLIENTS, Client, Seen, client, is_async
+from tests.support.scripted import Bucket
 from tests.support.servers import Received, Server, refused_port
-
-PIECES = (b"hello", b" world")
 
 
 @pytest.fixture(scope="module")
@@ -28,29 +27,10 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def httpware(**options: Any) -> Retry:
-    """As its tests have it: 3 attempts, no delays."""
-    said: dict[str, Any] = {"attempts": 3, "backoff": [0] * 9}
-    return Retry(**said | options)
-
-
-def once(name: str) -> Any:
-    """Make a body that can be sent once."""
-
-    def pieces() -> Iterator[bytes]:
-        yield from PIECES
-
-    async def apieces() -> AsyncIterator[bytes]:
-        for piece in PIECES:
-            yield piece
-
-    return apieces() if is_async(name) else pieces()
-
-
 def call(
     name: str, server: Server, script: str, method: str = "GET", policy: Layer | None = None, **options: Any
 ) -> tuple[Seen, list[Received]]:
-    """Make one call; return what the caller saw, and what the server received."""
+    """Make one call; return the caller's result, and the requests received."""
     url = server.url(script)
     with client(name, policy or httpware()) as http:
         seen = http.request(method, url, **options)
@@ -82,7 +62,7 @@ def test_hw_rt_04_methods(name: str, server: Server) -> None:
 
 
 def test_hw_rt_05(name: str, server: Server) -> None:
-    """HW-RT-05: a POST that was answered is not sent again, and nothing is said about it."""
+    """HW-RT-05: a POST that was answered is not resent, without a note."""
     seen, received = call(name, server, "503", "POST")
     assert (seen.status, len(received), seen.notes) == (503, 1, [])
     assert (seen.report().attempts, seen.report().reason) == (1, Reason.stopped)
@@ -95,7 +75,7 @@ def test_hw_rt_06(name: str, server: Server) -> None:
 
 
 def test_hw_rt_11(name: str) -> None:
-    """HW-RT-11: a POST whose connection was refused was never sent; it is sent again (httpware: not)."""
+    """HW-RT-11: a POST whose connection was refused was never sent; it is resent (httpware: not)."""
     with client(name, httpware()) as http:
         seen = http.request("POST", f"http://127.0.0.1:{refused_port()}/", body=b"pay")
     assert seen.error is not None
@@ -104,7 +84,7 @@ def test_hw_rt_11(name: str) -> None:
 
 
 def test_hw_rt_18_http(name: str, server: Server) -> None:
-    """HW-RT-18: with the budget used up, the answer is returned and its report tells why."""
+    """HW-RT-18: with the budget exhausted, the response is returned and its report has the reason."""
     seen, received = call(
         name, server, "503", policy=httpware(budget=RetryBudget(ratio=0, per_second=0, credit="request"))
     )
@@ -120,7 +100,7 @@ def test_hw_rt_18_http(name: str, server: Server) -> None:
     ],
 )
 def test_refused(wrong: dict[str, Any]) -> None:
-    """A word for a set of methods, or a number for one of statuses, is refused (httpware: accepted)."""
+    """A string instead of a set of methods, or a number instead of statuses, is rejected (httpware: not)."""
     with pytest.raises(TypeError, match=next(iter(wrong))):
         rule(**wrong)
 
@@ -149,7 +129,7 @@ def test_hw_rt_22(name: str, server: Server) -> None:
 
 
 def test_kt_http_01(name: str, server: Server) -> None:
-    """KT-HTTP-01: a one-shot body is sent once; here the rule is asked all the same, to say what it was."""
+    """KT-HTTP-01: a one-shot body is sent once; here the rule is still called, for the report."""
     asked: list[Exception] = []
 
     def asking(error: Exception) -> bool:
@@ -162,7 +142,7 @@ def test_kt_http_01(name: str, server: Server) -> None:
 
 @pytest.mark.parametrize("size", [0, 8, 9, 65_536, 65_537, 200_000])
 def test_stream_replay_body_whole(name: str, server: Server, size: int) -> None:
-    """stream.replay_body: what was sent is sent again, byte for byte; no size is too large for that."""
+    """stream.replay_body: the same bytes are resent, whatever their size."""
     body = bytes(range(256)) * (size // 256 + 1)
     body = body[:size]
 
@@ -179,7 +159,7 @@ def test_stream_replay_body_whole(name: str, server: Server, size: int) -> None:
 
 
 def test_stream_replay_body_partial(name: str, server: Server) -> None:
-    """stream.replay_body: what is read while it is sent is not kept (Linkerd: up to 64 KiB)."""
+    """stream.replay_body: a body that is read while it is sent is not buffered (Linkerd: up to 64 KiB)."""
     seen, received = call(name, server, "503,200", "PUT", body=once(name))
     assert (seen.status, [got.body for got in received]) == (503, [b"hello world"])
     assert seen.report().reason is Reason.not_replayable
@@ -198,14 +178,6 @@ def test_hw_err_01_statuses(name: str, server: Server) -> None:
             assert raised(seen) == raised(plain)
 
 
-def raised(seen: Seen) -> type[Exception] | None:
-    try:
-        seen.raise_for_status()
-    except Exception as error:
-        return type(error)
-    return None
-
-
 @pytest.mark.parametrize(
     "script",
     [
@@ -217,7 +189,7 @@ def raised(seen: Seen) -> type[Exception] | None:
     ],
 )
 def test_hw_err_01_errors(name: str, server: Server, script: str) -> None:
-    """HW-ERR-01: what comes out is the client's own error; pickled, it still tells its story."""
+    """HW-ERR-01: the client's own error is raised; pickled, it keeps its report."""
     urls = {"refused": f"http://127.0.0.1:{refused_port()}/", "ftp": "ftp://127.0.0.1/"}
     url = urls.get(script) or server.url(script)
     limit = 0.05 if script == "stall" else None

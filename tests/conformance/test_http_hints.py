@@ -10,8 +10,8 @@ import pytest
 
 from redouble import Hints, Kind, Reason, Retry, transient
 from redouble.http import retry_after
-from tests.conformance.support import Virtual
 from tests.support.http.clients import CLIENTS, Client, client
+from tests.support.scripted import Virtual
 from tests.support.servers import Server
 
 NOW = datetime(1999, 12, 31, 23, 59, 57, tzinfo=UTC)
@@ -32,7 +32,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def waits(
     http: Client, server: Server, script: str, clock: Virtual
 ) -> tuple[int | None, str | None, list[float]]:
-    """Make one call; tell the status, why it ended, and the delays."""
+    """Make one call; return the status, the reason of its end, and the delays."""
     clock.waits.clear()
     seen = http.get(server.url(script))
     return seen.status, seen.report().reason, [*clock.waits]
@@ -58,7 +58,7 @@ def policy(clock: Virtual, **options: Any) -> Retry:
         ("2, 3", None),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
         ("2099-10-21T07:28:00Z", None),
-        # Here they part: httpware reads 0, 3, 1000, nothing, and for ever.
+        # Different in httpware, which reads 0, 3, 1000, nothing, and infinity.
         ("-5", None),
         ("+3", None),
         ("1_000", None),
@@ -75,7 +75,7 @@ def test_hw_ra_01(text: str, expected: float | None) -> None:
     "text", ["Sat, 01 Jan 2000 00:00:57 GMT", "Saturday, 01-Jan-00 00:00:57 GMT", "Sat Jan  1 00:00:57 2000"]
 )
 def test_hw_ra_01_dates(text: str) -> None:
-    """HW-RA-01: a date in each of its three forms, by the server's own clock where it tells it."""
+    """HW-RA-01: a date in each of its three formats, relative to the server's Date header if there is one."""
     assert retry_after({"Retry-After": text}, NOW) == 60
     assert retry_after({"Retry-After": text, "Date": "Sat, 01 Jan 2000 00:00:47 GMT"}, NOW) == 10
 
@@ -128,7 +128,7 @@ def test_kt_http_02(text: str, expected: float | None) -> None:
     ],
 )
 def test_retry_after_envoy_reset(headers: dict[str, str], expected: float) -> None:
-    """retry_after.envoy_reset: the first header that can be read counts; what is too long, a policy says."""
+    """retry_after.envoy_reset: the first valid header counts; the policy limits the wait."""
     assert retry_after(headers, 1_000_000_000) == expected
 
 
@@ -136,7 +136,7 @@ def test_retry_after_envoy_reset(headers: dict[str, str], expected: float) -> No
 
 
 def test_too_long_a_hint(name: str, server: Server) -> None:
-    """retry_after.parse, retry_after.envoy_reset: too long a wait ends the call, and nobody comes earlier.
+    """retry_after.parse, retry_after.envoy_reset: too long a wait ends the call; no retry comes earlier.
 
     Linkerd cuts it to its maximum, Envoy goes by its own backoff: both come before the server wants them.
     """
@@ -153,13 +153,13 @@ def test_too_long_a_hint(name: str, server: Server) -> None:
     [
         pytest.param(503, 7, id="retry_after.status_gate.503"),
         pytest.param(429, 7, id="retry_after.status_gate.429"),
-        # Honoured with whatever is retried, as .NET does it.
+        # Honoured with every retried status, as in .NET.
         pytest.param(502, 7, id="retry_after.status_gate.502"),
         pytest.param(408, 7, id="retry_after.status_gate.408"),
     ],
 )
 def test_status_gate(name: str, server: Server, status: int, waited: float) -> None:
-    """A server that says when to come back is heard, whatever it calls its trouble."""
+    """A Retry-After is honoured with every retried status."""
     clock = Virtual()
     with client(name, policy(clock)) as http:
         assert waits(http, server, f"{status}~ra=7,200", clock) == (200, None, [waited])
@@ -192,7 +192,7 @@ def test_aws_classification_not_retried(status: int) -> None:
 
 
 def test_aws_classification_429() -> None:
-    """aws.classification: 429 is throttling even without a code that says so (botocore asks for one)."""
+    """aws.classification: 429 is throttling even without such a code (botocore requires one)."""
     found = transient(aws_error(429))
     assert found is not None
     assert (found.action, found.kind) == ("retry", Kind.throttled)
@@ -218,7 +218,7 @@ def test_aws_classification_429() -> None:
     ],
 )
 def test_aws_classification_throttling(code: str) -> None:
-    """aws.classification: these codes are throttling, with whatever status."""
+    """aws.classification: these codes are throttling, with any status."""
     for status in (400, 429, 503):
         found = transient(aws_error(status, code))
         assert found is not None

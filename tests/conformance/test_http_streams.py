@@ -36,7 +36,7 @@ def policy(**options: Any) -> Retry:
 def streamed(
     name: str, server: Server, script: str, layer: Layer | None = None, method: str = "GET", **options: Any
 ) -> tuple[Seen, list[Received]]:
-    """Iterate over the body of an answer; return what the caller saw, and what the server received."""
+    """Iterate over the body of a response; return the caller's result, and the requests received."""
     url = server.url(script)
     with client(name, layer or policy(), **options.pop("of_client", {})) as http:
         seen = http.request(method, url, stream=True, **options)
@@ -75,7 +75,7 @@ def test_lf_adr_05_before_any_chunk(name: str, server: Server) -> None:
 def test_lf_adr_05_after_a_chunk(
     name: str, server: Server, script: str, method: str, options: dict[str, Any]
 ) -> None:
-    """LF-ADR-05: after one it is raised at once, whatever the request says."""
+    """LF-ADR-05: after one it is raised at once, for every request."""
     seen, received = streamed(name, server, script, method=method, **options)
     check_committed(seen, received)
     assert events(seen) <= 1
@@ -107,7 +107,7 @@ def test_stream_commit_points_first_byte(name: str, server: Server, inside: bool
 
 
 def test_stream_commit_points_head(name: str, server: Server) -> None:
-    """stream.commit_points: a body that breaks before its first byte begins anew (gRPC: the head commits)."""
+    """stream.commit_points: a body that breaks before its first byte restarts (gRPC: the head commits)."""
     seen, received = streamed(name, server, "sse~cut=0,200~chunked~cut=0,sse")
     assert (seen.error, events(seen), len(received)) == (None, 4, 3)
     assert seen.report().attempts == 3
@@ -117,7 +117,7 @@ def test_stream_commit_points_head(name: str, server: Server) -> None:
 
 
 def test_stream_commit_points_mid_way(name: str, server: Server) -> None:
-    """stream.commit_points: a break surfaces; who has it read whole has had nothing, and gets all of it."""
+    """stream.commit_points: a break is raised; a call that reads the whole body is restarted."""
     url = server.url("200~size=9000~cut=4000,200~size=9000")
     with client(name, policy()) as http:
         assert http.get(url).content == pattern(9000)
@@ -150,7 +150,7 @@ def test_stream_commit_points_one_shot(name: str, server: Server) -> None:
 
 @pytest.mark.parametrize("discarded", ["503", "503~size=200000", CHUNKED, "sse~cut=0"])
 def test_stream_commit_points_discarded(name: str, server: Server, discarded: str) -> None:
-    """stream.commit_points: what a retry discards is closed first: a pool of one connection is enough."""
+    """stream.commit_points: a discarded response is closed first: a pool of one connection is enough."""
     if "trio" in name and discarded == CHUNKED:
         pytest.skip("httpcore leaves to Trio an iterator that was begun, and Trio complains")
     url = server.url(f"{discarded},{discarded},{discarded},200")

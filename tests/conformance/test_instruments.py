@@ -1,4 +1,4 @@
-"""What logs and spans are told, where httpware has events: at which level, and with which fields."""
+"""Log records and span events where httpware has events: their levels and fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redouble.instruments import opentelemetry
 from redouble.testing import Script, ok, virtual_time
 from tests.conformance import circuits
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.test_http import httpware, once, raised
+from tests.conformance.http_calls import httpware, once, raised
 from tests.support.http.clients import CLIENTS, client
 from tests.support.http.errors import by_httpx
 from tests.support.servers import Server
@@ -42,7 +42,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 
 
 def lines(logged: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Return what was said, with its level, without the error's own text."""
+    """Return the logged messages with their levels, without the errors' own texts."""
     return [(one.levelname, ": ".join(one.getMessage().split(": ")[:2])) for one in logged.records]
 
 
@@ -66,7 +66,7 @@ def test_hw_obs_01_a_warning_for_each_call_given_up(
     server: Server,
     logged: pytest.LogCaptureFixture,
 ) -> None:
-    """HW-OBS-01: with attempts, status, error and reason; the method is told to nobody."""
+    """HW-OBS-01: with attempts, status, error and reason; without the method."""
     with client(name, httpware()) as http:
         seen = http.request(method, server.url(script), body=once(name) if body else None)
     warnings: list[Any] = [record for record in logged.records if record.levelno >= logging.WARNING]
@@ -89,7 +89,7 @@ def test_hw_rt_18_refused_by_the_budget(name: str, server: Server, logged: pytes
 def test_hw_obs_01_a_retry_that_is_taken_deviates(
     name: str, server: Server, logged: pytest.LogCaptureFixture
 ) -> None:
-    """HW-OBS-01, HW-RT-02: httpware says nothing of it; here it is news, which is less than a warning."""
+    """HW-OBS-01, HW-RT-02: httpware does not log it; here its level is INFO."""
     with client(name, httpware()) as http:
         http.get(server.url("503,200"))
     told: list[Any] = [record for record in logged.records if record.levelno >= logging.INFO]
@@ -100,7 +100,7 @@ def test_hw_obs_01_a_retry_that_is_taken_deviates(
 
 @every_colour
 def test_hw_obs_01_a_circuit(colour: str, logged: pytest.LogCaptureFixture) -> None:
-    """HW-OBS-01, HW-CB-07: opened, rejected, half open and closed; some of it a breaker says by itself."""
+    """HW-OBS-01, HW-CB-07: opened, rejected, half open and closed; some of it a breaker logs itself."""
     script = "500 500 later:10 rejected:20 rejected:20 later:20 200 closed"
     circuits.run(colour, script, failures=2, cooldown=30, name="users")
     counted = "further rejections are counted, and not logged"
@@ -116,7 +116,7 @@ def test_hw_obs_01_a_circuit(colour: str, logged: pytest.LogCaptureFixture) -> N
 
 @every_colour
 def test_hw_obs_01_a_bulkhead(colour: str, logged: pytest.LogCaptureFixture) -> None:
-    """HW-OBS-01: rejected; its caller has the error, so a log has it only where it is told all."""
+    """HW-OBS-01: rejected; its caller has the error, so it is logged only at the level DEBUG."""
     bulkhead, script = Bulkhead(1, wait=0, name="pool"), Script(ok())
     with bulkhead, pytest.raises(errors.BulkheadFull):
         in_colour(colour, bulkhead(script), bulkhead(script.aio))

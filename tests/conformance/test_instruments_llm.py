@@ -20,7 +20,7 @@ from redouble import Retry, llm
 from redouble.instruments import logging as logs
 from redouble.instruments import memory
 from tests.conformance.flows import EVERY, in_colour
-from tests.conformance.support import Virtual
+from tests.support.scripted import Virtual
 
 URL = "http://model.test/v1/chat?key=secret"
 LABELS = {"provider": "acme", "model": "small"}
@@ -33,7 +33,7 @@ every_way = pytest.mark.parametrize("way", ["function", "client", "model"])
 
 
 class Model:
-    """A language model that answers with a status, or not at all, and the policy of who asks it."""
+    """A language model that answers with a status, or not at all, and the caller's policy."""
 
     def __init__(self, library: ModuleType, *answers: int | str) -> None:
         self.library: Any = library
@@ -53,7 +53,7 @@ class Model:
         raise getattr(self.library, answer)("lost", request=request)
 
     def ask(self, colour: str, way: str) -> None:
-        """Ask it: by a function that raises for a bad status, or by a client whose transport retries.
+        """Call it: by a function that raises for an error status, or by a client whose transport retries.
 
         The function may be called by a policy, or by an `llm.Model`.
         """
@@ -151,7 +151,7 @@ def test_lf_adr_07_errors(
 @every_library
 @every_way
 def test_lf_adr_07_latency(colour: str, library: ModuleType, way: str) -> None:
-    """LF-ADR-07: how long calls took, in seconds (llm-fiber: milliseconds), delays and all."""
+    """LF-ADR-07: the duration of calls in seconds (llm-fiber: milliseconds), including delays."""
     with memory.instrument() as metrics:
         Model(library, 503, "ReadTimeout", 200).ask(colour, way)
     whole = 3 * TAKES + sum(DELAYS)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from redouble import Backoff, Kind, Reason, Retry, Verdict, errors
 from tests.conformance.flows import Flow, answers, check, in_every_colour, limited, takes
-from tests.conformance.support import Bucket, fail, ok
+from tests.conformance.limited_flows import AGAIN, CUT, OVER, STOP, timeouts
+from tests.support.scripted import Bucket, fail, ok
 
-CUT, OVER = errors.AttemptTimeout, errors.DeadlineExceeded
 LONG = 100_000.0
 LATE = ok("late", takes=LONG)
-
-
-def timeouts(answer: Any) -> Callable[[Exception], Any]:
-    """Make a rule about attempts that took too long."""
-    return lambda error: answer if isinstance(error, CUT) else None
 
 
 def arbitrated(fact: str, limit: str, reason: Reason, attempts: int, **options: Any) -> Flow:
@@ -27,8 +21,6 @@ def arbitrated(fact: str, limit: str, reason: Reason, attempts: int, **options: 
     return limited(fact, LATE, attempts=3, expected=expected, **options)
 
 
-STOP: dict[str, Any] = {"rules": [timeouts(False)]}
-AGAIN: dict[str, Any] = {"rules": [timeouts(True)]}
 UNJUDGED: dict[str, Any] = {"on": [answers({})]}
 
 FLOWS = [
@@ -125,7 +117,7 @@ FLOWS = [
         rules=[timeouts(500)],
         expected={"reason": Reason.attempts, "sleeps": [500], "hints": [500, 500]},
     ),
-    # Without an opinion an attempt that took too long is retried (qubit 0.9 too; 0.19 stops).
+    # Without a verdict an attempt that exceeded its limit is retried (qubit 0.9 too; 0.19 stops).
     arbitrated("Q-V06.timeout", "attempt", Reason.attempts, 3, attempt_timeout=10, **UNJUDGED),
     arbitrated("N-10.1-deviates", "attempt", Reason.attempts, 3, attempt_timeout=10, **UNJUDGED),
     arbitrated("N-10.2", "total", Reason.timeout, 1, total=10),
@@ -188,7 +180,7 @@ FLOWS = [
     limited(
         "KT-TIME-04", ok("late", takes=0.3), attempts=3, total=0.2, expected={"type": OVER, "attempts": 1}
     ),
-    # What is left for each attempt; the first one of Finagle's takes 10 of its 100.
+    # The time left for each attempt; the first one of Finagle's takes 10 of its 100.
     *(
         limited(
             f"timeout.deadline_math.{name}",
@@ -208,7 +200,7 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """Which limit it is, what is made of it, and what comes out."""
+    """The limit that fires, the decision about it, and the result."""
     check(colour, row)
 
 

@@ -20,7 +20,7 @@ from redouble.instruments import memory
 from redouble.llm import Context, CutShort, Model, Timeouts
 from redouble.testing import virtual_time
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.support import Draws, Virtual
+from tests.support.scripted import Draws, Virtual
 
 every_colour = pytest.mark.parametrize("colour", EVERY)
 every_async = pytest.mark.parametrize("colour", ASYNC)
@@ -30,7 +30,7 @@ AT_ONCE = Retry(backoff=[0] * 9)
 
 
 class Fault:
-    """A new error for each attempt: one that was reported of has its story with it."""
+    """Return a new error for each attempt, because an error keeps its report."""
 
     def __init__(self, kind: Callable[..., Exception], *said: Any, **more: Any) -> None:
         self._make = partial(kind, *said, **more)
@@ -57,7 +57,7 @@ def model(policy: Retry = AT_ONCE, **options: Any) -> Model:
 
 
 class Asked:
-    """A model that fails as it is told, and then answers; asked in a colour."""
+    """A scripted model that fails and then answers, called in a colour."""
 
     def __init__(self, *outcomes: Fault | str) -> None:
         self.outcomes = outcomes
@@ -87,7 +87,7 @@ class Asked:
         return in_colour(colour, asking, waiting, MockClock(autojump_threshold=0))
 
     def fails(self, colour: str, model: Model) -> Report:
-        """Ask, and tell how it failed: with the last error of the model, as it was raised."""
+        """Make a call, and return its error, which is the last error of the model."""
         with pytest.raises(Exception) as caught:  # noqa: PT011  it is looked at
             self.call(colour, model)
         assert caught.value is self.raised
@@ -97,7 +97,7 @@ class Asked:
 
 
 class Streamed:
-    """A stream for each attempt: chunks, errors, and seconds in which nothing comes."""
+    """A scripted stream for each attempt: chunks, errors, and seconds of silence."""
 
     def __init__(self, *streams: Sequence[object]) -> None:
         self.streams = streams
@@ -157,7 +157,7 @@ def test_lf_adr_01_full_jitter(colour: str, drawn: float, delays: list[float]) -
 
 @every_colour
 def test_lf_adr_01_four_attempts_in_30_seconds(colour: str) -> None:
-    """LF-ADR-01: these are the numbers of a model that is told nothing else."""
+    """LF-ADR-01: these are the defaults of a model."""
     usual = Model("acme", "small")
     assert usual.timeouts == Timeouts(connect=5, read=30, total=30)
     asked = Asked(RESET)
@@ -186,7 +186,7 @@ def test_lf_adr_01_four_attempts_in_30_seconds(colour: str) -> None:
     ids=repr,
 )
 def test_the_table_of_the_record(colour: str, error: Fault, again: bool) -> None:
-    """The classification table of the record that LF-ADR-01 is from: what is retried before a stream."""
+    """The classification table of LF-ADR-01's decision record: errors retried before a stream."""
     asked = Asked(error, "ok")
     if again:
         assert asked.call(colour, model()) == "ok"
@@ -207,7 +207,7 @@ def test_the_table_of_the_record(colour: str, error: Fault, again: bool) -> None
     ],
 )
 def test_lf_adr_04_retry_if(colour: str, error: Fault, said: bool | None, calls: int) -> None:
-    """LF-ADR-04: the hook has the first word, and knows whose call it is, and what is bound to it."""
+    """LF-ADR-04: the hook is called first, with the model, and with the fields bound to the call."""
     told: list[tuple[type[Exception], int, Context]] = []
 
     def retry_if(error: Exception, attempt: int, context: Context) -> bool | None:
@@ -295,7 +295,7 @@ STOP: dict[str, Any] = {"type": "message_stop"}
 def test_commit_points(
     colour: str, streams: list[list[object]], chunks: list[object], error: str | None
 ) -> None:
-    """stream.commit_points: a first event that tells of an error commits nothing; what is left is closed."""
+    """stream.commit_points: a first event with an error commits nothing; the rest of the stream is closed."""
     streamed = Streamed(*streams)
     if error is None:
         streamed.read(colour, model())
@@ -344,13 +344,13 @@ def test_lf_code_01_timeouts(limits: Timeouts, expected: tuple[float | None, ...
     ],
 )
 def test_lf_code_04_refused(make: Callable[[], object], named: str) -> None:
-    """LF-CODE-04: what cannot be meant is refused when it is written, by name."""
+    """LF-CODE-04: invalid options are rejected by the constructor, by name."""
     with pytest.raises(ValueError, match=f"^Timeouts {named}: write "):
         make()
 
 
 def test_lf_code_04_total_below_connect_deviates(recwarn: pytest.WarningsRecorder) -> None:
-    """LF-CODE-04: nobody is warned of a total that is less than the rest: it is the limit, also for them."""
+    """LF-CODE-04: no warning of a total below the other limits: it is the limit for them too."""
     limits = Timeouts(total=3)
     assert not recwarn.list
     assert limits.within(3)["connect"] == limits.within(3)["read"] == pytest.approx(3, abs=0.02)
@@ -373,7 +373,7 @@ LIKE = {  # what here is like the errors there
 @every_colour
 @pytest.mark.parametrize("name", LIKE)
 def test_lf_code_03_should_retry(colour: str, name: str) -> None:
-    """LF-CODE-03: what is lost, late or limited is retried, until there were three attempts."""
+    """LF-CODE-03: lost, late and rate-limited calls are retried, up to three attempts."""
     asked = Asked(LIKE[name])
     asked.fails(colour, model(Retry(backoff=[0] * 9, attempts=3)))
     again = name in ("FiberConnectionError", "FiberTimeoutError", "FiberRateLimitError")
@@ -399,7 +399,7 @@ def test_lf_code_03_statuses_deviate(colour: str, status: int) -> None:
 @every_colour
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 429, 500, 529])
 def test_lf_code_05_statuses_deviate(colour: str, status: int) -> None:
-    """LF-CODE-05: a status has no error of ours: the client's own comes out, and metrics have the number."""
+    """LF-CODE-05: no error of ours for a status: the client's own is raised, and metrics have the number."""
     with memory.instrument() as metrics:
         Asked(answered(status)).fails(colour, model())
     assert metrics.counter("errors", code=str(status), provider="acme", model="small") == 1
@@ -407,7 +407,7 @@ def test_lf_code_05_statuses_deviate(colour: str, status: int) -> None:
 
 @every_colour
 def test_lf_code_06_total(colour: str) -> None:
-    """LF-CODE-06: a delay that does not fit into the total is not slept; the last error comes out."""
+    """LF-CODE-06: a delay that exceeds the total is not slept; the last error is raised."""
     clock = Virtual()
     asked = Asked(RESET)
     policy = Retry(attempts=5, backoff=Backoff.constant(0.2), clock=clock)

@@ -26,13 +26,13 @@ LIMITS: list[dict[str, Any]] = [{"tokens": 10}, {"cost": 10}, {"requests": 10}]
     ],
 )
 def test_refused(make: Callable[[], object], named: str) -> None:
-    """What cannot be meant is refused when it is written, by name."""
+    """Invalid options are rejected by the constructor, by name."""
     with pytest.raises(ValueError, match=f"^Spend {named}=.*: write "):
         make()
 
 
 def one_of(limit: Mapping[str, Any]) -> dict[str, int]:
-    """Return what takes one of what is limited."""
+    """Return a function that spends one unit of the limit."""
     return {"requests": 0, **dict.fromkeys(limit, 1)}
 
 
@@ -49,7 +49,7 @@ def test_lf_code_07_up_to_the_limit(limit: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_lf_code_07_soft_limit(limit: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    """LF-CODE-07: a warning at 80 percent; here it is said once."""
+    """LF-CODE-07: a warning at 80 percent; here once."""
     spend, (what,) = Spend(**limit), limit
     warned: list[int] = []
     for _ in range(10):
@@ -60,7 +60,7 @@ def test_lf_code_07_soft_limit(limit: dict[str, Any], caplog: pytest.LogCaptureF
 
 
 def test_lf_code_07_negative_amount_deviates() -> None:
-    """LF-CODE-07: a negative amount is no refund: what was set aside goes back by `release`, and no more."""
+    """LF-CODE-07: a negative amount is no refund: only `release` returns a reservation, and no more."""
     spend = Spend(tokens=10)
     reservation = spend.reserve(tokens=10)
     with pytest.raises(ValueError, match="release"):
@@ -83,7 +83,7 @@ def model_of(spend: Spend, **options: Any) -> Model:
 @every_colour
 @pytest.mark.parametrize("stream", [False, True])
 def test_lf_adr_08_preflight_refusal(colour: str, stream: bool) -> None:
-    """LF-ADR-08: what there is no allowance for is refused before any attempt, and nobody retries it."""
+    """LF-ADR-08: a call without allowance is rejected before any attempt, and not retried."""
     spend, calls = Spend(tokens=6, warn_at=None), list[None]()
     spend.reserve(tokens=3).commit()
     model = model_of(spend)
@@ -119,7 +119,7 @@ def test_lf_adr_08_preflight_refusal(colour: str, stream: bool) -> None:
 
 @every_colour
 def test_lf_adr_08_mid_stream_refusal(colour: str) -> None:
-    """LF-ADR-08: a stream that takes more than is left is stopped for good; what it took is counted."""
+    """LF-ADR-08: a stream that exceeds the rest is stopped and not retried; its usage is counted."""
     spend, calls, got = Spend(tokens=6, warn_at=None), list[None](), list[int]()
     model = model_of(spend, protocol=None)
 

@@ -6,7 +6,7 @@ import pytest
 
 from redouble import Backoff, Hints, Reason
 from tests.conformance.flows import INSTEAD, Flow, answers, check, flow, in_every_colour
-from tests.conformance.support import fail, ok, series
+from tests.support.scripted import fail, ok, series
 
 DAY = 86400
 CASCADE = Backoff.exponential(500).maximum(5000)
@@ -140,7 +140,7 @@ FLOWS = [
         random=(0.5,),
         expected={"sleeps": [100, 200, 400, 700, 700], "calls": 6, "reason": Reason.attempts},
     ),
-    # gRPC begins its backoff anew after a pushback; here the delays go on with the attempts.
+    # gRPC restarts its backoff after a pushback; here the delays continue with the attempts.
     flow(
         "pushback.grpc.pushback_resets_backoff-deviates",
         fail("first"),
@@ -175,7 +175,7 @@ FLOWS = [
         backoff=Backoff.constant(1),
         expected={"sleeps": [1], "ok": "ok"},
     ),
-    # Finagle's take_until(9) lets 1+2+3+4 pass; a limit of time does not let the fourth begin.
+    # Finagle's take_until(9) allows 1+2+3+4; a time limit does not allow the fourth.
     flow(
         "backoff.finagle_combinators.take_until_total-deviates",
         fail(),
@@ -195,5 +195,5 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_waiting(colour: str, row: Flow) -> None:
-    """What is slept, and what is refused because it could not end in time."""
+    """Delays, and retries refused because they could not end in time."""
     check(colour, row)

@@ -1,4 +1,4 @@
-"""The page about conformance: what it claims is what is tested."""
+"""The page about conformance: its claims match the tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def suites() -> list[str]:
 
 
 def test_the_number_of_facts() -> None:
-    """The ids in the tests, and the suites that the page names, are as many as the page says."""
+    """The numbers of ids in the tests, and of suites that the page names, equal those on the page."""
     claimed = re.search(r"\*\*(\d+) facts are tested", PAGE)
     assert claimed is not None
     assert [suite for suite in suites() if not is_tested(suite)] == []

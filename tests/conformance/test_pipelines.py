@@ -1,4 +1,4 @@
-"""Pipelines: the orders that others recommend, and what they refuse to build."""
+"""Pipelines: the orders that other libraries recommend, and those that they reject."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from redouble import (
 )
 from redouble.testing import Script, ok
 from tests.conformance.flows import EVERY, in_colour
-from tests.conformance.support import ScriptedError, Virtual
+from tests.support.scripted import ScriptedError, Virtual
 
 JITTERED = Backoff.exponential(0.1).full_jitter()
 INSIDE, OUTSIDE = "Bulkhead inside Retry", "CircuitBreaker outside Retry"
@@ -37,7 +37,7 @@ def limit(seconds: float) -> Timeout:
 
 
 class Order(NamedTuple):
-    """Layers as somebody else puts them, outermost first, and what we have to say about it."""
+    """The layers of another library's pipeline, outermost first, and the warnings of `check`."""
 
     fact: str
     make: Callable[[], Pipeline]
@@ -79,7 +79,7 @@ every_order = pytest.mark.parametrize("order", ORDERS, ids=[order.fact for order
 
 @every_order
 def test_an_order(order: Order) -> None:
-    """It can be built, is drawn in that order, and is told what is known to hurt."""
+    """It can be built, has that order in its repr, and `check` warns of known mistakes."""
     pipeline = order.make()
     drawn = pipeline.explain().replace("└─", "").splitlines()
     assert [line.split()[0] for line in drawn[: len(pipeline.layers)]] == order.names.split()
@@ -90,7 +90,7 @@ def test_an_order(order: Order) -> None:
 @every_order
 @pytest.mark.parametrize("colour", EVERY)
 def test_a_call_goes_through_all_of_it(colour: str, order: Order) -> None:
-    """Two failures, and then it is well: the third attempt is what comes out."""
+    """Two failures, then a success: the result is that of the third attempt."""
     pipeline, script = order.make(), Script(ScriptedError("1"), ScriptedError("2"), ok("done"))
     assert in_colour(colour, pipeline(script), pipeline(script.aio)) == "done"
     assert len(script.calls) == 3
@@ -106,7 +106,7 @@ def test_pipeline_orders_failsafe_go_docs_the_fallback_is_last(colour: str) -> N
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_pipeline_kevlar_validation_retry_and_fallback_deviates(colour: str) -> None:
-    """pipeline.kevlar_validation: a retry that sees no errors; Kevlar refuses it, here `check` says so."""
+    """pipeline.kevlar_validation: a retry that sees no errors; Kevlar rejects it, here `check` warns."""
     pipeline = retry() | Fallback(value="instead", on=ScriptedError)
     assert [said.partition(",")[0] for said in pipeline.check()] == ["Fallback inside Retry"]
     assert (retry() | Fallback(value="instead", on=KeyError)).check() == []

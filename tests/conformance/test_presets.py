@@ -1,6 +1,6 @@
-"""Presets: the numbers of the systems that they are named after, and what a call makes of them.
+"""Presets: the numbers of the systems that they are named after, and calls with them.
 
-Chance is drawn at its highest, so that the delays are the longest that the preset allows.
+Random numbers are the highest, so that the delays are the longest that the preset allows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Backoff, Kind, Reason, Retry, RetryBudget, Verdict, presets
 from tests.conformance.flows import Flow, check, flow, in_every_colour
-from tests.conformance.support import Step, fail, ok, series
+from tests.support.scripted import Step, fail, ok, series
 
 
 def preset(fact: str, make: Callable[..., Retry], *script: Step, attempts: int = 3, **expected: Any) -> Flow:
@@ -91,7 +91,7 @@ def test_a_budget_by_requests(make: Callable[[], Retry]) -> None:
 
 @pytest.mark.parametrize("make", [HTTPWARE, presets.http, FINAGLE, AWS, LLM, presets.database])
 def test_hw_rt_23_the_budget_is_per_instance(make: Callable[[], Retry]) -> None:
-    """HW-RT-23: who makes two policies has two budgets, and who shares one has one."""
+    """HW-RT-23: two policies have two budgets, unless they share one."""
     assert make().budget is not None
     assert make().budget is not make().budget
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from redouble import Backoff, Reason, errors
 from tests.conformance.flows import INSTEAD, Flow, answers, check, fails, flow, in_every_colour, takes
-from tests.conformance.support import Panic, fail, ok
+from tests.support.scripted import Panic, fail, ok
 
 FLOWS = [
     flow(
@@ -190,5 +190,5 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """Attempts, delays, observers, and what comes out."""
+    """Attempts, delays, observers and results."""
     check(colour, row)

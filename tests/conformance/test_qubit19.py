@@ -19,7 +19,7 @@ from tests.conformance.flows import (
     in_every_colour,
     takes,
 )
-from tests.conformance.support import Operation, Virtual, fail, ok
+from tests.support.scripted import Operation, Virtual, fail, ok
 
 FLOWS = [
     flow(
@@ -150,7 +150,7 @@ def test_the_first_answer_decides(
 @pytest.mark.parametrize("colour", EVERY)
 @pytest.mark.parametrize("fact", ["N-03.rule", "Q-R07"])
 def test_a_rule_that_raises_loses_nothing(colour: str, fact: str) -> None:
-    """Its error comes out, with the operation's as context; later rules are not asked."""
+    """Its error is raised, with the operation's as context; later rules are not called."""
     rules = [Counted(LookupError("rule")), Counted(True)]
     words = drive(colour, flow(fact, fail("matrix"), attempts=2, rules=rules, expected={})).words()
     assert (words["type"], words["context"]) == (LookupError, "matrix")
@@ -160,7 +160,7 @@ def test_a_rule_that_raises_loses_nothing(colour: str, fact: str) -> None:
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_n_14_time_is_read_again_between_the_phases(colour: str) -> None:
-    """N-14: rule, failure and retry each take 1000 of 3000. Ours asks the rule first, qubit tells first."""
+    """N-14: rule, failure and retry each take 1000 of 3000. Ours calls the rule before the observer."""
     clocks: list[Virtual] = []
     seen_by_rule: list[float] = []
 
@@ -190,7 +190,7 @@ def test_n_14_time_is_read_again_between_the_phases(colour: str) -> None:
 
 
 def test_n_14_a_slow_rule_leaves_less_time_for_the_delay() -> None:
-    """N-14: also where nobody listens, no delay begins that cannot end in time."""
+    """N-14: without observers too, no delay begins that cannot end in time."""
     clock = Virtual()
 
     def slow(error: Exception) -> bool:

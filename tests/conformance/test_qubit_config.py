@@ -1,4 +1,4 @@
-"""qubit-retry 0.9: its settings by their own names, what is inherited, and what is refused at which key."""
+"""qubit-retry 0.9: its settings by their own names, inheritance, and errors with their keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXPONENTIAL = Backoff.exponential(1).maximum(60)
 
 
 def policy_for_timeouts(policy: Retry) -> str:
-    """See what is made of an attempt that took too long."""
+    """Return the verdict on an attempt that exceeded its limit."""
 
     def late() -> None:
         raise AttemptTimeout("late")
@@ -32,7 +32,7 @@ def millis(seconds: Any) -> float | None:
 
 
 def words(policy: Retry) -> dict[str, object]:
-    """Say a policy in the words of the facts; delays are told by the backoff."""
+    """Return a policy by the keys of the facts; delays come from the backoff."""
     return {
         "max_attempts": policy.attempts,
         "max_operation_elapsed": millis(policy.work_timeout),
@@ -173,7 +173,7 @@ ABORTING = {"attempt_timeout_millis": 1000, "attempt_timeout_policy": "abort"}
 def test_settings(
     values: Mapping[str, object], defaults: Mapping[str, object], expected: dict[str, object]
 ) -> None:
-    """What is said, what is inherited, and what holds if nothing is."""
+    """Given values, inherited values and defaults."""
     made = from_qubit(values, defaults=from_qubit(defaults))
     found = words(made)
     assert {word: found[word] for word in expected} == expected
@@ -224,7 +224,7 @@ REFUSED: list[Any] = [
 
 @pytest.mark.parametrize(("values", "path", "mentions"), REFUSED)
 def test_refused(values: Mapping[str, object], path: str, mentions: list[str]) -> None:
-    """What is wrong is told of its key, with the prefix that was asked for."""
+    """An error has its key, with the given prefix."""
     with pytest.raises(ConfigError) as told:
         from_qubit(values)
     assert told.value.path == path

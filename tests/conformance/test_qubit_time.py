@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Backoff, Reason, Retry
 from tests.conformance.flows import INSTEAD, SYNC, Flow, answers, check, drive, fails, flow, in_every_colour
-from tests.conformance.support import Virtual, fail, ok
+from tests.support.scripted import Virtual, fail, ok
 
 FIXED_20 = Backoff.constant(20)
 

@@ -1,4 +1,4 @@
-"""qubit-retry 0.9 and 0.19: delays, jitter, what is refused, and what errors say."""
+"""qubit-retry 0.9 and 0.19: delays, jitter, rejected values, and error messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from redouble import Backoff, Hints, Reason, Retry, errors, report
 from tests.conformance.flows import EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
-from tests.conformance.support import fail, ok, series
+from tests.support.scripted import fail, ok, series
 
 HUGE = 20_000_000_000_000
 
@@ -86,7 +86,7 @@ def test_jitter(factor: float, base: float, u: float, expected: float) -> None:
     ],
 )
 def test_refused(make: Callable[[], object], named: str) -> None:
-    """What cannot be meant is refused when it is written, by name."""
+    """Invalid options are rejected by the constructor, by name."""
     with pytest.raises(ValueError, match=named):
         make()
 
@@ -104,7 +104,7 @@ def test_refused(make: Callable[[], object], named: str) -> None:
     ],
 )
 def test_accepted(make: Callable[[], object]) -> None:
-    """What looks odd and is not."""
+    """Unusual values that are valid."""
     make()
 
 

@@ -1,4 +1,4 @@
-"""Rate limits: the adaptive mode of the AWS SDKs, failsafe-go's smooth limiter, and who waits for a permit.
+"""Rate limits: the adaptive mode of the AWS SDKs, failsafe-go's smooth limiter, and waiters for a permit.
 
 Calls are made one after the other in every colour, and side by side in async code, all in virtual time.
 """
@@ -17,19 +17,19 @@ from trio.testing import MockClock
 from redouble import SYSTEM, AdaptiveRate, RateLimit, errors
 from redouble.testing import VirtualClock, virtual_time
 from tests.conformance.flows import ASYNC, EVERY, in_colour
-from tests.conformance.support import ScriptedError
+from tests.support.scripted import ScriptedError
 
 Gate = AdaptiveRate | RateLimit
 Call = Callable[[], Awaitable[None]]
 Arrival = tuple[float, type[Exception] | None]  # when, and how it ends
 
-THROTTLED, UNHEARD = ScriptedError, errors.Rejected  # one that says nothing is not learned from
+THROTTLED, UNHEARD = ScriptedError, errors.Rejected  # one without a verdict does not change the rate
 
 
 def in_turn(
     colour: str, make: Callable[[], Gate], arrivals: Sequence[Arrival]
 ) -> tuple[list[float], Mapping[str, float | None]]:
-    """Make calls one after the other, none before its moment; tell when each began, and how it ended."""
+    """Make calls one after the other, none before its time; return when each began and how it ended."""
     began: list[float] = []
 
     def fetch(clock: VirtualClock, ends: type[Exception] | None) -> None:
@@ -109,7 +109,7 @@ def test_what_is_measured(colour: str, records: list[float], last: float) -> Non
 @pytest.mark.parametrize(
     ("least", "arrivals", "began"),
     [
-        # Once throttled, the rate is the lowest there is, and the bucket holds as much as comes in a second.
+        # Once throttled, the rate is the minimum, and the bucket holds the tokens of one second.
         pytest.param(10, [(2.0, UNHEARD)] * 11, [2.0] * 10 + [2.1], id="KT-RL-02"),
         # A call takes one token; where smithy takes five at once, five calls take one each.
         pytest.param(1, [(0.0, UNHEARD)] * 5, [1, 2, 3, 4, 5], id="KT-RL-03"),
@@ -120,7 +120,7 @@ def test_what_is_measured(colour: str, records: list[float], last: float) -> Non
 def test_who_waits_once_throttled(
     colour: str, least: float, arrivals: list[Arrival], began: list[float]
 ) -> None:
-    """Nobody before the first throttling; then each for the rate."""
+    """No wait before the first throttling; then each call waits for the rate."""
     unlimited: list[Arrival] = [(0.0, UNHEARD)] * 20
     gate = partial(AdaptiveRate, on=THROTTLED, least=least)
     made, _ = in_turn(colour, gate, [*unlimited, (0.0, THROTTLED), *arrivals])
@@ -132,7 +132,7 @@ def test_who_waits_once_throttled(
     [
         pytest.param(0.5, [0.0] * 7 + [11.0], [0, 0.5, 1, 1.5, 2, 2.5, 3, 11], id="ratelimit.smooth.500"),
         pytest.param(0.1, [0.0, 0.15], [0, 0.15], id="ratelimit.smooth.100"),
-        # failsafe-go lets the third one begin at 0.2 and 0.3: half an interval too early.
+        # failsafe-go admits the third one at 0.2 and 0.3: half an interval too early.
         pytest.param(0.1, [0.0, 0.15, 0.2], [0, 0.15, 0.25], id="ratelimit.smooth.100-deviates.200"),
         pytest.param(0.1, [0.0, 0.25, 0.25], [0, 0.25, 0.35], id="ratelimit.smooth.100-deviates.300"),
     ],
@@ -165,7 +165,7 @@ SMOOTH = [(0.0, 7, 3.0, 3.5), (0.8, 3, 3.7, 5.0), (2.3, 1, 2.7, 5.5), (3.5, 3, 3
 )
 @pytest.mark.parametrize("colour", ASYNC)
 def test_many_at_once(colour: str, interval: float, crowds: list[tuple[float, int, float, float]]) -> None:
-    """Who waits stands in line, and who comes later waits for those too."""
+    """Waiters queue, and later calls wait for them too."""
     limit = RateLimit(1, per=interval)
     longest, free = dict[float, float](), dict[float, float]()
 
@@ -192,7 +192,7 @@ def test_many_at_once(colour: str, interval: float, crowds: list[tuple[float, in
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("gone", [(1,), (3,), (5,), (1, 2), (2, 4), (1, 2, 3, 4)])
 def test_ratelimit_semantics_the_queue_closes_up(colour: str, gone: tuple[int, ...]) -> None:
-    """ratelimit.semantics: whoever of five leaves, first, middle or last, those behind move up in order."""
+    """ratelimit.semantics: if one of five waiters leaves, first, middle or last, the later ones advance."""
     limit, began = RateLimit(1), list[tuple[int, float]]()
 
     def scene(clock: VirtualClock) -> list[Call]:
@@ -226,7 +226,7 @@ def test_ratelimit_semantics_the_queue_closes_up(colour: str, gone: tuple[int, .
 def test_ratelimit_semantics_a_permit_is_whose_call_began(
     colour: str, leaves: list[float], next_begins: float | None
 ) -> None:
-    """ratelimit.semantics: who leaves before its turn has taken nothing, and who began has taken one."""
+    """ratelimit.semantics: a waiter that leaves has consumed nothing, and an admitted call one permit."""
     limit, began = RateLimit(1), list[float]()
 
     def scene(clock: VirtualClock) -> list[Call]:

@@ -73,7 +73,7 @@ class Caller:
 def test_pipeline_kevlar_validation_an_invalid_reload(
     colour: str, wrong: Any, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """pipeline.kevlar_validation: the last good one stays, for calls under way and later, and it is told."""
+    """pipeline.kevlar_validation: the last valid one stays, for calls in flight and later; it is logged."""
     load(document(3, "good"), environ=None)
     told: list[Any] = []
     caller = Caller(colour, lambda: told.append(reload(wrong)))
@@ -89,7 +89,7 @@ def test_pipeline_kevlar_validation_an_invalid_reload(
 
 @every_colour
 def test_pipeline_kevlar_validation_calls_in_flight(colour: str) -> None:
-    """pipeline.kevlar_validation: they finish on what they began with; those that begin later do not."""
+    """pipeline.kevlar_validation: calls in flight keep their policy; later ones use the new one."""
     load(document(3, "old"), environ=None)
     caller = Caller(colour, lambda: reload(document(5, "new")))
     with memory.instrument() as metrics:

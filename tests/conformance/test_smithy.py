@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Backoff, Hints, Kind, Reason, Retry, TokenBucket, Verdict, errors
 from tests.conformance.flows import EVERY, Flow, answers, check, drive, flow, in_every_colour
-from tests.conformance.support import Bucket, Step, fail, ok, series
+from tests.support.scripted import Bucket, Step, fail, ok, series
 
 SERVER, CLIENT = Verdict.retry(kind=Kind.server), Verdict.retry(kind=Kind.client)
 TRANSIENT, THROTTLED = Verdict.retry(kind=Kind.network), Verdict.retry(kind=Kind.throttled)
@@ -118,7 +118,7 @@ FLOWS = [
     y2026("KT-26-09", asked("E500", 0), ok(), ok="ok", calls=2, sleeps=[0.05], quota=[486, 500]),
     # A header that cannot be read is no hint.
     y2026("KT-26-11", E500, ok(), ok="ok", calls=2, sleeps=[0.05], quota=[486, 500]),
-    # smithy may sleep once more before it raises, for long polling; here nobody waits for nothing.
+    # smithy may sleep once more before it raises, for long polling; here there is no such wait.
     y2026("KT-LP-02-deviates", E400, tokens=0, raises="E400", calls=1, sleeps=[], quota=[0]),
     y2026("KT-LP-03", E500, attempts=2, raises="E500", calls=2, sleeps=[0.05]),
     y2026("KT-LP-04", E404, attempts=2, raises="E404", calls=1, sleeps=[]),
@@ -229,7 +229,7 @@ def test_py_std_02_attempts_count_the_first(colour: str, attempts: int) -> None:
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_py_std_01_what_nobody_calls_transient_is_not_retried(colour: str) -> None:
-    """PY-STD-01: nobody answered, so stop."""
+    """PY-STD-01: no response, so stop."""
     nobody: list[Callable[[Exception], None]] = [lambda _: None]
     check(colour, flow("PY-STD-01", fail(), on=nobody, expected={"calls": 1, "reason": Reason.stopped}))
 

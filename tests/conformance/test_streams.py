@@ -12,7 +12,7 @@ import trio
 
 from redouble import Gate, Layer, Retry, report
 from tests.conformance.flows import EVERY
-from tests.conformance.support import Virtual
+from tests.support.scripted import Virtual
 
 EVERY_COLOUR = pytest.mark.parametrize("colour", EVERY)
 
@@ -100,7 +100,7 @@ def read(
 
     def blocking() -> None:
         for piece in layer(server.pieces)(key):
-            pieces.append(piece)  # noqa: PERF402  what came before an error counts
+            pieces.append(piece)  # noqa: PERF402  items before an error count
 
     async def waiting() -> None:
         async for piece in layer(server.apieces)(key):
@@ -131,7 +131,7 @@ RESET, SILENCE = ConnectionResetError("reset"), Silence("read")
 def test_lf_adr_05(
     colour: str, streams: list[Steps], key: str | None, pieces: list[str], error: Exception, requests: int
 ) -> None:
-    """LF-ADR-05: retried before any chunk, raised at once after one, whatever the request says."""
+    """LF-ADR-05: retried before any chunk, raised at once after one, for every request."""
     server = Server(*streams)
     assert read(colour, server, server.policy(), key) == (pieces, error)
     assert server.requests == requests
@@ -199,7 +199,7 @@ def test_stream_commit_points_time_after_commit(colour: str, limit: str) -> None
 
 @EVERY_COLOUR
 def test_stream_commit_points_discarded(colour: str) -> None:
-    """stream.commit_points: what a retry discards is closed before the next attempt."""
+    """stream.commit_points: a discarded stream is closed before the next attempt."""
     server = Server([Unavailable()], [Unavailable()], ["a"])
     assert read(colour, server, server.policy()) == (["a"], None)
     assert server.log == ["request", "closed"] * 3

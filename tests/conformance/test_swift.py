@@ -11,7 +11,7 @@ import pytest
 
 from redouble import Backoff, Reason, Retry
 from tests.conformance.flows import ASYNC, EVERY, NONE, Flow, answers, check, drive, flow, in_every_colour
-from tests.conformance.support import SplitMix64, Virtual, fail, ok, series
+from tests.support.scripted import SplitMix64, Virtual, fail, ok, series
 
 FLOWS = [
     flow("S-02.1", ok("v"), attempts=3, expected={"ok": "v", "calls": 1, "waits": []}),
@@ -84,7 +84,7 @@ FLOWS = [
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """The last error comes out as it is; a zero delay is still a wait in async code."""
+    """The last error is raised unchanged; a zero delay is still a wait in async code."""
     check(colour, row)
 
 
@@ -195,7 +195,7 @@ def test_s_25_too_large_stays_at_the_largest(backoff: Backoff) -> None:
         pytest.param(lambda: Backoff.exponential(-1, 1), "initial", id="S-27.exponential-initial"),
         pytest.param(lambda: Backoff.exponential(1, 0), "factor", id="S-27.factor-0"),
         pytest.param(lambda: Backoff.exponential(1, -1), "factor", id="S-27.factor-negative"),
-        # Swift lets it pass, without effect.
+        # Swift accepts it, without effect.
         pytest.param(lambda: Backoff.constant(5).minimum(-3), "minimum", id="S-27.minimum-deviates"),
         pytest.param(lambda: Backoff.constant(math.nan), "constant", id="S-27.constant-nan"),
     ],

@@ -9,11 +9,11 @@ import pytest
 from redouble import SYSTEM, Layer, Reason, Retry, Throttle, TokenBucket, Verdict, errors, presets
 from redouble._failures.verdict import Answer
 from tests.conformance.flows import EVERY, Flow, answers, check, flow, in_colour, in_every_colour
-from tests.conformance.support import Draws, Operation, ScriptedError, Step, Virtual, fail, ok
+from tests.support.scripted import Draws, Operation, ScriptedError, Step, Virtual, fail, ok
 
 
 def called(colour: str, guarded: Layer, *script: Step) -> Operation:
-    """Make a call for each step of a script, whatever becomes of it; return what was called."""
+    """Make a call for each step of a script; return the calls that were admitted."""
     operation = Operation(script or [ok()], Virtual())
 
     def blocking() -> None:
@@ -61,7 +61,7 @@ def called(colour: str, guarded: Layer, *script: Step) -> Operation:
 def test_the_share_that_is_turned_away(
     colour: str, accepts: int, requests: int, threshold: float, most: float, share: float, within: float
 ) -> None:
-    """By how many were accepted lately; a call is turned away if chance has it below the share."""
+    """From the recently accepted calls; a call is rejected if the random number is below the share."""
     draws = Draws(1.0)
     throttle = Throttle(1 / threshold, most=most, random=draws)
     called(colour, throttle, *[ok()] * accepts, *[fail()] * (requests - accepts))
@@ -75,9 +75,9 @@ def test_the_share_that_is_turned_away(
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_throttle_envoy_admission_what_is_refused_counts_deviates(colour: str) -> None:
-    """throttle.envoy_admission: Envoy samples what it lets pass; here a refused call is a call like others.
+    """throttle.envoy_admission: Envoy samples admitted calls only; here a rejected call counts as a request.
 
-    So it gets harder while nothing is accepted, and easier as soon as something is.
+    So the share grows while nothing is accepted, and shrinks as soon as a call is.
     """
     draws = Draws(1.0)
     throttle = Throttle(2, random=draws)
@@ -91,7 +91,7 @@ def test_throttle_envoy_admission_what_is_refused_counts_deviates(colour: str) -
 
 @pytest.mark.parametrize("colour", EVERY)
 def test_throttle_envoy_admission_a_minimum_deviates(colour: str) -> None:
-    """throttle.envoy_admission: Envoy refuses nothing below so many a second; here, so many in the window."""
+    """throttle.envoy_admission: Envoy rejects nothing below a rate; here, below a number in the window."""
     throttle = Throttle(1, minimum=10, random=Draws(0.0))
     assert called(colour, throttle, *[fail()] * 12).calls == 10
 
@@ -125,13 +125,13 @@ def test_budget_grpc_throttle() -> None:
     [
         pytest.param(True, 2, id="budget.grpc_throttle_attribution.retriable"),
         pytest.param(False, 3, id="budget.grpc_throttle_attribution.non_retriable"),
-        # gRPC takes a token for this too; but a server that says "do not retry" is in no need of protection.
+        # gRPC takes a token for this too; but a server that answers "do not retry" needs no protection.
         pytest.param(Verdict.stop(), 3, id="budget.grpc_throttle_attribution.do_not_retry-deviates"),
     ],
 )
 @pytest.mark.parametrize("colour", EVERY)
 def test_who_pays_a_token(colour: str, again: Answer, tokens: float) -> None:
-    """There were 3 of 4 tokens; with 2 nobody retries."""
+    """From 3 of 4 tokens; with 2 no call retries."""
     bucket = TokenBucket.grpc(4, 0.8)
     bucket.failed()
     policy = Retry(on=lambda _: again, budget=bucket, clock=Virtual())
@@ -156,7 +156,7 @@ FLOWS = [
         random=(0.5,),
         expected={"sleeps": [0.1, 0.2, 0.4], "calls": 4, "reason": Reason.attempts},
     ),
-    # As often as the service config says, or until half of the tokens are gone.
+    # As often as in the service config, or until half of the tokens are gone.
     flow(
         "pushback.grpc.preset-throttled",
         fail(),

@@ -13,8 +13,8 @@ from redouble import Reason, Retry, Worker, cancelled, errors
 from redouble._drivers.workers import threads
 from redouble._runtime.backend import under_trio
 from tests.conformance.flows import Flow, answers, check, in_every_colour
-from tests.conformance.support import Operation, Step, Virtual, ok
-from tests.conformance.test_workers import MS, STUCK, worked
+from tests.conformance.limited_flows import MS, STUCK, worked
+from tests.support.scripted import Operation, Step, Virtual, ok
 
 NO_THREAD = "no thread could be started for a worker: can't start new thread"
 
@@ -65,7 +65,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures(no_threads.__name__)
 def test_threads_run_out(colour: str, row: Flow) -> None:
-    """N-19: an attempt whose thread cannot start has failed: that is the end, unless a rule says no."""
+    """N-19: an attempt whose thread cannot start has failed: it ends the call, unless a rule retries it."""
     check(colour, row)
 
 
@@ -82,7 +82,7 @@ def test_threads_run_out(colour: str, row: Flow) -> None:
     ],
 )
 def test_the_caller_is_cancelled(colour: str, step: Step) -> None:
-    """The worker is told and not waited for; what it makes of that is thrown away, and nobody is asked."""
+    """The worker is cancelled and not waited for; its result is discarded, without a rule being called."""
     operation, told = Operation([step], Virtual()), list[str]()
 
     def rule(error: Exception) -> bool:
@@ -104,7 +104,7 @@ def test_the_caller_is_cancelled(colour: str, step: Step) -> None:
 
 
 async def cancelled_while(operation: Operation, policy: Retry) -> str:
-    """Have it done on a worker, and cancel that once it is at work."""
+    """Run the operation on a worker, and cancel the call once it runs."""
     ended: list[str] = []
 
     async def inside() -> None:
@@ -129,7 +129,7 @@ async def cancelled_while(operation: Operation, policy: Retry) -> str:
 
 
 def test_n_21_whether_an_attempt_is_over() -> None:
-    """N-21: false, then true for ever, to all that it calls and to nobody else. It is asked, not awaited."""
+    """N-21: False, then True, for the operation and its callees only. It is polled, not awaited."""
     told, over = list[bool](), Event()
 
     def operation() -> None:

@@ -1,4 +1,4 @@
-"""Blocking code on workers: qubit-retry 0.9 (Q) and 0.19 (N), whose worker is a thread as ours is."""
+"""Blocking code on workers: qubit-retry 0.9 (Q) and 0.19 (N), whose workers are threads like ours."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import pytest
 from redouble import Backoff, Reason, Retry, Worker, errors, remaining
 from redouble.testing import virtual_time
 from tests.conformance.flows import WORKERS, Flow, answers, check, drive, in_every_colour, limited, takes
-from tests.conformance.support import Operation, Panic, ScriptedError, Step, Turned, fail, ok
-from tests.conformance.test_limits import AGAIN, CUT, OVER, STOP
+from tests.conformance.limited_flows import AGAIN, CUT, MS, OVER, STOP, STUCK, worked
+from tests.support.scripted import Operation, Panic, ScriptedError, Step, VirtualTimeView, fail, ok
 
-MS = 0.001
 CRASH = fail(Panic("p"))
-STUCK = Step("late", stops="never")
 NO_TIME: list[tuple[str, Reason, str, dict[str, Any]]] = [
     ("Q-R10.4", Reason.work_timeout, "work", {"work_timeout": 0}),
     ("Q-R10.5", Reason.timeout, "total", {"total": 0}),
@@ -26,12 +24,8 @@ def approx(milliseconds: float) -> Any:
     return pytest.approx(milliseconds * MS)
 
 
-def worked(fact: str, *script: Step, grace: float = 0.1, expected: dict[str, Any], **options: Any) -> Flow:
-    return limited(fact, *script, worker=Worker(grace=grace), expected=expected, colours=WORKERS, **options)
-
-
 def stuck(fact: str, reason: Reason, kind: type[BaseException], elapsed: float, **options: Any) -> Flow:
-    """Make a row of a worker that is told to stop, and does not."""
+    """Return a row of a worker that ignores its cancellation."""
     expected = {
         "type": kind,
         "reason": reason,
@@ -155,20 +149,20 @@ FLOWS = [
     stuck("Q-W09.4", Reason.timeout, CUT, 10, attempts=3, total=9 * MS, **OWN, **AGAIN),
     stuck("Q-W09.5", STILL, LEFT, 10, attempts=3, rules=[answers({"*": True})], **OWN),
     stuck("N-18.1", STILL, LEFT, 1, attempts=3, grace=0, attempt_timeout=1 * MS),
-    # A limit that ends the call is what it is reported as (qubit 0.19: as a worker still running).
+    # A call ended by a limit is reported as such (qubit 0.19: as a worker still running).
     stuck("N-18.2-deviates", Reason.timeout, OVER, 1, attempts=3, grace=0, total=1 * MS),
 ]
 
 
 @in_every_colour(FLOWS)
 def test_one_call(colour: str, row: Flow) -> None:
-    """How it ends, what the worker was told, and whether it was left behind."""
+    """The result, the cancellation of the worker, and whether it was abandoned."""
     check(colour, row)
 
 
 @pytest.mark.parametrize("colour", WORKERS)
 def test_q_w07_an_attempt_that_was_told_to_stop_is_retried(colour: str) -> None:
-    """Q-W07: how many attempts the slow start of a thread may cost, nobody knows."""
+    """Q-W07: the number of attempts that a slow thread start costs is unknown."""
     script = [Step(error="cancelled", stops="when told"), ok("done")]
     row = limited(
         "", *script, attempts=None, total=60, attempt_timeout=50 * MS, worker=Worker(grace=60), expected={}
@@ -180,7 +174,7 @@ def test_q_w07_an_attempt_that_was_told_to_stop_is_retried(colour: str) -> None:
 
 @pytest.mark.parametrize("colour", WORKERS)
 def test_q_w10_a_result_that_comes_too_late_is_thrown_away(colour: str) -> None:
-    """Q-W10: the attempt stays a timeout, and all that it took is time of work."""
+    """Q-W10: the attempt stays a timeout, and its whole duration is working time."""
     script = [ok("too-late", takes=60), ok("second")]
     worker = Worker(grace=100)
     words = drive(
@@ -189,7 +183,7 @@ def test_q_w10_a_result_that_comes_too_late_is_thrown_away(colour: str) -> None:
     assert (words["ok"], words["calls"], words["cuts"]) == ("second", 2, [("attempt", 50)])
 
     with virtual_time() as clock:
-        operation = Operation(script, Turned(clock))
+        operation = Operation(script, VirtualTimeView(clock))
         said = Retry(backoff=[0], give_up_after=None, attempt_timeout=50, worker=worker).run(operation).report
     assert (said.attempts, said.work_elapsed, said.workers_left) == (2, 60, 0)
 
@@ -204,7 +198,7 @@ def test_q_w10_a_result_that_comes_too_late_is_thrown_away(colour: str) -> None:
 def test_what_is_left_for_each_attempt(
     total: float, delay: float, taken: list[float], budgets: list[float]
 ) -> None:
-    """The operation can ask for it: its limit is the deadline of what it calls."""
+    """The operation can read it: its limit is the deadline of its callees."""
     seen: list[float | None] = []
 
     def operation() -> None:
@@ -227,13 +221,13 @@ def test_what_is_left_for_each_attempt(
 
 
 def test_q_v03_what_is_said_of_a_worker_still_running() -> None:
-    """Q-V02, Q-V03: that it still runs, after how many attempts, and what came before."""
+    """Q-V02, Q-V03: the error has the running worker, the number of attempts, and the last error."""
     error = drive("worker", stuck("", STILL, LEFT, 1, attempts=3, grace=0, attempt_timeout=MS)).error
     named = ("1 attempt ", "its worker is still running", "took longer than 0.001 s")
     assert [words for words in named if words not in str(error)] == []
 
 
 def test_q_d04_the_grace_of_a_worker() -> None:
-    """Q-D03, Q-D04, Q-B05: a tenth of a second if nothing is said; none at all if that is said."""
+    """Q-D03, Q-D04, Q-B05: a tenth of a second by default; none if it is 0."""
     assert Worker().grace == 0.1
     assert Worker(grace=0).grace == 0

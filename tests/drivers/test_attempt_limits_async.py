@@ -17,7 +17,7 @@ from tests.support.call_shapes import AsyncShape, AsyncWork
 from tests.support.fakes import Boom, always
 from tests.support.fakes import options as defaults
 from tests.support.limited_calls import COLOURS, LONG, SHAPES, Seen, in_virtual_time, policy_of, seen, working
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -14,7 +14,7 @@ from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from tests.support.fakes import Boom
 from tests.support.limited_calls import LONG, Seen, in_virtual_time, policy_of
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -24,7 +24,7 @@ from tests.support.limited_calls import (
     swallowing,
     working,
 )
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

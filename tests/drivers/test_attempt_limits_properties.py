@@ -17,7 +17,7 @@ from redouble.testing import VirtualClock
 from tests.support.call_shapes import AsyncShape, AsyncWork
 from tests.support.fakes import Boom
 from tests.support.limited_calls import LIMITED, in_virtual_time, working
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 

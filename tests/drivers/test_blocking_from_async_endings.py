@@ -20,7 +20,7 @@ from tests.drivers.test_attempt import AT_ONCE, BESIDE, LONG, SOON, STUCK, Stuck
 from tests.drivers.test_blocking_from_async import beside, failure, run, turns
 from tests.drivers.workers.test_threads import idle
 from tests.support.fakes import ASYNC, Boom, always
-from tests.testing.test_virtual import at
+from tests.support.virtual_time import at
 
 pytestmark = pytest.mark.usefixtures(idle.__name__)
 

@@ -17,7 +17,7 @@ from redouble.testing import Script, VirtualClock, ok
 from tests.drivers.test_attempt import AT_ONCE, LONG, SOON, Stuck, until_told
 from tests.drivers.test_blocking_from_async import beside, turns
 from tests.drivers.workers.test_threads import idle
-from tests.testing.test_virtual import WHERE, at, unwaiting
+from tests.support.virtual_time import WHERE, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__, idle.__name__)
 

@@ -13,7 +13,7 @@ from redouble import SYSTEM, Attempt, Retry, deadline, errors, observe, report
 from redouble.testing import VirtualClock
 from redouble.types import Event
 from tests.support.fakes import ASYNC, Boom, Ledger, Virtual, in_colour
-from tests.testing.test_virtual import at
+from tests.support.virtual_time import at
 
 
 def policy(**options: Any) -> Retry:

@@ -16,7 +16,7 @@ import pytest
 
 import redouble
 from redouble import Clock, Hints, Kind, Retry
-from tests.support.fakes import Judge, Ledger, stable_repr
+from tests.support.fakes import Ledger, UnhashableRule, stable_repr
 
 
 class AwaitedJudge:
@@ -51,7 +51,7 @@ WRONG: list[tuple[str, object, type[Exception], str]] = [
     ("on", [OSError, "x"], TypeError, "on='x': write"),
     ("on", OSError(), TypeError, "on=OSError(): write"),
     ("on", int, TypeError, "on=<class 'int'> is not an exception type: write a subclass of Exception"),
-    ("on", Judge, TypeError, "Judge'> is not an exception type"),
+    ("on", UnhashableRule, TypeError, "UnhashableRule'> is not an exception type"),
     ("on", ExceptionGroup[OSError], TypeError, "parameters, so write ExceptionGroup"),
     ("on", [], ValueError, "on=[] is empty, so nothing would ever be retried: write attempts=1"),
     ("on", (), ValueError, "on=() is empty"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redouble import SYSTEM, Backoff, Hints, Kind, Retry, Worker, transient
-from tests.support.fakes import Draws, Judge, Ledger, Virtual, always, options
+from tests.support.fakes import Draws, Ledger, UnhashableRule, Virtual, always, options
 
 
 def backing_off(backoff: Any) -> Retry:
@@ -37,8 +37,8 @@ EQUAL: list[tuple[Retry, Retry]] = [
     ),
     (backing_off([1, timedelta(seconds=2)]), Retry(backoff=(1.0, 2.0))),
     (backing_off({None: [1], "server": [2]}), backing_off({Kind.server: (2,), None: Backoff.of([1])})),
-    (Retry(on=[OSError, Judge()]), Retry(on=(OSError, Judge()))),
-    (Retry(on=Judge(), labels={"a": "b"}), Retry(labels={"a": "b"}, on=Judge())),
+    (Retry(on=[OSError, UnhashableRule()]), Retry(on=(OSError, UnhashableRule()))),
+    (Retry(on=UnhashableRule(), labels={"a": "b"}), Retry(labels={"a": "b"}, on=UnhashableRule())),
     (Retry(budget=Ledger(3)), Retry(budget=Ledger(3))),
     (Retry(hints=Hints(longest=5)), Retry(hints=Hints(longest=timedelta(seconds=5)))),
 ]
@@ -71,7 +71,7 @@ def test_its_repr_says_what_differs(policy: Retry, said: str) -> None:
 
 
 def test_replacing_an_option_keeps_the_others() -> None:
-    clock, chance, judge = Virtual(), Draws(0.5), Judge()
+    clock, chance, judge = Virtual(), Draws(0.5), UnhashableRule()
     by_kind: Any = {None: [1], "server": [2]}
     policy = Retry(on=[judge], backoff=by_kind, labels={"a": "b"}, clock=clock, random=chance)
     changed = dataclasses.replace(policy, attempts=7)
@@ -98,7 +98,7 @@ def rule(error: Exception) -> bool:
 
 
 EVERY_OPTION: dict[str, Any] = {
-    "on": [rule, OSError, Judge()],
+    "on": [rule, OSError, UnhashableRule()],
     "until": bool,
     "attempts": 7,
     "backoff": {None: [1, 2], Kind.server: Backoff.exponential(1).maximum(3).full_jitter().take(9)},

@@ -21,7 +21,7 @@ import pytest
 from redouble import Kind, Retry, Verdict, errors, transient
 from redouble._failures import transient as _transient
 from redouble._failures.transient import Transient
-from tests.support.fakes import Judge, always
+from tests.support.fakes import UnhashableRule, always
 
 BUSY = Verdict.retry(kind=Kind.server, reason="mine")
 
@@ -174,7 +174,7 @@ async def coroutine(error: Exception) -> bool:
         ({NAME: None}, TypeError, "is given None: write True, False, a number of seconds, a Verdict, or a"),
         ({NAME: "yes"}, TypeError, "is given 'yes'"),
         ({NAME: OSError}, TypeError, "is given <class 'OSError'>"),
-        ({NAME: Judge()}, TypeError, "is given <"),
+        ({NAME: UnhashableRule()}, TypeError, "is given <"),
         ({NAME: nan}, ValueError, "write a number of seconds"),
         ({NAME: coroutine}, TypeError, "is given a coroutine function: rules are plain functions"),
         ({NAME: partial(coroutine)}, TypeError, "is given a coroutine function"),

@@ -14,7 +14,7 @@ import pytest
 from redouble import CircuitBreaker, Hints, Kind, Retry, TokenBucket, Verdict, errors, testing, transient
 from redouble._failures.verdict import FailureFilter, told_when
 from tests.conftest import Drive
-from tests.support.fakes import Boom, Call, Judge, Panic, Script, Virtual, always, in_colour, ok
+from tests.support.fakes import Boom, Call, Panic, Script, UnhashableRule, Virtual, always, in_colour, ok
 
 SHUT = errors.Rejected("shut", retry_after=7)
 
@@ -37,7 +37,7 @@ class Shut(errors.Rejected):
         always(True),
         always(Verdict.retry()),
         [always(None), Exception],
-        Judge(),
+        UnhashableRule(),
         transient,
     ],
 )
@@ -124,7 +124,7 @@ SAYINGS: list[tuple[Any, Exception, str | None, bool | None]] = [
     ([always(None), Boom], Boom(), "retry", True),
     ([always(False), Boom], Boom(), "stop", False),
     ([KeyError, always(None)], Boom(), None, None),
-    (Judge(), Boom(), "retry", True),
+    (UnhashableRule(), Boom(), "retry", True),
     (transient, TimeoutError(), "retry", True),
     (transient, ValueError(), None, None),
 ]

@@ -10,10 +10,10 @@ import pytest
 from redouble import Kind, Layer, RetryBudget, Timeout, Worker, presets, report
 from redouble._engine.retry_budget import MOST, HostBudgets
 from redouble.testing import VirtualClock, virtual_time
-from tests.project.test_stress import everywhere, switching
 from tests.support.fakes import Boom
 from tests.support.http.offline_clients import Wire, retrying
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.thread_switching import everywhere, switching
+from tests.support.virtual_time import at, unwaiting
 
 CLOCKED = ["sync", "asyncio around", "trio around"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redouble.http import rule
-from tests.support.fakes import Judge
+from tests.support.fakes import UnhashableRule
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_methods_are_names_in_any_case(methods: Any, expected: frozenset[str]) -
         [],
         (OSError, 5),
         list[int],
-        Judge(),
-        [Judge()],
+        UnhashableRule(),
+        [UnhashableRule()],
     ],
 )
 def test_errors_are_types_or_a_rule(errors: Any) -> None:

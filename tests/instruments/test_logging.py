@@ -14,7 +14,7 @@ from redouble import Bulkhead, Kind, Timeout, Verdict, errors
 from redouble._telemetry.observers import watch
 from redouble.instruments.logging import instrument
 from redouble.testing import virtual_time
-from tests.support.breaker_scripts import Story
+from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Operation, Script, Virtual, always, fail, in_colour, ok
 from tests.support.instruments.counts import afresh, policy
 from tests.support.instruments.log_capture import logger
@@ -147,7 +147,7 @@ def test_the_fields_of_what_is_given_up() -> None:
 
 def test_what_a_breaker_says() -> None:
     with logger() as (target, kept), instrument(target):
-        Story(failures=1, cooldown=10, name="pay").tell("bad good good +10 good isolate close")
+        BreakerScript(failures=1, cooldown=10, name="pay").run("bad good good +10 good isolate close")
     assert kept.said() == [
         "INFO pay: circuit opened for 10 s, 0 calls rejected",
         *[f"DEBUG pay: rejected by circuit_breaker: CircuitOpen: {OPEN}"] * 2,
@@ -161,7 +161,7 @@ def test_what_a_breaker_says() -> None:
 def test_what_a_breaker_says_by_itself_is_not_said_twice(caplog: pytest.LogCaptureFixture) -> None:
     """Where both go to the same logger: that it is open, once, and that it is closed again."""
     with caplog.at_level(logging.INFO, "redouble"), instrument():
-        Story(failures=1, cooldown=10, name="pay").tell("bad good good +10 good isolate close")
+        BreakerScript(failures=1, cooldown=10, name="pay").run("bad good good +10 good isolate close")
     assert [record.getMessage() for record in caplog.records] == [
         "pay: circuit opened for 10 s, 0 calls rejected",
         f"{OPEN}; further rejections are counted, and not logged",

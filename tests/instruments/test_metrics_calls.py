@@ -12,7 +12,6 @@ from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Summary
 from redouble.testing import virtual_time
-from tests.conformance.support import cancelled_in
 from tests.support.fakes import (
     ASYNC,
     SYNC,
@@ -38,6 +37,7 @@ from tests.support.instruments.counts import (
     every_shape,
     policy,
 )
+from tests.support.scripted import cancelled_in
 
 FORBIDDEN = type("Forbidden", (Exception,), {"status_code": 403})
 THROTTLED = Verdict.retry(kind=Kind.throttled, reason="rate_limit")

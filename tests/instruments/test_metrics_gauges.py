@@ -11,8 +11,8 @@ from redouble import SYSTEM, Bulkhead, CircuitBreaker, Kind, RetryBudget, TokenB
 from redouble.instruments import memory
 from redouble.instruments._metrics import gauged
 from redouble.instruments._schema import METRICS, STATES
-from tests.support.breaker_scripts import Story
-from tests.support.bulkhead_callers import crowd
+from tests.support.breaker_scripts import BreakerScript
+from tests.support.bulkhead_callers import callers
 from tests.support.fakes import Virtual
 
 GAUGES = [metric for metric in METRICS if metric.kind == "gauge"]
@@ -78,8 +78,8 @@ def test_a_budget_that_nobody_uses_is_shown_as_it_is_now() -> None:
 )
 def test_the_states_of_a_breaker(story: str, state: str) -> None:
     """One of them is 1, the others are 0: so that what was is not shown for ever."""
-    described = Story(failures=1, cooldown=10, name=f"gauge {state}")
-    described.tell(story)
+    described = BreakerScript(failures=1, cooldown=10, name=f"gauge {state}")
+    described.run(story)
     assert described.breaker.state == state
     assert states(f"gauge {state}") == dict.fromkeys(STATES, 0) | {state: 1}
 
@@ -100,10 +100,10 @@ def test_budgets_of_one_name_are_added_up() -> None:
 
 
 def test_a_bulkhead() -> None:
-    with crowd(Bulkhead(2, None, name="gauge crowd")) as guests:
+    with callers(Bulkhead(2, None, name="gauge crowd")) as guests:
         assert shown("gauge crowd") == {"bulkhead_in_use": 0, "bulkhead_queued": 0}
         for colour in ("sync", "asyncio", "trio"):
-            guests.come(colour)
+            guests.start(colour)
         assert shown("gauge crowd") == {"bulkhead_in_use": 2, "bulkhead_queued": 1}
     assert shown("gauge crowd") == {"bulkhead_in_use": 0, "bulkhead_queued": 0}
 

@@ -11,10 +11,10 @@ from redouble import SYSTEM, Retry
 from redouble._telemetry.observers import watch
 from redouble.instruments import memory
 from redouble.instruments.memory import Metrics, Summary
-from tests.conformance.support import cancelled_in
 from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
 from tests.support.instruments.counts import NAME, counts, policy
-from tests.support.streams import SHAPES, Reader, Source, Takes, Tape
+from tests.support.scripted import cancelled_in
+from tests.support.streams import SHAPES, Reader, ScriptedSource, Source, Takes
 
 WELL: dict[str, float] = {"calls true": 1, "attempts none ok": 1}
 AGAIN = WELL | {"attempts unknown failed": 1, "retries unknown": 1}
@@ -53,12 +53,12 @@ def read(colour: str, script: Sequence[Source], reader: Reader) -> dict[str, Met
     """Read a stream in every shape of a colour; return what was counted in each."""
     every: dict[str, Metrics] = {}
 
-    def one(shape: str) -> tuple[Retry, Tape]:
+    def one(shape: str) -> tuple[Retry, ScriptedSource]:
         every[shape] = memory.instrument()
         retrying = policy(attempts=3)
         clock = retrying.clock
         assert isinstance(clock, Virtual)
-        return retrying, Tape(script, clock, [])
+        return retrying, ScriptedSource(script, clock, [])
 
     def blocking() -> None:
         for name, shape in SHAPES.items():
@@ -90,7 +90,7 @@ def test_a_stream_is_counted_once(
 def resumed(colour: str, *script: Source) -> tuple[Metrics, list[object]]:
     """Read a stream, and those that resume it."""
     clock, items = Virtual(), list[object]()
-    tape = Tape(script, clock, [])
+    tape = ScriptedSource(script, clock, [])
     retrying = policy(attempts=3, clock=clock)
 
     def blocking() -> None:

@@ -16,7 +16,7 @@ from redouble import Bulkhead, bind, errors
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.observers import watch
 from redouble.instruments.structlog import instrument
-from tests.support.breaker_scripts import Story
+from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Operation, Virtual, fail, in_colour, ok
 from tests.support.instruments.counts import events_made, policy
 from tests.support.instruments.log_capture import BARE, logger
@@ -116,7 +116,7 @@ def test_what_is_given_up_is_a_warning() -> None:
 def test_gates_and_breakers() -> None:
     gate = Bulkhead(1, 0, name="mail")
     with capture_logs() as lines, instrument():
-        Story(failures=1, cooldown=10, name="pay").tell("bad +10 good")
+        BreakerScript(failures=1, cooldown=10, name="pay").run("bad +10 good")
         with gate, pytest.raises(errors.BulkheadFull):
             gate.call(int)
     assert [(line["event"], line["policy"], line["log_level"]) for line in lines] == [

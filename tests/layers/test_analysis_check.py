@@ -26,7 +26,7 @@ from redouble import (
     transient,
 )
 from tests.layers.test_analysis_explain import UNHINTED, Own, Patient
-from tests.support.fakes import Judge, Ledger, always
+from tests.support.fakes import Ledger, UnhashableRule, always
 
 FULL = Backoff.exponential(0.2).maximum(2).full_jitter()
 ONCE = Retry(attempts=1)
@@ -37,7 +37,7 @@ BULKHEAD, BREAKER, BUDGET, BUCKET, LEDGER = (
     TokenBucket(),
     Ledger(),
 )
-RULE, JUDGE = always(True), Judge()
+RULE, JUDGE = always(True), UnhashableRule()
 
 ATTEMPT = (
     r"attempt_timeout=.* is not below the .* of the whole call: an attempt that is cut leaves no time .*"

@@ -28,7 +28,7 @@ from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock, virtual_time
 from tests.layers.test_analysis_worst_case import worst_of
 from tests.support.limited_calls import in_virtual_time
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 

@@ -9,10 +9,10 @@ import pytest
 
 from redouble import SYSTEM, Gate, Retry, errors, report
 from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
-from tests.support.streams import Door, Reader, Returns, Tape
+from tests.support.streams import Reader, RecordingGate, Returns, ScriptedSource
 
 
-class Timed(Door):
+class Timed(RecordingGate):
     """Remembers when, too; and lets in so many at most."""
 
     def __init__(self, most: int = 1) -> None:
@@ -34,7 +34,7 @@ class Timed(Door):
 
 def play(colour: str, gate: Gate, script: list[Any], reader: Reader = Reader()) -> list[object]:  # noqa: B008  frozen
     """Read a gated stream; return what came, and how it ended if that was badly."""
-    tape, taken = Tape([script], Virtual(), []), list[object]()
+    tape, taken = ScriptedSource([script], Virtual(), []), list[object]()
 
     async def waiting() -> None:
         await reader.aread(gate(tape.aitems), taken)
@@ -76,7 +76,7 @@ BOOM, PANIC = Boom("x"), Panic()
 def test_one_stream(
     colour: str, script: list[Any], reader: Reader, taken: list[Any], left: list[Any]
 ) -> None:
-    gate = Door()
+    gate = RecordingGate()
     assert play(colour, gate, script, reader) == taken
     assert gate.left == left
     assert gate.inside == 0
@@ -113,7 +113,7 @@ def test_held_while_it_is_open(colour: str) -> None:
 
 def test_turned_away(colour: str) -> None:
     """Then nothing is opened; and once there is room, another one may pass."""
-    gate, tape = Timed(), Tape([[1, 2]], Virtual(), [])
+    gate, tape = Timed(), ScriptedSource([[1, 2]], Virtual(), [])
 
     def blocking() -> None:
         first = gate(tape.items)()
@@ -143,8 +143,8 @@ def test_turned_away(colour: str) -> None:
 def test_retried_through_a_gate(colour: str) -> None:
     """Inside the policy, the gate sees every attempt; outside, one stream. A late error is committed."""
     late = Boom("late")
-    outer, inner = Door(), Door()
-    tape = Tape([["fail"], ["fail"], [1, late]], Virtual(), [])
+    outer, inner = RecordingGate(), RecordingGate()
+    tape = ScriptedSource([["fail"], ["fail"], [1, late]], Virtual(), [])
     policy = Retry(on=Boom, backoff=[0] * 9)
 
     def blocking() -> None:
@@ -167,7 +167,7 @@ def test_a_rejection_is_retried(colour: str) -> None:
     """A gate that is closed when the stream begins is worth another attempt."""
     gate = Timed()
     policy = Retry(backoff=[0] * 9, attempts=3, clock=gate.virtual)
-    tape = Tape([[1]], Virtual(), [])
+    tape = ScriptedSource([[1]], Virtual(), [])
 
     def blocking() -> object:
         with gate:
@@ -189,7 +189,7 @@ def test_a_rejection_is_retried(colour: str) -> None:
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_source_that_cannot_be_closed(colour: str, after: int) -> None:
     """No place is lost for it."""
-    gate = Door()
+    gate = RecordingGate()
 
     def spoilt() -> Generator[int]:
         try:
@@ -218,7 +218,7 @@ def test_a_layer_of_one_s_own(colour: str) -> None:
     """A gate may wrap streams in its own way; the others are not touched by that."""
     log: list[str] = []
 
-    class Own(Door):
+    class Own(RecordingGate):
         def around_stream(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
             def wrapped(*args: Any) -> Iterator[Any]:
                 log.append("own")

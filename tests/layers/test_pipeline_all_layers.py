@@ -27,7 +27,7 @@ from redouble import (
 )
 from redouble.testing import Script, ok
 from tests.support.fakes import COLOURS, Boom, Virtual, in_colour
-from tests.support.streams import Reader, Tape
+from tests.support.streams import Reader, ScriptedSource
 
 HOUR = 3600.0
 COOLDOWN = 30.0
@@ -129,7 +129,11 @@ def test_the_budget_runs_out(colour: str) -> None:
 )
 def test_streams(colour: str, script: list[Any], reader: Reader, taken: list[object], left: Any) -> None:
     guards = Guards()
-    pipeline, tape, seen = Fallback(value="ab") | guards.inner, Tape(script, Virtual(), []), list[object]()
+    pipeline, tape, seen = (
+        Fallback(value="ab") | guards.inner,
+        ScriptedSource(script, Virtual(), []),
+        list[object](),
+    )
 
     async def waiting() -> None:
         await reader.aread(pipeline(tape.aitems), seen)

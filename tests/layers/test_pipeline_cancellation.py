@@ -17,7 +17,7 @@ from redouble.testing import VirtualClock
 from tests.runtime.test_cancellation import cancelled
 from tests.support.fakes import ASYNC, Boom, Virtual
 from tests.support.limited_calls import in_virtual_time
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -12,7 +12,7 @@ from redouble import SYSTEM, Bulkhead, CircuitBreaker, Grant, RateLimit, RetryBu
 from redouble._engine.retry_budget import HostBudgets
 from redouble.testing import virtual_time
 from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing
-from tests.support.bulkhead_callers import A_MINUTE, crowd, until
+from tests.support.bulkhead_callers import A_MINUTE, callers, until
 from tests.support.fakes import COLOURS, Boom, in_colour
 
 
@@ -115,24 +115,24 @@ def test_the_same_share_of_a_throttling_is_there() -> None:
 
 
 def test_a_bulkhead_that_grows_lets_those_in_who_wait() -> None:
-    with crowd(Bulkhead(1, None)) as guests:
-        everybody = [guests.come(colour) for colour in COLOURS]
+    with callers(Bulkhead(1, None)) as guests:
+        everybody = [guests.start(colour) for colour in COLOURS]
         guests.gate.reconfigure(Bulkhead(3, None))
-        until(lambda: len(guests.came) == 3)
-        assert set(guests.came) == {guest.name for guest in everybody[:3]}
+        until(lambda: len(guests.admitted) == 3)
+        assert set(guests.admitted) == {guest.name for guest in everybody[:3]}
         assert guests.used() == (3, 2)
 
 
 def test_a_bulkhead_that_shrinks_lets_nobody_in_until_enough_have_left() -> None:
-    with crowd(Bulkhead(3, None)) as guests:
-        first, second, third, _ = [guests.come(colour) for colour in COLOURS[:4]]
+    with callers(Bulkhead(3, None)) as guests:
+        first, second, third, _ = [guests.start(colour) for colour in COLOURS[:4]]
         guests.gate.reconfigure(Bulkhead(1, 0))
         for guest in (first, second):
-            guest.leave()
-            assert len(guests.came) == 3
-        assert isinstance(guests.come("sync").error, errors.BulkheadFull)
-        third.leave()
-        until(lambda: len(guests.came) == 4)
+            guest.finish()
+            assert len(guests.admitted) == 3
+        assert isinstance(guests.start("sync").error, errors.BulkheadFull)
+        third.finish()
+        until(lambda: len(guests.admitted) == 4)
         assert guests.used() == (1, 0)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, errors
-from tests.support.breaker_scripts import Story, at_every_line
+from tests.support.breaker_scripts import BreakerScript, at_every_line
 from tests.support.fakes import Boom, options
 
 
 @pytest.mark.parametrize(
-    ("before", "story", "after", "then"),
+    ("before", "script", "after", "then"),
     [
         # Open: for the new cooldown, counted from when it opened.
         (
@@ -110,29 +110,33 @@ from tests.support.fakes import Boom, options
         (options(), "isolate:isolated", options(failures=1), "good:no close:closed bad:open"),
     ],
 )
-def test_its_story_goes_on(before: dict[str, Any], story: str, after: dict[str, Any], then: str) -> None:
-    told = Story(**before)
-    told.tell(story)
+def test_its_story_goes_on(before: dict[str, Any], script: str, after: dict[str, Any], then: str) -> None:
+    told = BreakerScript(**before)
+    told.run(script)
     told.breaker.reconfigure(CircuitBreaker(**after))
-    told.tell(then)
+    told.run(then)
 
 
 def test_who_is_told_and_by_which_clock_stays() -> None:
-    story = Story(failures=1, cooldown=10, name="db")
-    story.tell("bad:open +4")
+    script = BreakerScript(failures=1, cooldown=10, name="db")
+    script.run("bad:open +4")
     others: list[object] = []
-    story.breaker.reconfigure(CircuitBreaker(cooldown=20, name="other", on_change=others.append))
-    story.tell("+15:open +1:half_open good:closed")
-    assert [event.what for event in story.events] == ["circuit_opened", "circuit_half_open", "circuit_closed"]
-    assert {event.name for event in story.events} == {"db"}
+    script.breaker.reconfigure(CircuitBreaker(cooldown=20, name="other", on_change=others.append))
+    script.run("+15:open +1:half_open good:closed")
+    assert [event.what for event in script.events] == [
+        "circuit_opened",
+        "circuit_half_open",
+        "circuit_closed",
+    ]
+    assert {event.name for event in script.events} == {"db"}
     assert not others
 
 
 def test_a_breaker_that_closes_by_its_new_terms_says_so() -> None:
-    story = Story(failures=1, cooldown=1, probes=4)
-    story.tell("bad +1 good good:half_open")
-    story.breaker.reconfigure(CircuitBreaker(cooldown=1))
-    assert story.events[-1].what == "circuit_closed"
+    script = BreakerScript(failures=1, cooldown=1, probes=4)
+    script.run("bad +1 good good:half_open")
+    script.breaker.reconfigure(CircuitBreaker(cooldown=1))
+    assert script.events[-1].what == "circuit_closed"
 
 
 def test_what_counts_as_a_failure_is_a_value() -> None:
@@ -153,8 +157,8 @@ def test_what_counts_as_a_failure_is_a_value() -> None:
 
 
 def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
-    story = Story(failures=1)
-    breaker, clock = story.breaker, story.clock
+    script = BreakerScript(failures=1)
+    breaker, clock = script.breaker, script.clock
 
     @breaker
     def work(seconds: float) -> None:
@@ -175,46 +179,46 @@ def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
 
 
 def test_calls_under_way_when_slow_ones_begin_to_count_and_when_they_no_longer_do() -> None:
-    story = Story(failures=1)
-    story.tell("a>")
-    story.breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
-    story.tell("+9 a=good:closed b>")
-    story.breaker.reconfigure(CircuitBreaker(failures=1))
-    story.tell("+9 b=good:closed")
+    script = BreakerScript(failures=1)
+    script.run("a>")
+    script.breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
+    script.run("+9 a=good:closed b>")
+    script.breaker.reconfigure(CircuitBreaker(failures=1))
+    script.run("+9 b=good:closed")
 
 
-def opened() -> Story:
-    story = Story(failures=1, cooldown=10)
-    story.tell("bad:open +10")
-    return story
+def opened() -> BreakerScript:
+    script = BreakerScript(failures=1, cooldown=10)
+    script.run("bad:open +10")
+    return script
 
 
-def retuned(story: Story) -> None:
-    story.breaker.reconfigure(CircuitBreaker(failures=2, cooldown=12, probes=2))
+def retuned(script: BreakerScript) -> None:
+    script.breaker.reconfigure(CircuitBreaker(failures=2, cooldown=12, probes=2))
 
 
-def called(story: Story) -> None:
+def called(script: BreakerScript) -> None:
     with suppress(errors.CircuitOpen):
-        story.tell("good")
+        script.run("good")
 
 
 @pytest.mark.parametrize(("does", "comes"), [(retuned, called), (called, retuned), (retuned, retuned)])
 def test_one_in_the_middle_of_another(
-    does: Callable[[Story], object], comes: Callable[[Story], object]
+    does: Callable[[BreakerScript], object], comes: Callable[[BreakerScript], object]
 ) -> None:
     """As by a signal, wherever it comes: the terms are the new ones in the end, and the circuit works."""
-    for story in at_every_line(opened, does, comes):
-        settings = story.breaker.settings
-        assert story.breaker._circuit._settings is settings
+    for script in at_every_line(opened, does, comes):
+        settings = script.breaker.settings
+        assert script.breaker._circuit._settings is settings
         assert (settings.failures, settings.cooldown, settings.probes) == (2, 12, 2)
-        assert settings.clock is story.breaker.clock
-        story.tell("+12 good good:closed bad:closed bad:open")
+        assert settings.clock is script.breaker.clock
+        script.run("+12 good good:closed bad:closed bad:open")
 
 
 def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
     """As by a signal: what is being told goes on by the old terms, and what follows by the new ones."""
-    story = Story(failures=1, cooldown=10)
-    breaker = story.breaker
+    script = BreakerScript(failures=1, cooldown=10)
+    breaker = script.breaker
 
     def interrupted() -> None:
         breaker.reconfigure(CircuitBreaker(cooldown=50))
@@ -224,13 +228,13 @@ def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
     with breaker._lock:
         breaker._desk.run(interrupted)
     assert breaker.settings.cooldown == 50
-    story.tell("+49:open +1:half_open")
+    script.run("+49:open +1:half_open")
 
 
 def test_a_rejected_call_knows_how_long_it_is_now() -> None:
-    story = Story(failures=1, cooldown=10)
-    story.tell("bad:open +4")
-    story.breaker.reconfigure(CircuitBreaker(cooldown=20))
+    script = BreakerScript(failures=1, cooldown=10)
+    script.run("bad:open +4")
+    script.breaker.reconfigure(CircuitBreaker(cooldown=20))
     with pytest.raises(errors.CircuitOpen) as raised:
-        story.breaker.admit(story.clock.now())
+        script.breaker.admit(script.clock.now())
     assert raised.value.retry_after == 16

@@ -1,5 +1,5 @@
-"""`transient` against the real libraries, in an environment of their own: see noxfile.py.
+"""`transient` with the real libraries, in a separate environment: see noxfile.py.
 
-Nothing here is imported where they are not installed, and linters see none of them: modules are found by
-name.
+These tests are not imported where the libraries are not installed, and linters do not see the libraries:
+modules are imported by name.
 """

@@ -12,7 +12,7 @@ __all__ = ["AWS", "GRPC", "HTTP", "LLM", "MYSQL", "PLAIN", "POSTGRES", "REDIS"]
 Client = Callable[[str, float], object]  # an address, and how long to wait for the answer
 Connect = Callable[[int, float], object]  # the same by port
 
-LONG = 30.0  # nobody waits so long in a test
+LONG = 30.0  # longer than any test waits
 
 
 def httpx(url: str, read: float, name: str = "httpx") -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the SDKs have in common: a server that plays their protocols, and clients that ask it."""
+"""Fixtures of the SDK tests: a server that plays their protocols, and clients that call it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Every public exception class of every library, and what `transient` makes of it.
+"""Every public exception class of every library, with the verdict of `transient`.
 
-The decisions stand in the folder of the same name, one file per library, so that a new release with a new
-class fails the tests until somebody has decided. To write the files anew, and then read what has changed:
+The verdicts are in the folder of the same name, one file per library, so that a new release with a new class
+fails the tests until its verdict is decided. To rewrite the files, and then review the changes:
 
-    .venv-libraries/bin/python -m libraries.decisions    (in the folder tests)
+    .venv-libraries/bin/python -m tests.libraries.decisions
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from redouble import Verdict, transient
 
 FOLDER = Path(__file__).parent / "decisions"
 
-# Where each keeps its exceptions.
+# The modules with the exceptions of each library.
 LIBRARIES: dict[str, list[str]] = {
     "aiohttp": ["aiohttp", "aiohttp.client_exceptions", "aiohttp.http_exceptions"],
     "aiokafka": ["aiokafka.errors"],
@@ -47,7 +47,7 @@ LIBRARIES: dict[str, list[str]] = {
 
 
 def classes(library: str) -> dict[str, type[Exception]]:
-    """Find the exception classes of a library, warnings left out."""
+    """Return the exception classes of a library, without warnings."""
     found: dict[str, type[Exception]] = {}
     for name in LIBRARIES[library]:
         with warnings.catch_warnings():
@@ -65,29 +65,29 @@ def classes(library: str) -> dict[str, type[Exception]]:
     return found
 
 
-def said(verdict: Verdict | None) -> str:
-    """Spell a verdict."""
+def spell(verdict: Verdict | None) -> str:
+    """Format a verdict."""
     return "no" if verdict is None else f"{verdict.kind} sent={verdict.sent} {verdict.reason}"
 
 
 def decision(kind: type[Exception]) -> str:
-    """Tell what is made of a class, or how its errors are looked at."""
+    """Return the verdict on a class, or the name of the function that reads its errors."""
     looks: Any = transient
     _, verdict, _, look = looks._learn(kind)
     on_the_class = isinstance(getattr(kind, "sqlstate", None), str) or hasattr(kind, "retriable")
-    if look is None or on_the_class:  # a bare instance tells as much
-        return said(verdict if look is None else transient(kind.__new__(kind)))
+    if look is None or on_the_class:  # a bare instance is enough
+        return spell(verdict if look is None else transient(kind.__new__(kind)))
     return str(look.__name__)
 
 
 def decisions(library: str) -> Iterator[str]:
-    """Write a line for every class."""
+    """Yield a line for every class."""
     for name, kind in sorted(classes(library).items()):
         yield f"{name}: {decision(kind)}"
 
 
 def written(library: str) -> list[str]:
-    """Read what was decided."""
+    """Read the decided verdicts."""
     return (FOLDER / f"{library}.txt").read_text("utf-8").splitlines()
 
 

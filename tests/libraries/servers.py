@@ -1,4 +1,4 @@
-"""Servers on loopback that misbehave on purpose, and what is seen of a call to one."""
+"""Misbehaving servers on loopback, and the verdict on a call to one."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any
 
 from redouble import Verdict, transient
 
-__all__ = ["answering", "closed_port", "judged", "library", "run", "saying", "silent"]
+__all__ = ["answering", "closed_port", "judged", "library", "run", "sending", "silent"]
 
 Talk = Callable[[socket.socket], None]
 
 
 def library(name: str) -> Any:
-    """Import a module that linters do not see."""
+    """Import a module by name, because linters do not see it."""
     return importlib.import_module(name)
 
 
 def run(main: Coroutine[Any, Any, object]) -> None:
-    """Run a coroutine in a loop of its own."""
+    """Run a coroutine in a new event loop."""
     asyncio.run(main)
 
 
 def judged(operation: Callable[[], object]) -> Verdict | None:
-    """Call something that fails, and judge what it raises."""
+    """Call an operation that fails, and return the verdict on its error."""
     try:
         operation()
     except Exception as error:
@@ -38,7 +38,7 @@ def judged(operation: Callable[[], object]) -> Verdict | None:
 
 
 def closed_port() -> int:
-    """Return a port on which nobody listens."""
+    """Return a port that refuses connections."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -46,7 +46,7 @@ def closed_port() -> int:
 
 @contextlib.contextmanager
 def silent() -> Generator[int, None, None]:
-    """Listen, and never say a word."""
+    """Run a server that never sends anything; yield its port."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -54,8 +54,8 @@ def silent() -> Generator[int, None, None]:
 
 
 @contextlib.contextmanager
-def talking(talk: Talk) -> Generator[int, None, None]:
-    """Let ``talk`` deal with each connection, and close it."""
+def serving(talk: Talk) -> Generator[int, None, None]:
+    """Run a server that calls ``talk`` with each connection and closes it; yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -74,25 +74,25 @@ def talking(talk: Talk) -> Generator[int, None, None]:
     thread.join()
 
 
-def saying(
+def sending(
     text: bytes, *, first: bool = False, again: bool = False
 ) -> contextlib.AbstractContextManager[int]:
-    """Answer with ``text``: at once if ``first``, to every word if ``again``, else to the first one."""
+    """Send ``text``: at once if ``first``, after every message if ``again``, else after the first one."""
 
     def talk(connection: socket.socket) -> None:
-        heard = b"nothing yet" if first else connection.recv(65536)
-        while heard:
+        received = b"nothing yet" if first else connection.recv(65536)
+        while received:
             connection.sendall(text)
-            heard = connection.recv(65536) if again else b""
+            received = connection.recv(65536) if again else b""
 
-    return talking(talk)
+    return serving(talk)
 
 
 @contextlib.contextmanager
 def answering(
     status: int, headers: Mapping[str, str] | None = None, body: bytes = b"{}", kind: str = "application/json"
 ) -> Generator[str, None, None]:
-    """Answer every HTTP request alike."""
+    """Run an HTTP server that sends the same response to every request; yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -13,7 +13,7 @@ import pytest
 
 from redouble import Kind, Verdict, transient
 from tests.libraries import clients
-from tests.libraries.servers import answering, judged, library, saying
+from tests.libraries.servers import answering, judged, library, sending
 
 RATE_LIMIT = Verdict.retry(kind=Kind.throttled, sent=True, reason="rate_limit")
 HTTP_5XX = Verdict.retry(kind=Kind.server, sent=True, reason="http_5xx")
@@ -101,7 +101,7 @@ def stream(name: str, url: str) -> None:
     ],
 )
 def test_an_error_in_a_stream(name: str, said: str, expected: Verdict | None) -> None:
-    """The status was 200; only the word tells."""
+    """The status is 200; only the text of the body shows the error."""
     data = f'{{"type": "error", "error": {{"type": "{said}", "message": "so it is"}}}}'
     body = f"event: error\ndata: {data}\n\n".encode()
     with answering(200, body=body, kind="text/event-stream") as url:
@@ -148,7 +148,7 @@ def postgres_error(code: str, text: str) -> bytes:
     ],
 )
 def test_postgres_at_the_door(name: str, code: str, text: str, expected: Verdict | None) -> None:
-    with saying(postgres_error(code, text)) as port:
+    with sending(postgres_error(code, text)) as port:
         assert judged(lambda: clients.POSTGRES[name](port)) == expected
 
 
@@ -202,7 +202,7 @@ def test_a_lock_of_sqlite_through_sqlalchemy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("code", "expected"), [(1040, FULL), (1045, None), (1129, None)])
 def test_mysql_at_the_door(name: str, code: int, expected: Verdict | None) -> None:
     text = b"\xff" + struct.pack("<H", code) + b"so it is"
-    with saying(struct.pack("<I", len(text))[:3] + b"\0" + text, first=True) as port:
+    with sending(struct.pack("<I", len(text))[:3] + b"\0" + text, first=True) as port:
         assert judged(lambda: clients.MYSQL[name](port)) == expected
 
 
@@ -223,7 +223,7 @@ BUSY = Verdict.retry(kind=Kind.server, sent=True, reason="busy")
     ],
 )
 def test_redis_says(said: str, options: dict[str, Any], expected: Verdict | None) -> None:
-    with saying(said.encode() + b"\r\n", again=True) as port:
+    with sending(said.encode() + b"\r\n", again=True) as port:
         assert judged(lambda: clients.redis(port, **options)) == expected
 
 

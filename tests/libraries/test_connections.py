@@ -1,4 +1,4 @@
-"""Connections that are refused, cut, silent or not what they should be: real errors of real clients."""
+"""Connections that are refused, cut, silent or of the wrong protocol: real errors of real clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Kind, Verdict, transient
 from tests.libraries import clients
-from tests.libraries.servers import closed_port, judged, library, run, saying, silent
+from tests.libraries.servers import closed_port, judged, library, run, sending, silent
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")
@@ -50,7 +50,7 @@ def test_a_refused_connection_of_aiokafka() -> None:
 @pytest.mark.parametrize("name", [*HTTP, *clients.REDIS])
 def test_a_connection_that_is_cut(name: str) -> None:
     """It may have been sent: the server has read it, and closed."""
-    with saying(b"") as port:
+    with sending(b"") as port:
         found = judged(lambda: EVERYBODY[name](port))
     assert found == NETWORK
 
@@ -69,7 +69,7 @@ READING = {name: PATIENT[name] for name in ("requests", "httpx", "httpx2, async"
 
 @pytest.mark.parametrize("read", [*READING.values(), read_with_aiohttp], ids=[*READING, "aiohttp"])
 def test_an_answer_that_breaks_off(read: Callable[[int], object]) -> None:
-    with saying(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as port:
+    with sending(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as port:
         assert judged(lambda: read(port)) == NETWORK
 
 
@@ -88,8 +88,8 @@ def test_redis_does_not_answer(name: str) -> None:
 
 @pytest.mark.parametrize("name", clients.HTTP)
 def test_tls_that_is_refused_stays_refused(name: str) -> None:
-    """The other side does not speak TLS: trying again changes nothing."""
-    with saying(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+    """The server does not speak TLS: a retry changes nothing."""
+    with sending(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         assert judged(lambda: by_port(clients.HTTP[name], "https")(port, clients.LONG)) is None
 
 

@@ -30,7 +30,7 @@ STANDARD = (
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_class_is_decided(library: str) -> None:
-    """A new class, or one that went, shows here: decide, then write the file anew."""
+    """A class that is new or gone fails here: decide its verdict, then rewrite the file."""
     assert list(decisions(library)) == written(library)
 
 

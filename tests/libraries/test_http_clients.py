@@ -1,4 +1,4 @@
-"""Which HTTP clients the SDKs take, what of theirs still works, and retries in more than one place."""
+"""The HTTP clients that the SDKs accept, the SDKs' own features with them, and retries in two places."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_helpers_for_streams_begin_anew_too(server: Server, name: str) -> None:
 
 @every_sdk
 def test_retries_of_the_sdk_multiply_ours(server: Server, name: str) -> None:
-    """Each of its attempts is a new request to us, with a key of its own: so tell it to make none."""
+    """Each attempt of the SDK is a new request to us, with its own key: so its retries should be off."""
     url = server.url("503~rams=1")
     with sdk(name, url, Retry(backoff=[0] * 9, attempts=2), max_retries=2) as model:
         heard = model.ask()

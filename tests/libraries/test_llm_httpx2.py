@@ -19,7 +19,7 @@ from tests.libraries.servers import library
 from tests.support.llm.sdk_models import USAGE, Server, called, model, tidily
 
 wire: Any = library("servers.protocols")  # a name in here hides that of the server
-# The clients iterate over async generators that they do not close, with us or without: Trio says so.
+# The clients iterate over async generators that they do not close, with us or without: Trio warns of that.
 pytestmark = pytest.mark.filterwarnings(
     r"ignore:Async generator '(httpx|httpx2|httpcore|httpcore2)\.:ResourceWarning"
 )
@@ -37,7 +37,7 @@ every_protocol = pytest.mark.parametrize("protocol", EVENTS)
 
 
 def sent(protocol: str, attempt: int = 1, events: int | None = None) -> bytes:
-    """Return what the server sends, as far as so many events."""
+    """Return the server's stream up to this many events."""
     return b"".join(EVENTS[protocol](f"Hello from attempt {attempt}", attempt, QUESTION)[:events])
 
 

@@ -1,4 +1,4 @@
-"""What the SDKs make of a stream is understood as what came over the wire is, whole or cut short."""
+"""The SDKs' parsed stream is understood in the same way as the raw one, complete or cut short."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Listen = Callable[[Any], Iterator[Any]]
 
 @contextmanager
 def answering(name: str, body: bytes, kind: str = "text/event-stream") -> Generator[Any]:
-    """Give a client of an SDK that is answered with this body, whatever it asks."""
+    """Yield a client of an SDK that gets this body for every request."""
     httpx2, sdk = library("httpx2"), library(name)
 
     def answer(_: object) -> object:

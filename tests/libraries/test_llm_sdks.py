@@ -1,4 +1,4 @@
-"""The SDKs of OpenAI and Anthropic through an `llm.Model`: what is asked again, and what comes out."""
+"""The SDKs of OpenAI and Anthropic through an `llm.Model`: retried calls, and their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.llm.sdk_models import HELLO, KEY, LEFT, PROMPT, Asked, Server
 pytestmark = LEFT
 
 QUOTA = value('{"error": {"code": "insufficient_quota", "message": "spent"}}')
-LAST = {  # what each SDK makes of a status
+LAST = {  # the error of each SDK for a status
     "429": {"openai": "RateLimitError", "anthropic": "RateLimitError"},
     "500": {"openai": "InternalServerError", "anthropic": "InternalServerError"},
     "503": {"openai": "InternalServerError", "anthropic": "ServiceUnavailableError"},
@@ -23,7 +23,7 @@ LAST = {  # what each SDK makes of a status
 }
 
 
-# ------------------------------------------------------------------ what is asked again
+# ---------------------------------------------------------------------- retried calls
 
 
 @every_way
@@ -242,7 +242,7 @@ def test_attempts_of_our_transport_underneath_do_not_multiply(
     assert (story.reason, len(server.ledger(url))) == (Reason.nested, 2)
 
 
-# ------------------------------------------------------------------------ what is not told
+# -------------------------------------------------------------------- redacted content
 
 
 @every_way

@@ -1,4 +1,4 @@
-"""What calls of the SDKs take, through an `llm.Model`: an allowance goes by their own usage; and metrics."""
+"""Spend of SDK calls through an `llm.Model`: a limit uses the usage that the SDK reports; and metrics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def taken(spend: llm.Spend) -> tuple[float, float, float]:
 
 @every_way
 def test_what_the_sdk_says_is_what_counts(server: Server, asked: Asked, how: str) -> None:
-    """Once for a call, however many attempts it took."""
+    """Once per call, regardless of the number of attempts."""
     spend, said = allowance(), {} if how == "call" else asked.telling()
     url = server.url(asked.script("503,429~rams=1,OK"))
     assert asked.ask(how, paying(spend), url, **said).outcome == f"{HELLO} 3"
@@ -63,7 +63,7 @@ def test_a_call_in_vain_takes_a_request_and_no_tokens(
 
 @every_stream
 def test_a_stream_that_is_left_counts_as_far_as_it_came(server: Server, asked: Asked, how: str) -> None:
-    """All that was reserved, where it has not said how long the question was."""
+    """The whole reservation is spent if the stream has not reported the prompt's tokens."""
     spend = allowance()
     url = server.url(asked.script("OK"))
     heard = asked.ask(how, paying(spend), url, most=4)
@@ -75,7 +75,7 @@ def test_a_stream_that_is_left_counts_as_far_as_it_came(server: Server, asked: A
 @every_way
 def test_what_there_is_no_allowance_for_is_not_asked(server: Server, asked: Asked, how: str) -> None:
     spend, url = allowance(tokens=150), server.url(asked.script("OK"))
-    spend.reserve(tokens=51).commit()  # by somebody else
+    spend.reserve(tokens=51).commit()  # by another caller
     heard = asked.ask(how, paying(spend), url)
     assert (heard.outcome, heard.error.what, server.ledger(url)) == ("SpendRefused", "tokens", [])
     story = heard.report()

@@ -1,4 +1,4 @@
-"""Streams of the SDKs through an `llm.Model`: they begin anew until the first chunk, and never after it.
+"""Streams of the SDKs through an `llm.Model`: restarted until the first chunk, and never after it.
 
 A stream that ends as if it were whole, though it is not, is an error: no HTTP client would notice.
 """
@@ -138,7 +138,7 @@ def test_pieces_may_be_cut_anywhere(server: Server, asked: Asked, how: str, piec
 
 @every_stream
 def test_chunks_are_what_the_sdk_gives(server: Server, asked: Asked, how: str) -> None:
-    """Each as it is, in its order, whoever is in between."""
+    """Every chunk unchanged and in order, through all layers."""
     url = server.url(asked.script("OK"), key=f"{asked.kind}-{asked.loop}-{how}-alone")
     fn, question = asked.opener(asked.client(url), how)
     alone: list[Any] = []

@@ -35,8 +35,8 @@ BRIEF = llm.Timeouts(connect=30, read=SILENCE, total=30)
 THINKING = llm.Timeouts(connect=30, read=SILENCE, total=60, first=30)
 SOON = llm.Timeouts(connect=30, read=30, total=SILENCE)
 SLOW = Retry(backoff=[5] * 3)  # no delay fits into that
-SPOKEN = {"openai": 3, "responses": 6, "anthropic": 4}  # events, with two words
-LATE = ("AttemptTimeout", "APITimeoutError", "ReadTimeout")  # who is first, of us, the SDK and its client
+SPOKEN = {"openai": 3, "responses": 6, "anthropic": 4}  # events, two with words
+LATE = ("AttemptTimeout", "APITimeoutError", "ReadTimeout")  # of whichever limit fires first
 
 
 @pytest.fixture(scope="module", params=ASYNC)
@@ -46,7 +46,7 @@ def waiting(request: pytest.FixtureRequest) -> Generator[Asked]:
 
 
 def reasons(metrics: memory.Metrics) -> set[str]:
-    """Tell why it was asked again."""
+    """Return the reasons of the retries."""
     return {dict(labels)["reason"] for labels in metrics.series()["retries"]}
 
 
@@ -142,7 +142,7 @@ def test_a_connection_that_takes_too_long(asked: Asked, how: str) -> None:
 
 
 async def cancelled(asked: Asked, server: Server, url: str, how: str, *, begun: bool) -> list[Any]:
-    """Ask, and cancel it once the server was asked, or once something was heard."""
+    """Make a call, and cancel it once the server has received the request, or once a chunk has arrived."""
     fn, question = asked.opener(asked.client(url), how)
     chunks, heard = list[Any](), anyio.Event()
 

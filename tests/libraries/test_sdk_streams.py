@@ -1,4 +1,4 @@
-"""Streams of events through the SDKs: they begin anew until the first byte, and never after it."""
+"""Event streams through the SDKs: restarted until the first byte, and never after it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_is_silent_before_the_first_event_begins_anew(server: Server, name:
 def test_what_dies_later_is_never_repeated(
     server: Server, name: str, fault: str, words: int, said: str
 ) -> None:
-    """The error is the SDK's, or the client's where the SDK lets it through."""
+    """The error is the SDK's, or the client's where the SDK does not wrap it."""
     theirs = name.partition("-")[0]
     url = server.url(script_of(name, f"OK~{fault}={BEFORE[theirs] + words},OK"))
     with sdk(name, url, POLICY) as model:

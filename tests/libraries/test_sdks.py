@@ -1,4 +1,4 @@
-"""The SDKs of OpenAI and Anthropic through our transports, against a server that speaks their protocols."""
+"""The SDKs of OpenAI and Anthropic through our transports, with a server that plays their protocols."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.support.fakes import Virtual
 from tests.support.llm.sdk_clients import KEY, PROMPT, Server, every_sdk, refused_port, script_of, sdk, value
 
 AT_ONCE = [0] * 9
-SOON = 0.1  # second, after which a server that says nothing is given up
-THEIR_STATUSES = {408, 409, 429, 500, 502, 503, 504, 529}  # what both SDKs retry by themselves
+SOON = 0.1  # seconds without a byte, after which a server is given up
+THEIR_STATUSES = {408, 409, 429, 500, 502, 503, 504, 529}  # statuses that both SDKs retry by themselves
 
 both_ways = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 
@@ -23,7 +23,7 @@ def quickly(**options: Any) -> Retry:
     return Retry(**said)
 
 
-# ------------------------------------------------------------------ what is sent again
+# ---------------------------------------------------------------------- resent requests
 
 
 @every_sdk

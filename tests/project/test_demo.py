@@ -1,7 +1,7 @@
-"""The demonstration: what it draws, what it concludes, and that it runs wherever it may be run.
+"""The demonstration: its drawings, its conclusions, and that it runs on terminals and pipes of every kind.
 
-Drawings and verdicts are checked as tables, without time. Once, quickly, all of it is run for real; there it
-must not matter how fast a machine is.
+Drawings and conclusions are checked as tables, without a clock. One quick run is real; its assertions do not
+depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -19,15 +19,23 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 
-from demonstration.bars import bars, counts, storeys
-from demonstration.ink import ASCII, GLYPHS, Ink, Line, cut, line, painted, plain
-from demonstration.picture import Measured, picture, ruler
+from demonstration.bar_chart import bars, counts, stacked_bars
+from demonstration.brownout_chart import Measured, picture, ruler
+from demonstration.client_comparison import ClientResult, load, results
+from demonstration.flaky_service import (
+    Behaviour,
+    Busy,
+    FlakyService,
+    Resets,
+    ServedRequest,
+    Works,
+    behaviours_of,
+)
+from demonstration.recovery import PlacedCall, measure_recovery
+from demonstration.scenario import Scenario
 from demonstration.screen import HIDE_CURSOR, SHOW_CURSOR, Screen
-from demonstration.service import Busy, FlakyService, Luck, Resets, Seen, Works, luck_of
-from demonstration.three_ways import Told, load, results
+from demonstration.styled_text import ASCII, GLYPHS, Line, Span, cut, line, plain, with_ansi_colours
 from demonstration.timeline import NAME, TAIL, Call, row
-from demonstration.verdict import Placed, judge
-from demonstration.weather import Weather
 
 pytestmark = pytest.mark.one_python
 
@@ -43,7 +51,7 @@ OK, RESET, BUSY = Works(0.1), Resets(), Busy(0.5)
     [
         ([], 8, ""),
         ([0, 1, 2, 3, 4, 5, 6, 7, 8], 8, " ▁▂▃▄▅▆▇█"),
-        ([0, 0.01, 100], 8, " ▁█"),  # a little is seen, too much is cut
+        ([0, 0.01, 100], 8, " ▁█"),  # at least one block for a small value, at most one for a large value
         ([-3, 30, 60], 60, " ▄█"),
     ],
 )
@@ -51,27 +59,27 @@ def test_values_become_blocks(values: list[float], full: float, drawn: str) -> N
     assert bars(values, full) == drawn
 
 
-def test_two_storeys_carry_on_where_the_lower_is_full() -> None:
-    assert storeys([0, 60, 120, 180, 240, 999], 120) == ("   ▄██", " ▄████")
+def test_the_upper_row_starts_where_the_lower_is_full() -> None:
+    assert stacked_bars([0, 60, 120, 180, 240, 999], 120) == ("   ▄██", " ▄████")
 
 
 def test_moments_are_counted_in_steps() -> None:
     assert counts([-0.1, 0, 0.09, 0.1, 0.35, 0.4, 9], 0.1, 4) == [2, 1, 0, 1]
 
 
-# ---------------------------------------------------------------------------------- ink
+# -------------------------------------------------------------------------- styled text
 
 
-def test_a_line_is_cut_painted_and_plain() -> None:
-    drawn = line("ab", Ink("cd", "red"), Ink("ef  "))
+def test_a_line_is_truncated_coloured_and_plain() -> None:
+    drawn = line("ab", Span("cd", "red"), Span("ef  "))
     assert plain(drawn) == "abcdef"
-    assert painted(drawn) == "ab\033[31mcd\033[0mef  "
+    assert with_ansi_colours(drawn) == "ab\033[31mcd\033[0mef  "
     assert [plain(cut(drawn, width)) for width in range(-1, 8)] == [
         "", "", "a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdef"
     ]  # fmt: skip
 
 
-def test_every_glyph_has_a_plain_stand_in() -> None:
+def test_every_glyph_has_an_ascii_replacement() -> None:
     assert len(GLYPHS.translate(ASCII)) == len(GLYPHS)
     assert GLYPHS.translate(ASCII).isascii()
     drawn = "█✓ █✗ █! ·· ──".translate(ASCII)
@@ -81,8 +89,8 @@ def test_every_glyph_has_a_plain_stand_in() -> None:
 # ---------------------------------------------------------------------------- timelines
 
 
-def seen(started: float, ended: float | None, luck: Luck) -> Seen:
-    return Seen("/", started, luck, ended=ended)
+def served(started: float, ended: float | None, behaviour: Behaviour) -> ServedRequest:
+    return ServedRequest("/", started, behaviour, ended=ended)
 
 
 @pytest.mark.parametrize(
@@ -90,25 +98,25 @@ def seen(started: float, ended: float | None, luck: Luck) -> Seen:
     [
         # ten cells for a second
         ([], None, 0.5, "", ""),
-        ([seen(0, None, OK)], None, 0.0, "█", ""),
-        ([seen(0, None, OK)], None, 0.4, "████", ""),
-        ([seen(0, 0.4, OK)], 0.4, 0.9, "███✓", "ok    1 attempt    0.4 s"),
-        ([seen(0.2, 0.4, OK)], 0.4, 0.9, "  █✓", "ok    1 attempt    0.4 s"),
-        ([seen(0, 0.001, RESET)], 0.001, 0.9, "✗", "oh    1 attempt    0.0 s"),
-        # waiting, and what it was for
-        ([seen(0, 0.1, RESET)], None, 0.55, "✗····", ""),
-        ([seen(0, 0.1, BUSY)], None, 0.45, "!···", ""),
-        ([seen(0, 0.1, BUSY), seen(0.45, None, OK)], None, 0.65, "!···██", ""),  # too early
-        ([seen(0, 0.1, BUSY), seen(0.65, None, OK)], None, 0.85, "!─────██", ""),  # as asked
-        ([seen(0, 0.1, RESET), seen(0.25, 0.45, BUSY)], 0.66, 9, "✗·█!", "oh    2 attempts   0.7 s"),
-        # attempts that follow at once stand side by side, and a long story is cut
-        ([seen(0, 0.01, RESET), seen(0.02, 0.03, RESET), seen(0.04, None, OK)], None, 0.1, "✗✗█", ""),
-        ([seen(0, 2.5, OK)], 2.5, 2.5, "█████████>", "ok    1 attempt    2.5 s"),
-        ([seen(0, 0.1, RESET)], None, 7.0, "✗········>", ""),
+        ([served(0, None, OK)], None, 0.0, "█", ""),
+        ([served(0, None, OK)], None, 0.4, "████", ""),
+        ([served(0, 0.4, OK)], 0.4, 0.9, "███✓", "ok    1 attempt    0.4 s"),
+        ([served(0.2, 0.4, OK)], 0.4, 0.9, "  █✓", "ok    1 attempt    0.4 s"),
+        ([served(0, 0.001, RESET)], 0.001, 0.9, "✗", "oh    1 attempt    0.0 s"),
+        # waits, with and without a Retry-After
+        ([served(0, 0.1, RESET)], None, 0.55, "✗····", ""),
+        ([served(0, 0.1, BUSY)], None, 0.45, "!···", ""),
+        ([served(0, 0.1, BUSY), served(0.45, None, OK)], None, 0.65, "!···██", ""),  # too early
+        ([served(0, 0.1, BUSY), served(0.65, None, OK)], None, 0.85, "!─────██", ""),  # as asked
+        ([served(0, 0.1, RESET), served(0.25, 0.45, BUSY)], 0.66, 9, "✗·█!", "oh    2 attempts   0.7 s"),
+        # attempts without a delay are adjacent, and a long call is truncated
+        ([served(0, 0.01, RESET), served(0.02, 0.03, RESET), served(0.04, None, OK)], None, 0.1, "✗✗█", ""),
+        ([served(0, 2.5, OK)], 2.5, 2.5, "█████████>", "ok    1 attempt    2.5 s"),
+        ([served(0, 0.1, RESET)], None, 7.0, "✗········>", ""),
     ],
 )
 def test_a_call_is_drawn_as_it_is_now(
-    requests: list[Seen], ended: float | None, now: float, drawn: str, said: str
+    requests: list[ServedRequest], ended: float | None, now: float, drawn: str, said: str
 ) -> None:
     call = Call("call 7", "/", ended, said[:2])
     shown = plain(row(call, requests, now, horizon=1.0, width=NAME + 10 + TAIL))
@@ -116,18 +124,18 @@ def test_a_call_is_drawn_as_it_is_now(
 
 
 def test_a_narrow_terminal_gets_a_short_bar() -> None:
-    drawn = row(Call("call 1", "/", 0.5, "ok"), [seen(0, 0.5, OK)], 0.5, horizon=1.0, width=10)
+    drawn = row(Call("call 1", "/", 0.5, "ok"), [served(0, 0.5, OK)], 0.5, horizon=1.0, width=10)
     assert plain(drawn) == "call 1   ███✓      ok    1 attempt    0.5 s"
 
 
 def test_load_is_drawn_to_one_scale_and_results_in_words() -> None:
-    early = Seen("/", 0.15, BUSY, early=True)
-    told = [
-        Told("plain", 2, 1, [seen(0, 0.1, OK), seen(0, 0.1, RESET)]),
-        Told("by hand", 2, 2, [seen(0, 0.1, OK)] * 8 + [early] + [seen(0.31, 0.4, OK)] * 4),
+    early = ServedRequest("/", 0.15, BUSY, early=True)
+    client_results = [
+        ClientResult("plain", 2, 1, [served(0, 0.1, OK), served(0, 0.1, RESET)]),
+        ClientResult("by hand", 2, 2, [served(0, 0.1, OK)] * 8 + [early] + [served(0.31, 0.4, OK)] * 4),
     ]
-    assert [plain(each) for each in load(told)] == ["plain    ▂", "by hand  █▁ ▄"]
-    assert [plain(each) for each in results(told)] == [
+    assert [plain(each) for each in load(client_results)] == ["plain    ▂", "by hand  █▁ ▄"]
+    assert [plain(each) for each in results(client_results)] == [
         "plain     1 of 2 ok, 2 requests",
         "by hand   2 of 2 ok, 13 requests, 1 of them too early",
     ]
@@ -137,7 +145,7 @@ def test_load_is_drawn_to_one_scale_and_results_in_words() -> None:
 
 
 class Stopped(FlakyService):
-    """A service whose clock stands where one puts it."""
+    """A service with a clock that the test sets."""
 
     moment = 0.0
 
@@ -145,43 +153,43 @@ class Stopped(FlakyService):
         return self.moment
 
 
-def test_luck_depends_on_the_path_alone() -> None:
-    one, other = luck_of("/call/1", 1.0), luck_of("/call/1", 1.0)
+def test_behaviours_depend_on_the_path_alone() -> None:
+    one, other = behaviours_of("/call/1", 1.0), behaviours_of("/call/1", 1.0)
     first = [next(one) for _ in range(50)]
     assert first == [next(other) for _ in range(50)]
-    assert {type(luck) for luck in first} == {Works, Resets, Busy}
-    third = luck_of("/call/2", 1.0)
+    assert {type(behaviour) for behaviour in first} == {Works, Resets, Busy}
+    third = behaviours_of("/call/2", 1.0)
     assert first != [next(third) for _ in range(50)]
 
 
-def test_who_comes_too_early_is_told_again_and_costs_no_luck() -> None:
+def test_an_early_request_gets_another_503_and_consumes_no_behaviour() -> None:
     service = Stopped()
     try:
-        asked = service.meet("/maintenance")
-        service.refused(asked, 600)
+        asked = service.begin_request("/maintenance")
+        service.mark_busy(asked, 600)
         service.moment = 100.0
-        again = service.meet("/maintenance")
+        again = service.begin_request("/maintenance")
         service.moment = 101.0
-        service.refused(again, 500)  # which does not begin to count anew
+        service.mark_busy(again, 500)  # which does not extend the busy time
         service.moment = 600.0
-        in_time = service.meet("/maintenance")
-        assert [(each.luck, each.early) for each in (asked, again, in_time)] == [
+        in_time = service.begin_request("/maintenance")
+        assert [(each.behaviour, each.early) for each in (asked, again, in_time)] == [
             (Busy(600), False), (Busy(500), True), (Busy(600), False)
         ]  # fmt: skip
-        assert service.seen == [asked, again, in_time]
+        assert service.requests == [asked, again, in_time]
     finally:
         service.server_close()
 
 
-# ------------------------------------------------------------------------- the verdicts
+# ------------------------------------------------------------------------- the recovery
 
-WEATHER = Weather(calm=2, brownout=3, watched=5, calls=20, patience=0.5)  # ends at 10
+SCENARIO = Scenario(calm=2, brownout=3, watched=5, calls=20, client_timeout=0.5)  # ends at 10
 NEVER = "never recovered: {} % of normal when we stopped watching"
 
 
-def answered(*stretches: tuple[float, float], every: int = 1) -> list[Placed]:
-    """Return calls placed all the time; in some stretches of it all are answered, or one in so many."""
-    calls = [Placed((number + 0.5) / 20) for number in range(200)]
+def answered(*stretches: tuple[float, float], every: int = 1) -> list[PlacedCall]:
+    """Return calls placed at a constant rate; in the given stretches every ``every``-th call is answered."""
+    calls = [PlacedCall((number + 0.5) / 20) for number in range(200)]
     for call in calls[::every]:
         if any(since <= call.began < until for since, until in stretches):
             call.answered = call.began
@@ -204,29 +212,28 @@ def answered(*stretches: tuple[float, float], every: int = 1) -> list[Placed]:
         ([], NEVER.format(0)),
     ],
 )
-def test_a_verdict_is_computed_from_what_was_answered(calls: list[Placed], said: str) -> None:
-    assert str(judge(calls, WEATHER)) == said
+def test_recovery_is_computed_from_the_answered_calls(calls: list[PlacedCall], said: str) -> None:
+    assert str(measure_recovery(calls, SCENARIO)) == said
 
 
-def test_calm_days_are_judged_by_the_calls_that_had_their_chance() -> None:
-    """The calls that ran into the brownout say nothing about calm days."""
-    assert judge(answered((0, 1.5)), WEATHER).before == 1.0
-    assert judge(answered((0, 1.2)), WEATHER).before == pytest.approx(0.8)
-    assert judge([], WEATHER).before == 0.0
+def test_the_share_before_the_brownout_ignores_calls_that_reached_into_it() -> None:
+    assert measure_recovery(answered((0, 1.5)), SCENARIO).before == 1.0
+    assert measure_recovery(answered((0, 1.2)), SCENARIO).before == pytest.approx(0.8)
+    assert measure_recovery([], SCENARIO).before == 0.0
 
 
-def test_a_short_watch_is_judged_by_shorter_stretches() -> None:
-    short = Weather(calm=2, brownout=3, watched=1, calls=20)
+def test_a_short_scenario_is_measured_in_shorter_stretches() -> None:
+    short = Scenario(calm=2, brownout=3, watched=1, calls=20)
     calls = [call for call in answered((0, 2), (5.5, 6)) if call.began < 6]
-    assert [round(number or 0, 2) for number in judge(calls, short)] == [1.0, 0.4, 1.0]
+    assert [round(number or 0, 2) for number in measure_recovery(calls, short)] == [1.0, 0.4, 1.0]
 
 
-# -------------------------------------------------------------------------- the picture
+# ---------------------------------------------------------------------------- the chart
 
 
 def test_the_ruler_has_room_for_a_word_or_not() -> None:
-    weather = Weather(calm=2, brownout=3, watched=5, browned=24)
-    assert [plain(ruler(weather, columns)).strip() for columns in (60, 40, 20, 10)] == [
+    scenario = Scenario(calm=2, brownout=3, watched=5, brownout_capacity=24)
+    assert [plain(ruler(scenario, columns)).strip() for columns in (60, 40, 20, 10)] == [
         "0 s         ├─brownout: 24/s─┤                          10 s",
         "0 s     ├─brownout─┤                10 s",
         "0 s ├────┤      10 s",
@@ -235,7 +242,7 @@ def test_the_ruler_has_room_for_a_word_or_not() -> None:
 
 
 def calm_then_collapsed() -> Measured:
-    """Twenty calls a second; from the third second on each is tried three times, and none answered."""
+    """Return a run of 20 calls a second; from the third second on each has three attempts and no answer."""
     placed = answered((0, 2))
     retried = [call.began for call in placed for _ in range(3 if call.began >= 2 else 1)]
     return Measured("By hand", retried, placed)
@@ -267,15 +274,17 @@ def calm_then_collapsed() -> Measured:
     ],
 )
 def test_a_run_is_drawn_as_it_is_now(now: float, drawn: list[str]) -> None:
-    weather = Weather(calm=2, brownout=3, watched=5, calls=20, capacity=40, browned=5, patience=0.5)
-    first, *rest = picture([calm_then_collapsed()], weather, now, width=13 + 10 + 6)
-    assert plain(first) == plain(ruler(weather, 10))
+    scenario = Scenario(
+        calm=2, brownout=3, watched=5, calls=20, capacity=40, brownout_capacity=5, client_timeout=0.5
+    )
+    first, *rest = picture([calm_then_collapsed()], scenario, now, width=13 + 10 + 6)
+    assert plain(first) == plain(ruler(scenario, 10))
     assert [plain(each) for each in rest] == drawn
 
 
 def test_runs_stand_under_each_other() -> None:
-    drawn = picture([calm_then_collapsed()] * 4, WEATHER, 10.0, width=79)
-    assert len(drawn) == 1 + 4 * 5  # which a terminal of 24 lines has room for
+    drawn = picture([calm_then_collapsed()] * 4, SCENARIO, 10.0, width=79)
+    assert len(drawn) == 1 + 4 * 5  # fits on a terminal of 24 lines
     assert max(len(plain(each)) for each in drawn) <= 79
 
 
@@ -283,7 +292,7 @@ def test_runs_stand_under_each_other() -> None:
 
 
 class Terminal(io.TextIOWrapper):
-    """Something to print on that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -297,7 +306,7 @@ def printed(
     encoding: str = "utf-8",
     lines: int = 24,
 ) -> str:
-    """Draw frames, of which the last one stays, and return what was written."""
+    """Draw frames, settle the last one, and return the output."""
     raw = io.BytesIO()
     out = (Terminal if tty else io.TextIOWrapper)(raw, encoding=encoding, newline="\n")
     screen = Screen(out, environ or {}, lambda: terminal_size((20, lines)))
@@ -307,7 +316,7 @@ def printed(
     return raw.getvalue().decode(encoding)
 
 
-FRAMES = [[line(Ink("█", "green")), line("two")], [line(Ink("██", "green")), line("two")]]
+FRAMES = [[line(Span("█", "green")), line("two")], [line(Span("██", "green")), line("two")]]
 
 
 def test_a_terminal_sees_every_frame_drawn_over_the_one_before() -> None:
@@ -346,7 +355,7 @@ def test_lines_are_cut_to_the_terminal_and_frames_to_its_height() -> None:
     assert drawn.count("\033[3F") == 2
 
 
-def test_a_new_story_is_not_drawn_over_the_old_one() -> None:
+def test_a_new_section_is_not_drawn_over_the_old_one() -> None:
     raw = io.BytesIO()
     screen = Screen(Terminal(raw, encoding="utf-8", newline="\n"), {}, lambda: terminal_size((80, 24)))
     screen.settle([line("one")])
@@ -357,7 +366,7 @@ def test_a_new_story_is_not_drawn_over_the_old_one() -> None:
     assert raw.getvalue().decode().endswith(f"three\033[K\n\033[J{SHOW_CURSOR}")
 
 
-# --------------------------------------------------------------------- all of it, for real
+# ------------------------------------------------------------------------------- real runs
 
 
 QUICKLY = [sys.executable, str(DEMO), "--quick"]
@@ -365,26 +374,26 @@ ENVIRON = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
 HELP = [sys.executable, str(DEMO), "--help"]
 
 
-def test_piped_it_tells_the_whole_story_as_plain_text() -> None:
+def test_a_pipe_gets_the_whole_output_as_plain_text() -> None:
     ran = subprocess.run(QUICKLY, env=ENVIRON, capture_output=True, encoding="utf-8", check=False)  # noqa: S603  ours
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "\033" not in ran.stdout
     assert "\r" not in ran.stdout
-    told = ran.stdout.splitlines()
-    rows = [each[:6] for each in told if each.startswith("call ")]
+    lines = ran.stdout.splitlines()
+    rows = [each[:6] for each in lines if each.startswith("call ")]
     assert rows == ["call 1", "call 2", "call 3", "call 4"] * 3
-    assert [each.split()[0] for each in told if " of 4 ok, " in each] == ["plain", "by", "Redouble"]
-    assert "Redouble  4 of 4 ok, 11 requests" in told
-    assert sum(each.startswith("redouble: gave up after ") for each in told) == 2
-    assert sum(each.startswith("reason=") for each in told) == 2
+    assert [each.split()[0] for each in lines if " of 4 ok, " in each] == ["plain", "by", "Redouble"]
+    assert "Redouble  4 of 4 ok, 11 requests" in lines
+    assert sum(each.startswith("redouble: gave up after ") for each in lines) == 2
+    assert sum(each.startswith("reason=") for each in lines) == 2
     assert "@redouble.retry(" in ran.stdout
-    assert sum("answered before the brownout" in each for each in told) == 4
-    verdicts = [each for each in told if each.startswith(("  recovered ", "  never recovered: "))]
+    assert sum("answered before the brownout" in each for each in lines) == 4
+    verdicts = [each for each in lines if each.startswith(("  recovered ", "  never recovered: "))]
     assert len(verdicts) == 4
-    assert all(len(each) < 80 for each in told if "gave up" not in each and "Error: " not in each)
+    assert all(len(each) < 80 for each in lines if "gave up" not in each and "Error: " not in each)
 
 
-def test_who_stops_reading_early_is_not_told_off() -> None:
+def test_a_reader_that_closes_the_pipe_early_causes_no_error() -> None:
     with subprocess.Popen(QUICKLY, env=ENVIRON, stdout=PIPE, stderr=PIPE) as process:  # noqa: S603  ours
         assert process.stdout is not None
         assert process.stderr is not None

@@ -1,102 +1,31 @@
-"""The documentation: every snippet runs and prints what is shown, every link leads somewhere.
+"""The documentation: every snippet runs and prints the output shown, every link has a target.
 
-The snippets of a page share a namespace, from top to bottom. One that cannot run says why, above it:
-
-    <!-- not run: it needs a server -->
-
-A block of text right below a snippet shows what that one prints. A line indented by two goes on from the one
-above.
+The snippets of a page share a namespace, from top to bottom; `tests.support.snippets` has the format.
 """
 
 from __future__ import annotations
 
-import ast
-import asyncio
 import doctest
-import inspect
-import io
 import re
 import sys
-import textwrap
-from collections.abc import Iterator
-from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 from urllib.parse import unquote
 
 import pytest
 
 from redouble.config import _reload as _live
-from redouble.testing import virtual_time
+from tests.support.snippets import FENCE, ROOT, RUN, links, run, snippets
 
 pytestmark = pytest.mark.one_python
 
-ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *DOCS)]
 LINKED = [path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md")), *DOCS)]
 
-FENCE = re.compile(
-    r"(?P<before>[^\n]*\n?)^(?P<indent>[ ]*)(?P<marks>`{3,}|~{3,})(?P<language>[^\n]*)\n"
-    r"(?P<text>.*?)^[ ]*(?P=marks)[ ]*$",
-    re.MULTILINE | re.DOTALL,
-)
-NOT_RUN = re.compile(r"<!-- not run:(?P<reason>.*)-->")
-SHOWN = re.compile(r"\s*^```text\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-GOES_ON = re.compile(r"\n {2}(?=\S)")
-RUN = ("python", "pycon")
-
-
-class Snippet(NamedTuple):
-    language: str
-    line: int
-    text: str
-    not_run: str | None
-    prints: str | None  # what the page shows below it
-
-
-def snippets(page: str) -> Iterator[Snippet]:
-    """Find all fenced blocks of a page."""
-    for found in FENCE.finditer(page):
-        refusal = NOT_RUN.search(found["before"])
-        shown = SHOWN.match(page, found.end())
-        yield Snippet(
-            language=found["language"].strip(),
-            line=page.count("\n", 0, found.start("text")) + 1,
-            text=textwrap.dedent(found["text"]),
-            not_run=None if refusal is None else refusal["reason"].strip(),
-            prints=None if shown is None else GOES_ON.sub(" ", shown["text"]),
-        )
-
-
-def run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
-    """Run one; no delay costs any time, and one that has virtual time of its own needs none of ours."""
-    out = sys.stdout if snippet.prints is None else io.StringIO()
-    time = nullcontext() if "virtual_time" in snippet.text else virtual_time()
-    with redirect_stdout(out), time:
-        really_run(snippet, path, namespace)
-    if isinstance(out, io.StringIO):
-        assert out.getvalue() == snippet.prints, f"{path}:{snippet.line} prints otherwise"
-
-
-def really_run(snippet: Snippet, path: str, namespace: dict[str, object]) -> None:
-    """Run one, with tracebacks that show the line of the page; `await` is allowed at the top."""
-    if ">>> " in snippet.text:
-        example = doctest.DocTestParser().get_doctest(snippet.text, {}, path, path, snippet.line - 1)
-        example.globs = namespace
-        doctest.DebugRunner(optionflags=doctest.ELLIPSIS).run(example, clear_globs=False)
-        return
-    source = "\n" * (snippet.line - 1) + snippet.text
-    code = compile(source, ROOT / path, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    awaited = eval(code, namespace)  # noqa: S307  our own documentation
-    if inspect.iscoroutine(awaited):
-        asyncio.run(awaited)
-
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Make a module for the page to run in: dataclasses and pickles look theirs up by name."""
+    """Return a module for the page to run in, because dataclasses and pickles look up theirs by name."""
     monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())  # a page may load a configuration
     page = ModuleType("a_page_of_the_documentation")
     monkeypatch.setitem(sys.modules, page.__name__, page)
@@ -117,19 +46,11 @@ def test_every_snippet_runs(path: str, module: ModuleType) -> None:
 
 # ------------------------------------------------------------------------------- links
 
-LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6}[ ]+(.+?)[ ]*#*$", re.MULTILINE)
-CODE = re.compile(r"(`+)(?:(?!\1).)+?\1")
-
-
-def links(page: str) -> list[str]:
-    """Find where a page points to, its code left out."""
-    text = CODE.sub("`code`", FENCE.sub("", page))
-    return [first or second for first, second in LINK.findall(text)]
 
 
 def anchors(page: str) -> set[str]:
-    """Name the headings of a page as GitHub does."""
+    """Return the anchors of the headings of a page, as GitHub derives them."""
     found: set[str] = set()
     for heading in HEADING.findall(FENCE.sub("", page)):
         slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -231,7 +152,7 @@ def test_a_snippet_that_fails_is_seen_with_its_line() -> None:
 
 
 def test_a_snippet_that_prints_something_else_is_seen() -> None:
-    with pytest.raises(AssertionError, match=r"README\.md:\d+ prints otherwise"):
+    with pytest.raises(AssertionError, match=r"README\.md:\d+ prints something else"):
         run(list(snippets(PAGE))[7], "README.md", {"x": 4})
 
 

@@ -1,7 +1,7 @@
-"""A service that browns out and comes back: whether its clients let it, by how they retry.
+"""Recovery of a service after a brownout, depending on the retry policy of its clients.
 
-A small model of it, without real time and with the engine itself. The service works off what it is sent in
-order, and does not know that a client has gone; clients wait a second, and then they may try again.
+A small model without real time, with the real engine. The service processes requests in order and does not
+notice that a client has gone; clients wait for a second, and then may retry.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ END = 140.0
 
 
 class Service:
-    """Works off one request after the other, also those that nobody waits for any more."""
+    """Processes one request after the other, abandoned ones too."""
 
     def __init__(self) -> None:
         self.free = 0.0
         self.requests = 0
 
     def send(self, now: float) -> float:
-        """Take a request; tell when the answer comes."""
+        """Queue a request; return the time of its response."""
         self.requests += 1
         begin = max(now, self.free)
         self.free = begin + (SLOWER if FROM <= begin < UNTIL else 1.0) / CAPACITY
@@ -97,7 +97,7 @@ class World:
         return self
 
     def recovered(self) -> float | None:
-        """Tell when all was well again: from then on, nearly every call succeeds."""
+        """Return the time of the recovery: from then on nearly every call succeeds."""
         for second in range(int(UNTIL), int(END) - 10):
             span = range(second, second + 10)
             bad = sum(self.bad[each] for each in span)
@@ -106,7 +106,7 @@ class World:
         return None
 
     def load(self) -> float:
-        """Tell what the service was sent in the last minute, as a share of what it can do."""
+        """Return the load of the last minute as a share of the capacity."""
         return (self.service.requests - self.before) / (60 * CAPACITY)
 
 
@@ -122,7 +122,7 @@ def without_retries(seed: int) -> float:
 
 @SEEDS
 def test_retries_alone_keep_it_down(seed: int) -> None:
-    """Three retries with jitter: long after the cause has gone, it is sent three times what it can do."""
+    """Three retries with jitter: long after the cause has gone, the load is three times the capacity."""
     world = World(seed).play()
     assert world.recovered() is None
     assert world.load() > 2
@@ -132,7 +132,7 @@ def test_retries_alone_keep_it_down(seed: int) -> None:
 @pytest.mark.parametrize(
     ("make", "more"),
     [
-        # What was earned before is spent at first, and has to be worked off too.
+        # Retries earned before are spent first, and their load has to be processed too.
         (lambda: RetryBudget(per_second=0.1), 20),
         (lambda: RetryBudget(per_second=0.1, window=1), 3),
         (TokenBucket, 10),
@@ -150,7 +150,7 @@ def test_with_a_budget_credited_by_successes_it_recovers(
 
 @SEEDS
 def test_with_a_budget_credited_by_requests_it_does_not(seed: int) -> None:
-    """It goes on granting a fifth while everything fails: a little too much for ever is enough."""
+    """It grants a fifth also while everything fails: a small permanent overload is enough."""
     world = World(seed, budget=RetryBudget(per_second=0.1, credit="request")).play()
     assert world.recovered() is None
     assert 1 < world.load() < 1.1

@@ -1,4 +1,4 @@
-"""Objects that answer to every attribute: they are called for what they are, and asked for nothing else."""
+"""Objects that have every attribute, such as mocks: they are called, and no attribute decides about them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUSY: list[dict[str, Any]] = [{}, {"timeout": 9}]
 
 
 class CatchAll:
-    """A proxy, say: whatever one asks it for, it has."""
+    """An object that has every attribute, such as a proxy."""
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)

@@ -1,7 +1,7 @@
-"""From looking to taking there is no call: where idle gates count without a lock, nobody comes in between.
+"""Lock-free counters of idle gates: no call lies between reading a counter and writing it.
 
-CPython lets other threads, signals and the collector in at calls and at jumps backwards only. So it is enough
-to look at the code that was compiled for the wrappers.
+CPython runs other threads, signal handlers and the collector at calls and backward jumps only. So it is
+enough to inspect the bytecode of the compiled wrappers.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ BREAKS = ("CALL", "JUMP_BACKWARD", "RESUME", "SEND", "YIELD", "FOR_ITER", "BUILD
 
 
 def work(x: int) -> int:
-    """Stand for anything."""
+    """Return the argument."""
     return x
 
 
 async def awork(x: int) -> int:
-    """Stand for anything, in async code."""
+    """Return the argument, in async code."""
     return x
 
 
 def breaks(wrapper: Callable[..., Any], attribute: str, looks: int = 1, refusal: str = "") -> list[str]:
-    """Find what could let somebody in between the looks at an attribute and the first change of it.
+    """Return the instructions between the reads of an attribute and its first write that allow a switch.
 
-    Calling the refusal does no harm: it raises.
+    The call of ``refusal`` is allowed, because it raises.
     """
     steps = list(dis.get_instructions(wrapper))
     changed = next(
@@ -46,7 +46,7 @@ def breaks(wrapper: Callable[..., Any], attribute: str, looks: int = 1, refusal:
     return [step.opname for step in between if any(word in step.opname for word in BREAKS)]
 
 
-PLACES = [
+COUNTERS = [
     (RateLimit(10), "quick", 1, ""),
     (AdaptiveConcurrency(), "inside", 2, "redouble_refuse"),
     (AdaptiveRate(), "count", 1, ""),
@@ -56,22 +56,22 @@ PLACES = [
 
 @pytest.mark.parametrize("fn", [work, awork])
 @pytest.mark.parametrize(
-    ("gate", "attribute", "looks", "refusal"), PLACES, ids=["rate", "concurrency", "adaptive", "throttle"]
+    ("gate", "attribute", "looks", "refusal"), COUNTERS, ids=["rate", "concurrency", "adaptive", "throttle"]
 )
-def test_nobody_comes_in_between(
+def test_no_instruction_allows_a_switch(
     gate: Layer, attribute: str, looks: int, refusal: str, fn: Callable[..., Any]
 ) -> None:
     assert breaks(gate(fn), attribute, looks, refusal) == []
 
 
-def test_a_call_in_between_is_seen() -> None:
+def test_a_call_between_read_and_write_is_found() -> None:
     def counted(gate: Any) -> None:
         gate.count = max(gate.count + 1, 0)
 
     assert breaks(counted, "count")
 
 
-def test_a_loop_in_between_is_seen() -> None:
+def test_a_loop_between_read_and_write_is_found() -> None:
     def counted(gate: Any) -> None:
         number = gate.count
         while number < 10:

@@ -1,6 +1,6 @@
-"""The pictures of the strategies: each is what a run in virtual time gives now, and can be read by all.
+"""The pictures of the strategies: each equals the drawing of a current run, and is accessible.
 
-`scripts/pictures` draws them. Here stand its parts, and that its check can fail.
+`scripts/pictures` draws them. These tests check its parts, and that its ``--check`` can fail.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pydoc
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -14,26 +13,17 @@ from redouble import (
     Backoff,
     Hints,
     Kind,
-    Pipeline,
     Retry,
     RetryBudget,
     TokenBucket,
-    presets,
     transient,
 )
-from tests.testing.test_virtual import unwaiting
+from tests.support.presets import ALL, first
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
-ALL: dict[str, Callable[..., Retry | Pipeline]] = {name: getattr(presets, name) for name in presets.__all__}
 EACH = pytest.mark.parametrize("name", ALL)
-
-
-def first(made: Retry | Pipeline) -> Retry:
-    """Return the policy: what a preset made, or the outermost layer of it."""
-    policy = made.layers[0] if isinstance(made, Pipeline) else made
-    assert isinstance(policy, Retry)
-    return policy
 
 
 def full(initial: float, maximum: float) -> Backoff:
@@ -88,7 +78,7 @@ BUDGETS: dict[str, Any] = {
 
 @EACH
 def test_the_numbers(name: str) -> None:
-    """All that is not said is as in any policy."""
+    """All other options have the defaults of `Retry`."""
     assert replace(first(ALL[name]()), budget=None) == Retry(**NUMBERS[name])
     assert repr(first(ALL[name]()).budget) == repr(BUDGETS[name])
 
@@ -115,7 +105,7 @@ def test_options_replace(name: str) -> None:
 
 @EACH
 def test_wrong_options(name: str) -> None:
-    """They are said as those of a policy are."""
+    """They are validated like those of `Retry`."""
     preset: Any = ALL[name]
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'attemps'"):
         preset(attemps=2)
@@ -136,7 +126,7 @@ def test_options_are_keywords(name: str) -> None:
 
 @EACH
 def test_what_help_says(name: str) -> None:
-    """Where the numbers come from, which options there are, and what they are here."""
+    """The docstring has the source of the numbers, and the options with their values."""
     preset = ALL[name]
     signature = inspect.signature(preset)
     assert signature.return_annotation is type(preset())

@@ -1,4 +1,4 @@
-"""`redouble.presets` at work: after which delays each gives up, in every colour and in virtual time."""
+"""Calls with `redouble.presets`: the delays until each gives up, in every colour and in virtual time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from redouble import AdaptiveRate, Kind, Pipeline, Retry, Verdict, presets, report
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.failures.test_transient_libraries import alike
-from tests.project.test_presets import ALL, first
 from tests.support.fakes import always
-from tests.testing.test_virtual import PLACES, at, unwaiting
+from tests.support.presets import ALL, first
+from tests.support.virtual_time import PLACES, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
 def delays(place: str, policy: Retry | Pipeline, *steps: Any) -> tuple[object, list[float]]:
-    """Make a call in virtual time; tell why it was given up, and the delays."""
+    """Make a call in virtual time; return the reason of giving up, and the delays."""
     script = Script(*steps)
 
     def reason(error: Exception) -> object:
@@ -94,7 +94,7 @@ def test_polling() -> None:
 
 
 def test_a_budget_is_shared_by_the_calls_of_a_policy() -> None:
-    """A policy made once lets so many calls retry, and no more."""
+    """One policy limits the retries of all its calls."""
     policy = presets.aws_standard(on=Exception, attempts=2)
     reasons: list[object] = []
     for _ in range(36):

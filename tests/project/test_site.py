@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.project.test_docs import links, run, snippets
+from tests.support.snippets import links, run, snippets
 
 pytestmark = pytest.mark.one_python
 
@@ -25,7 +25,7 @@ PATHS = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
 def of_scripts(module: str) -> Any:
-    """Import what `scripts/docs` is made of."""
+    """Import a module of `scripts/docs`."""
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
         return import_module(f"documentation.{module}")
@@ -87,7 +87,7 @@ PLACES = [
     (path, place)
     for path in PATHS
     if path.startswith("reference/")
-    for place in reference.places(text_of(path))
+    for place in reference.markers(text_of(path))
 ]
 
 
@@ -313,9 +313,9 @@ def test_dead_links_of_a_site_are_found(tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_text("")
     (tmp_path.parent / "out.html").write_text("")
     assert list(linking.broken(tmp_path)) == [
-        "a.html: ../out.html leads nowhere",
-        "a.html: b.html#gone leads to a page without that place",
-        "a.html: c.html leads nowhere",
-        "a.html: gone.css leads nowhere",
-        "a.html: loads https://example.org/x.js from elsewhere",
+        "a.html: ../out.html has no target",
+        "a.html: b.html#gone points to an anchor that its page does not have",
+        "a.html: c.html has no target",
+        "a.html: gone.css has no target",
+        "a.html: loads https://example.org/x.js from another host",
     ]

@@ -44,7 +44,7 @@ def sections(text: str, level: int) -> dict[str, str]:
 
 
 def faults(page: str) -> list[str]:
-    """Say where a page leaves the skeleton."""
+    """Yield the deviations of a page from the common structure."""
     found: list[str] = []
     parts = sections(page, 2)
     if list(parts) != SKELETON:

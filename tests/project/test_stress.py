@@ -1,15 +1,13 @@
-"""One policy, everybody at once: threads, event loops and tasks never see each other's calls.
+"""One policy shared by threads, event loops and tasks: no call sees the state of another.
 
-Threads switch every microsecond here. Every call has a script of its own, every error a text of its own,
-and all that comes out of a call must be its own: value, error, attempts, report, events.
+Threads switch every microsecond. Every call has its own script, every error its own text, and the value,
+error, attempts, report and events of a call must be its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -19,8 +17,10 @@ import redouble
 from redouble import Backoff, Outcome, Reason, Report, Retry
 from redouble._runtime.ambient import ambient
 from redouble.types import Event
+from tests.support.thread_switching import everywhere, switching
 
-THREADS = 32
+pytestmark = pytest.mark.usefixtures(switching.__name__)
+
 ATTEMPTS = 4
 CALLS = 40
 
@@ -29,12 +29,12 @@ POLICY = Retry(on=ConnectionError, attempts=ATTEMPTS, backoff=Backoff.constant(0
 
 
 class Fatal(Exception):
-    """Nothing to retry."""
+    """An error that is not retried."""
 
 
 @dataclass
 class Script:
-    """What one call does: so many failures, then a value, or an error that is not retried."""
+    """The script of one call: some failures, then a value or an error that is not retried."""
 
     owner: str
     number: int
@@ -64,7 +64,7 @@ class Script:
         await redouble.SYSTEM.asleep(0)
         return self()
 
-    # ------------------------------------------------------------ what must come out
+    # ------------------------------------------------------------ expected results
 
     @property
     def exhausted(self) -> bool:
@@ -152,7 +152,7 @@ ASHAPES: list[Callable[[Script], Awaitable[str]]] = [adecorated, ablock, acalled
 
 
 def make(owner: str, number: int) -> None:
-    """Make one call in some shape, and check all that comes of it."""
+    """Make one call in some shape, and check its results."""
     script = Script(owner, number)
     if number % 4 == 3:
         script.check_outcome(POLICY.run(script))
@@ -182,43 +182,13 @@ async def amake(owner: str, number: int) -> None:
 # ----------------------------------------------------------------------------- threads
 
 
-@pytest.fixture(autouse=True)
-def switching() -> Iterator[None]:
-    """Switch threads every microsecond."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-def everywhere(*works: Callable[[str], None], threads: int = THREADS) -> None:
-    """Run the works by turns on so many threads, all starting at once; raise what went wrong."""
-    wrong: list[BaseException] = []
-    start = threading.Barrier(threads)
-
-    def run(index: int) -> None:
-        start.wait()
-        try:
-            works[index % len(works)](f"thread {index}")
-        except BaseException as error:
-            wrong.append(error)
-
-    running = [threading.Thread(target=run, args=(index,)) for index in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    if wrong:
-        raise BaseExceptionGroup(f"{len(wrong)} of {threads} threads", wrong)
-
-
 def blocking(owner: str) -> None:
     for number in range(CALLS):
         make(owner, number)
 
 
 def looping(owner: str) -> None:
-    """Make all calls at a time, on an event loop of this thread's own."""
+    """Make all calls concurrently, on this thread's own event loop."""
 
     async def main() -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""The public surface: what is there, what is not, and that it is described."""
+"""The public surface: the public names, their docstrings, and lazy imports."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_nothing_else_leaks() -> None:
 
 
 def test_submodules_are_imported_when_asked_for() -> None:
-    """In a fresh interpreter, as who only writes `import redouble` would."""
+    """In a fresh interpreter, after `import redouble` only."""
     names = ["config", "http", "instruments", "presets", "testing", "types"]
     asked = [f"redouble.{name}" for name in names] + ["redouble.instruments.logging"]
     command = [sys.executable, "-I", "-c", f"import redouble; print({', '.join(asked)})"]
@@ -150,7 +150,7 @@ IN_PUBLIC = [module for module in MODULES if "._" not in module]
 
 
 def written(*kinds: type) -> list[tuple[str, str]]:
-    """Return what the public modules export of these kinds: each once, with the first that exports it."""
+    """Return the exports of these kinds, each once, with the first public module that exports it."""
     found: dict[int, tuple[str, str]] = {}
     for module in IN_PUBLIC:
         for name in importlib.import_module(module).__all__:
@@ -167,7 +167,7 @@ PUBLIC_FUNCTIONS = written(FunctionType)
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC_CLASSES + PUBLIC_FUNCTIONS)
 def test_its_module_is_the_public_one(module: str, name: str) -> None:
-    """In reprs and pickles too, so that neither depends on where it is written."""
+    """In reprs and pickles too, so that neither depends on the defining module."""
     thing: Any = getattr(sys.modules[module], name)
     assert (thing.__module__, thing.__qualname__) == (module, name)
     assert pickle.loads(pickle.dumps(thing)) is thing
@@ -179,7 +179,7 @@ def test_its_module_is_the_public_one(module: str, name: str) -> None:
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC_CLASSES + PUBLIC_FUNCTIONS)
 def test_its_annotations_are_found_nevertheless(module: str, name: str) -> None:
-    unknown = {  # those that are imported for type checkers only
+    unknown = {  # imported for type checkers only
         "Retry": "Worker",
         "redouble_events": "Event",
         "redouble_time": "VirtualClock",
@@ -204,7 +204,7 @@ LINE = re.compile(r"^    (?P<stem>(?:│   |    )*)(?P<branch>[├└]── )?(
 
 
 def drawing() -> list[tuple[int, str, str, str]]:
-    """Read the lines of the drawing: depth, branch, name, words."""
+    """Parse the lines of the tree: depth, branch, name, words."""
     lines = [
         LINE.match(line) for line in (errors.__doc__ or "").splitlines() if re.match("    [A-Z│├└ ]", line)
     ]
@@ -218,7 +218,7 @@ def drawing() -> list[tuple[int, str, str, str]]:
 
 
 def drawn() -> dict[str, tuple[str | None, str]]:
-    """Tell the parent of every drawn class, and what is said of it."""
+    """Return the parent and the description of every class in the tree."""
     above: list[str] = []
     found: dict[str, tuple[str | None, str]] = {}
     for depth, _, name, words in drawing():
@@ -248,7 +248,7 @@ def test_the_tree_is_as_drawn() -> None:
 
 
 def test_the_branches_are_drawn_well() -> None:
-    """The last child hangs on a corner, all others on a fork, and a line stands in the same place."""
+    """The last child has a corner, all others a fork, and vertical lines stay in their column."""
     lines = drawing()
     for index, (depth, branch, name, _) in enumerate(lines):
         following = next((d for d, *_ in lines[index + 1 :] if d <= depth), 0)
@@ -269,17 +269,31 @@ def test_what_is_said_of_an_error_is_so(name: str) -> None:
     assert "message" in str(instance)
 
 
-# --------------------------------------------------------------------- what is loaded later
+# ---------------------------------------------------------------------------- lazy imports
 
-LOADED_LATER = """
+LAZY_PACKAGES = """
+    _clients _drivers.workers _layers.breaker _layers.hedge _layers.limits
+    aiohttp config grpc http httpx httpx2 instruments llm presets requests testing types
+"""
+LAZY_MODULES = """
+    _drivers.async_items _drivers.context_managers _drivers.stream_function _drivers.streams
+    _failures.error_readers _failures.known_errors _failures.retry_after _layers.analysis
+    _layers.retry.analysis _runtime.asyncio_backend _runtime.thread_waker _runtime.trio_backend
+    _telemetry.redact
+"""
+LAZILY_LOADED = f"""
 import pickle, sys
 import redouble
-assert not {*redouble._LATER.values()} & {*sys.modules}
-assert {"Timeout", "Worker", "Hedge", "Keyed"} <= set(dir(redouble))
+loaded = {{*sys.modules}}
+lazy = [f"redouble.{{name}}" for name in {(LAZY_PACKAGES + LAZY_MODULES).split()!r}]
+assert not {{*redouble._LATER.values(), *lazy}} & loaded
+assert {{"Timeout", "Worker", "Hedge", "Keyed"}} <= set(dir(redouble))
 assert redouble.Throttle is vars(redouble)["Throttle"]
 limit = redouble.Timeout(2, worker=redouble.Worker(grace=1))
 assert pickle.loads(pickle.dumps(limit)) == limit
 assert pickle.loads(pickle.dumps(redouble.Worker)) is redouble.Worker is vars(redouble)["Worker"]
+from importlib.util import find_spec
+assert [name for name in lazy if find_spec(name) is None] == []  # a wrong name would check nothing
 """
 
 
@@ -289,8 +303,8 @@ def imported(node: ast.Module | ast.If) -> dict[str, str]:
     return {alias.name: str(statement.module) for statement in statements for alias in statement.names}
 
 
-def test_the_table_of_what_is_loaded_later() -> None:
-    """Type checkers see the same, each entry leads to the object, and nothing public is missing."""
+def test_the_table_of_lazy_names() -> None:
+    """Type checkers see the same table, each entry imports its object, and no public name is missing."""
     tree = ast.parse((SOURCE / "__init__.py").read_text("utf-8"))
     (for_types,) = (node for node in tree.body if isinstance(node, ast.If))
     assert imported(for_types) == redouble._LATER
@@ -303,18 +317,18 @@ def test_the_table_of_what_is_loaded_later() -> None:
     assert sorted([*redouble._MODULES, *redouble._CLIENTS]) == [*names, "requests", "testing", "types"]
 
 
-def test_what_few_programs_need_is_loaded_when_it_is_asked_for() -> None:
-    command = [sys.executable, "-I", "-c", LOADED_LATER]
+def test_rarely_used_modules_are_loaded_on_first_use() -> None:
+    command = [sys.executable, "-I", "-c", LAZILY_LOADED]
     subprocess.run(command, check=True)  # noqa: S603  our own
 
 
-def test_it_is_listed_before_it_is_there() -> None:
+def test_lazy_names_are_listed_before_they_are_loaded() -> None:
     assert set(redouble.__all__) <= set(dir(redouble))
     assert {name for name in dir(redouble) if not name.startswith("_")} == set(redouble.__all__)
     assert "__doc__" in dir(redouble)
 
 
-def test_what_there_is_not() -> None:
+def test_an_unknown_name_is_an_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'redouble' has no attribute 'Timeouts'$"):
         getattr(redouble, "Timeouts")  # noqa: B009  a type checker sees that too
     with pytest.raises(ImportError, match="Timeouts"):

@@ -110,7 +110,7 @@ METHODS = {
     "__anext__": "__next__",
 }
 
-# What a coroutine function gives, and what is left of it without `await`.
+# The return type of a coroutine function, and the one without `await`.
 AWAITABLES = {"Awaitable", "Coroutine"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -186,7 +186,7 @@ class Erase(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> Any:
-        """Turn the flag by which a driver says of which colour it is."""
+        """Invert the ``aio`` flag of a driver."""
         match node:
             case ast.keyword(arg="aio", value=ast.Constant(value=bool(aio))):
                 self.used.add("aio")
@@ -244,7 +244,7 @@ def parsed(module: str) -> dict[str, Function]:
 
 
 def difference(sync: Function, aio: Function, erase: Erase | None = None) -> str:
-    """Tell what is left between two twins, as a diff to read; nothing if they are."""
+    """Return the remaining differences of two twins as a diff; empty if they are equal."""
     erased: Any = (erase or Erase()).visit(copy.deepcopy(aio))
     sync = Unchecked().visit(copy.deepcopy(sync))
     if ast.dump(sync) == ast.dump(erased):

@@ -16,7 +16,7 @@ from redouble import deadline, remaining
 from redouble._runtime.ambient import ambient
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import COLOURS, Boom, in_colour
-from tests.testing.test_virtual import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -12,7 +12,7 @@ from redouble._runtime.backend import backend
 from redouble.testing import Script, ScriptedFailure, VirtualClock, fail, ok, virtual_time
 from tests.support.fakes import ASYNC, Boom, Virtual, in_colour
 from tests.support.stuck_operations import IN_A_WHILE, SOON, stuck
-from tests.testing.test_virtual import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, unwaiting
 from tests.testing.test_virtual_shapes import AEVERY, EVERY
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)

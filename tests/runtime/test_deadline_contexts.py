@@ -18,7 +18,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.deadline import ActiveDeadline
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import ASYNC, in_colour
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -16,7 +16,7 @@ from redouble import SYSTEM, Reason, Retry, Timeout, Worker, cancelled, deadline
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.stuck_operations import SOON, stuck
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -19,7 +19,7 @@ from redouble._runtime.asyncio_timer import MOST_LEFT, Timer, TimerEntry
 from redouble.testing import virtual_time
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.limited_calls import LONG
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 LOOPS = pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour != "trio"])
 TINY = 0.005  # really waited for

@@ -11,7 +11,7 @@ from redouble._runtime.asyncio_timer import TimerEntry
 from redouble.testing import virtual_time
 from tests.runtime.test_timer import TINY, limited
 from tests.support.limited_calls import LONG
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

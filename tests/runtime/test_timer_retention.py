@@ -14,7 +14,7 @@ from redouble import Retry, errors
 from redouble._runtime.asyncio_timer import MOST_LEFT, TimerEntry
 from tests.runtime.test_timer import LOOPS, TINY, check, limited, live, run, timer
 from tests.support.limited_calls import LONG
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -1,4 +1,4 @@
-"""Stories of a circuit breaker, a word a step; interruptions of them; and the shapes of a call."""
+"""Scripts of calls through a circuit breaker, interruptions of them, and the shapes of a call."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from types import FrameType
 from typing import Any
 
 from redouble import CircuitBreaker, errors
-from redouble._internal import reentrancy as _desk
-from redouble._internal import sliding_counter as _recent
-from redouble._layers import gate as _gate
-from redouble._layers.breaker import circuit as _circuit
-from redouble._layers.breaker import circuit as _period
-from redouble._layers.breaker import circuit_breaker as _breaker
-from redouble._layers.breaker import notifications as _news
+from redouble._internal import reentrancy, sliding_counter
+from redouble._layers import gate
+from redouble._layers.breaker import circuit, circuit_breaker, notifications
 from redouble._layers.breaker.circuit import Ticket
 from redouble._runtime.backend import backend
 from redouble.types import Event
@@ -30,28 +26,28 @@ ENDS: dict[str, BaseException | None] = {
 }
 
 
-class Story:
-    """Tells what happens to one breaker, a word a step; after a colon, how the breaker must be found then.
+class BreakerScript:
+    """A breaker that is driven by scripts: one word per step, and after a colon the expected state.
 
-    ``good``, ``bad``, ``cancelled``, ``refused``: a call that ends at once. ``a>`` begins the call a, and
-    ``a=bad`` ends it. ``+3`` lets time pass, ``-3`` turns it back. ``isolate`` and ``close`` do that. What
-    the breaker is found to be is its state, or ``no`` if it rejected the call.
+    ``good``, ``bad``, ``cancelled``, ``refused``: a call that ends at once. ``a>`` starts the call a, and
+    ``a=bad`` ends it. ``+3`` moves the clock forwards, ``-3`` backwards. ``isolate`` and ``close`` call these
+    methods. The expected state may also be ``no``: the breaker rejects the call.
     """
 
     def __init__(self, *draws: float, start: float = 0.0, **options: object) -> None:
         self.clock = Virtual(start)
         self.chance = Draws(*(draws or (0.0,)))
         self.events: list[Event] = []
-        said: dict[str, object] = {"on_change": self.events.append} | options
-        self.breaker = CircuitBreaker(clock=self.clock, random=self.chance, **said)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        self._on_their_way: dict[str, Ticket] = {}
+        arguments: dict[str, object] = {"on_change": self.events.append} | options
+        self.breaker = CircuitBreaker(clock=self.clock, random=self.chance, **arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        self._in_flight: dict[str, Ticket] = {}
 
-    def tell(self, story: str) -> None:
-        """Do what the story says, and see that the breaker is found as it says."""
-        for number, word in enumerate(story.split(), 1):
+    def run(self, script: str) -> None:
+        """Run the steps of a script, and check the expected states."""
+        for number, word in enumerate(script.split(), 1):
             step, _, expected = word.partition(":")
             found = self._find(step)
-            assert expected in ("", found), f"word {number} of the story is {word}, and it is {found}"
+            assert expected in ("", found), f"word {number} of the script is {word}, and it is {found}"
 
     def _find(self, step: str) -> str:
         try:
@@ -69,16 +65,16 @@ class Story:
         elif step == "close":
             breaker.close()
         elif step.endswith(">"):
-            self._on_their_way[step[:-1]] = breaker.admit(clock.now())
+            self._in_flight[step[:-1]] = breaker.admit(clock.now())
         elif "=" in step:
             name, _, end = step.partition("=")
-            breaker.ended(self._on_their_way.pop(name), ENDS[end], clock.now())
+            breaker.ended(self._in_flight.pop(name), ENDS[end], clock.now())
         else:
             breaker.ended(breaker.admit(clock.now()), ENDS[step], clock.now())
 
     @property
-    def told(self) -> str:
-        """What observers were told, in one line."""
+    def emitted(self) -> str:
+        """The names of the emitted events, in one line."""
         return " ".join(event.what.removeprefix("circuit_") for event in self.events)
 
 
@@ -86,7 +82,7 @@ class Story:
 
 
 class Interruption:
-    """What a signal handler or the collector does, at the n-th line of the breaker's own code."""
+    """Runs an action at the n-th line of the breaker's code, as a signal handler or the collector would."""
 
     def __init__(self, line: int, does: Callable[[], object]) -> None:
         self.left, self.does = line, does
@@ -102,14 +98,17 @@ class Interruption:
         return self
 
 
-FILES = {module.__file__ for module in (_breaker, _circuit, _desk, _gate, _news, _period, _recent)}
+MODULES = (circuit_breaker, circuit, notifications, gate, reentrancy, sliding_counter)
+FILES = {module.__file__ for module in MODULES}
 
 
 def at_every_line(
-    make: Callable[[], Story], call: Callable[[Story], object], does: Callable[[Story], object]
-) -> list[Story]:
-    """Make a call as often as it has lines, interrupted at one line after the other."""
-    seen: list[Story] = []
+    make: Callable[[], BreakerScript],
+    call: Callable[[BreakerScript], object],
+    does: Callable[[BreakerScript], object],
+) -> list[BreakerScript]:
+    """Repeat a call for each line of the breaker's code that it runs, with the action at that line."""
+    seen: list[BreakerScript] = []
     for line in count(1):
         story = make()
         interruption = Interruption(line, partial(does, story))
@@ -120,15 +119,16 @@ def at_every_line(
         finally:
             sys.settrace(before)
         if interruption.left > 0:
+            assert seen, "no code of the breaker has run"
             return seen
         seen.append(story)
     return seen
 
 
-def story(words: str, **options: Any) -> Callable[[], Story]:
-    def make() -> Story:
-        made = Story(**options)
-        made.tell(words)
+def after_script(words: str, **options: Any) -> Callable[[], BreakerScript]:
+    def make() -> BreakerScript:
+        made = BreakerScript(**options)
+        made.run(words)
         return made
 
     return make
@@ -138,7 +138,7 @@ def story(words: str, **options: Any) -> Callable[[], Story]:
 
 
 class Service:
-    """Fails while it is down."""
+    """A service that fails while it is down."""
 
     def __init__(self) -> None:
         self.down: BaseException | None = None
@@ -216,8 +216,8 @@ SHAPES: dict[str, tuple[Shape, Shape]] = {
 }
 
 
-def made(colour: str, shape: str, breaker: CircuitBreaker, service: Service) -> Any:
-    """Make one call; return what came out."""
+def outcome_of(colour: str, shape: str, breaker: CircuitBreaker, service: Service) -> Any:
+    """Make one call; return its value, its error, or ``no`` if it was rejected."""
     blocking, waiting = SHAPES[shape]
 
     async def main() -> Any:

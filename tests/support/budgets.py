@@ -1,4 +1,4 @@
-"""Budgets and buckets for the tests, and what is often asked of them."""
+"""Retry budgets and token buckets for the tests, with helpers that spend and credit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST = 100_000  # more than any of them grants
 
 
 def budget_of(**options: Any) -> RetryBudget:
-    """Make one that grants only what is earned, unless told otherwise."""
-    said: dict[str, Any] = {"per_second": 0, **options}
-    return RetryBudget(**said)
+    """Return a budget that grants only earned retries, unless ``per_second`` is given."""
+    arguments: dict[str, Any] = {"per_second": 0, **options}
+    return RetryBudget(**arguments)
 
 
 def credited(budget: RetryBudget, number: int, now: float) -> None:
@@ -23,7 +23,7 @@ def credited(budget: RetryBudget, number: int, now: float) -> None:
 
 
 def spent(budget: RetryBudget, now: float, most: int = MOST) -> list[Grant]:
-    """Spend until it refuses, or ``most`` times; return what was granted."""
+    """Spend until a retry is refused, or ``most`` times; return the grants."""
     grants: list[Grant] = []
     while len(grants) < most and (grant := budget.spend(ANY, now)) is not None:
         grants.append(grant)
@@ -35,13 +35,13 @@ def granted(budget: RetryBudget, now: float) -> int:
 
 
 def bucket_of(capacity: float = 10, cost: float = 1, **options: Any) -> TokenBucket:
-    """Make one in which every retry costs the same."""
+    """Return a bucket in which every retry costs the same."""
     costs: dict[Kind | None, float] = {None: cost}
     return TokenBucket(capacity, costs=costs, **options)
 
 
 def emptied(bucket: TokenBucket, now: float) -> int:
-    """Spend until it refuses; return how often it did not."""
+    """Spend until a retry is refused; return the number of grants."""
     return next((number for number in range(MOST) if bucket.spend(ANY, now) is None), MOST)
 
 
@@ -49,8 +49,8 @@ def tokens(bucket: TokenBucket, now: float | None = None) -> float:
     return bucket.snapshot(now)["tokens"]
 
 
-class Books:
-    """A budget that keeps books: what was spent, handed back and credited, and what there was then."""
+class RecordingBudget:
+    """A budget that records every spend, credit and refund, with the balance after it."""
 
     def __init__(self, budget: types.Budget) -> None:
         self.budget = budget
@@ -89,11 +89,11 @@ class Books:
         return self.budget.snapshot()
 
 
-class Meanwhile(float):
-    """A time that does something else while it is reckoned with."""
+class InterruptingTime(float):
+    """A time that runs an action when it is multiplied, in the middle of a calculation."""
 
-    does: Callable[[], object] = staticmethod(lambda: None)
+    action: Callable[[], object] = staticmethod(lambda: None)
 
     def __mul__(self, other: float, /) -> float:
-        self.does()
+        self.action()
         return float(self) * other

@@ -1,4 +1,4 @@
-"""Guests of a bulkhead, each on a thread of its own and in some colour, who come and go when told to."""
+"""Callers of a bulkhead, each on its own thread and in some colour, that start and finish on demand."""
 
 from __future__ import annotations
 
@@ -14,80 +14,80 @@ A_MOMENT = 0.001
 A_MINUTE = 60
 
 
-def until(so: Callable[[], bool]) -> None:
-    """Wait until something is so that another thread does."""
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition that another thread makes true."""
     never = threading.Event()
     for _ in range(MOST_LOOKS):
-        if so():
+        if condition():
             return
         never.wait(A_MOMENT)
-    raise AssertionError("that never came")
+    raise AssertionError("the condition has not become true")
 
 
-class Guest:
-    """One call, which stays inside until it is let go."""
+class Caller:
+    """One call that occupies its slot until it is released."""
 
-    def __init__(self, crowd: Crowd, colour: str) -> None:
-        self.crowd = crowd
-        self.name = f"{len(crowd.guests)} {colour}"
+    def __init__(self, owner: Callers, colour: str) -> None:
+        self.owner = owner
+        self.name = f"{len(owner.started)} {colour}"
         self.error: BaseException | None = None
-        self.let_go = threading.Event()
-        self.thread = threading.Thread(target=self._come, args=[colour], daemon=True)
+        self.released = threading.Event()
+        self.thread = threading.Thread(target=self._run, args=[colour], daemon=True)
 
-    def _come(self, colour: str) -> None:
-        async def astay() -> None:
-            self._stay()  # there is nothing else on this loop
+    def _run(self, colour: str) -> None:
+        async def occupy() -> None:
+            self._occupy()  # blocks the loop, which runs nothing else
 
         async def waiting() -> None:
-            await self.crowd.gate.call(astay)
+            await self.owner.gate.call(occupy)
 
         try:
-            in_colour(colour, lambda: self.crowd.gate.call(self._stay), waiting)
+            in_colour(colour, lambda: self.owner.gate.call(self._occupy), waiting)
         except BaseException as error:
             self.error = error
 
-    def _stay(self) -> None:
-        self.crowd.came.append(self.name)
-        self.let_go.wait()
+    def _occupy(self) -> None:
+        self.owner.admitted.append(self.name)
+        self.released.wait()
 
-    def leave(self) -> None:
-        """Leave, and be gone."""
-        self.let_go.set()
+    def finish(self) -> None:
+        """Release the slot, and wait for the end of the thread."""
+        self.released.set()
         self.thread.join(A_MINUTE)
 
 
-class Crowd:
-    """All guests of one bulkhead, and in which order they came in."""
+class Callers:
+    """All callers of one bulkhead, and the order in which they were admitted."""
 
     def __init__(self, gate: Bulkhead) -> None:
         self.gate = gate
-        self.guests: list[Guest] = []
-        self.came: list[str] = []
+        self.started: list[Caller] = []
+        self.admitted: list[str] = []
 
     def used(self) -> tuple[float, float]:
-        """Tell how many are inside, and how many wait."""
+        """Return the numbers of calls in flight and of waiters."""
         now = self.gate.snapshot()
         return now["in_use"], now["queued"]
 
-    def come(self, colour: str) -> Guest:
-        """Let one come, and wait until it is in, or in the queue, or gone again."""
-        guest, before = Guest(self, colour), self.used()
-        self.guests.append(guest)
-        guest.thread.start()
-        until(lambda: self.used() != before or not guest.thread.is_alive())
-        return guest
+    def start(self, colour: str) -> Caller:
+        """Start a caller, and wait until it is admitted, queued or rejected."""
+        caller, before = Caller(self, colour), self.used()
+        self.started.append(caller)
+        caller.thread.start()
+        until(lambda: self.used() != before or not caller.thread.is_alive())
+        return caller
 
 
 @contextmanager
-def crowd(gate: Bulkhead) -> Generator[Crowd]:
-    """Give a crowd, let all go at the end, and see that nothing is left of them."""
-    guests = Crowd(gate)
+def callers(gate: Bulkhead) -> Generator[Callers]:
+    """Yield the callers of a bulkhead; on exit release all, and check that every slot is free."""
+    group = Callers(gate)
     try:
-        yield guests
+        yield group
     finally:
-        for guest in guests.guests:
-            guest.let_go.set()
-        for guest in guests.guests:
-            guest.thread.join(A_MINUTE)
-            assert not guest.thread.is_alive()
-    assert guests.used() == (0, 0)
+        for caller in group.started:
+            caller.released.set()
+        for caller in group.started:
+            caller.thread.join(A_MINUTE)
+            assert not caller.thread.is_alive()
+    assert group.used() == (0, 0)

@@ -1,4 +1,4 @@
-"""The shapes a call can have, in both colours: each takes a policy and what to do, and returns or raises."""
+"""The shapes of a retried call, blocking and async: each calls a function with a policy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Documents for the tests of configuration: any that a parser can give, and those that the tables describe.
+"""Hypothesis strategies for configuration documents: any parsed document, and valid ones.
 
-What is drawn here goes by the tables of the loader itself, so that a new option is drawn as well.
+The valid ones are drawn from the tables of the loader itself, so that a new option is drawn too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from redouble.config._options.values import (
     Whole,
 )
 
-# ------------------------------------------------------------------ whatever a parser gives
+# -------------------------------------------------------------------- any parsed document
 
 OURS = """
     x a.b unlimited full 5s 0s 1e400s gates.a policies.a a transient type layers on attempts backoff then
@@ -70,13 +70,13 @@ ANYTHING: SearchStrategy[Any] = st.recursive(
     LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORD, inner, max_size=4), max_leaves=12
 )
 
-# ------------------------------------------------------------------- what the tables describe
+# ------------------------------------------------------------------------ valid documents
 
 SPANS = st.sampled_from(["250ms", "30s", " 1.5 h ", "2m", 0.25, 3, 60, "1d", "10us"])
 
 
 def of(kind: Value) -> SearchStrategy[Any]:
-    """Draw what a document may say for a kind of value."""
+    """Draw a document's spelling of a kind of value."""
     match kind:
         case Unlimited(of=inner):
             return st.just("unlimited") | of(inner)
@@ -148,7 +148,7 @@ def tagged_of(tables: Tagged) -> SearchStrategy[Any]:
 
 
 def documents() -> SearchStrategy[dict[str, Any]]:
-    """Draw a whole document: what it refers to is there."""
+    """Draw a whole document; all its references are defined."""
     names = st.sampled_from(["two", "a-b", "x y"])
     one = {"type": "bulkhead", "limit": 1}
     return st.fixed_dictionaries(
@@ -166,21 +166,21 @@ def documents() -> SearchStrategy[dict[str, Any]]:
     )
 
 
-# -------------------------------------------------------------------------- judging them
+# -------------------------------------------------------------------------- validation
 
 VALIDATOR: Any = Draft202012Validator(schema())
 
 
 def is_valid(document: object) -> bool:
-    """Judge a document by the schema."""
+    """Return True if a document is valid according to the schema."""
     return bool(VALIDATOR.is_valid(document))
 
 
 def is_table(value: object) -> TypeGuard[dict[str, Any]]:
-    """Say whether it is a table."""
+    """Return True if the value is a table."""
     return isinstance(value, dict)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Say whether it is a list."""
+    """Return True if the value is a list."""
     return isinstance(value, list)

@@ -1,7 +1,7 @@
-"""Time, chance, operations and a budget for the tests: none of them real, all of them exact.
+"""A fake clock, fake random numbers, scripted operations and a recording budget for the tests.
 
-A script says how each attempt ends; `Call` is what was seen of one call. A row of a table is run in
-every colour, and in each in every shape a call can have (see `conftest`).
+A script defines the outcome of each attempt; `Call` is the result of one call. A row of a table is run in
+every colour, and there in every shape of a call (see `conftest`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias
 import trio
 
 from redouble import Grant, Kind
-from tests.conformance.support import Draws, Operation, Panic, Step, Virtual, fail, ok
-from tests.conformance.support import ScriptedError as Boom
+from tests.support.scripted import Draws, Operation, Panic, Step, Virtual, fail, ok
+from tests.support.scripted import ScriptedError as Boom
 
 __all__ = [
     "ASYNC",
@@ -64,7 +64,7 @@ def steps(script: Script) -> list[Step]:
 
 
 def always(answer: Any) -> Callable[[object], Any]:
-    """Make a rule that always answers the same."""
+    """Return a rule that always returns the same answer."""
 
     def rule(_: object) -> Any:
         return answer
@@ -72,14 +72,14 @@ def always(answer: Any) -> Callable[[object], Any]:
     return rule
 
 
-def options(**said: Any) -> dict[str, Any]:
-    """Write options of `Retry` down, to be joined with others."""
-    return said
+def options(**options: Any) -> dict[str, Any]:
+    """Return options of `Retry` as a dict."""
+    return options
 
 
 @dataclass
 class Ledger:
-    """A budget that writes down what it is asked, and grants ``retries`` retries, each after ``wait``."""
+    """A budget that records its calls and grants ``retries`` retries, each after ``wait`` seconds."""
 
     retries: int = 1000
     wait: float = 0.0
@@ -119,7 +119,7 @@ class Ledger:
 
 @dataclass(eq=False)
 class Call:  # noqa: PLW1641  compared, never a key
-    """How one call went. What a row leaves out (``None``) of the second half is not compared."""
+    """The result of one call. A field of the second half that is None in either one is not compared."""
 
     value: object = None
     raises: type[BaseException] | None = None
@@ -166,13 +166,13 @@ def in_colour(colour: str, blocking: Callable[[], object], waiting: Callable[[],
             return trio.run(main)
 
 
-class Judge:
-    """Unhashable, as rules may be."""
+class UnhashableRule:
+    """A rule that is not hashable."""
 
     __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Judge)
+        return isinstance(other, UnhashableRule)
 
     def judge(self, ended: object, /) -> bool:
         return True

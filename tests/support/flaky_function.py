@@ -1,4 +1,4 @@
-"""What fails twice and then answers with its arguments, and a policy for it."""
+"""A function that fails on demand and else returns its arguments, and a policy for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ flaky: list[Exception] = []
 
 
 def answer(*args: object, **kwargs: object) -> object:
-    """Answer with the arguments."""
+    """Raise the next prepared error, or return the arguments."""
     if flaky:
         raise flaky.pop(0)
     return args, kwargs

@@ -1,6 +1,6 @@
-"""Attempts that take as long as they are told to, side by side, in virtual time and on every event loop.
+"""Concurrent attempts of given durations, in virtual time and on every event loop.
 
-Whoever runs here leaves nothing behind: no task, and no error that nobody asked for.
+Each run is checked to leave no task and no unretrieved error behind.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LOOPS = pytest.mark.parametrize("colour", ASYNC)
 ON_ASYNCIO = pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour != "trio"])
 
 Ts = TypeVarTuple("Ts")
-TURNS = 20  # of a loop, after which whoever could go on has done so
+TURNS = 20  # iterations of the loop, after which every runnable task has run
 
 
-class Jumping(Uvloop):
-    """uvloop in virtual time: when nobody has had anything to do for some turns, it is the next moment."""
+class VirtualTimeUvloop(Uvloop):
+    """uvloop in virtual time: after some idle iterations the clock advances to the next timer."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
@@ -84,11 +84,11 @@ class Jumping(Uvloop):
 
 
 @dataclass
-class Work:
-    """What is called: each attempt takes so long, then returns this, or raises an error of this type.
+class ScriptedAttempts:
+    """The called function: each step is the duration of an attempt, and its value or the type of its error.
 
     tidies: seconds that an attempt needs to end when it is cancelled.
-    stubborn: who swallows the cancellation, and returns all the same; by number.
+    stubborn: numbers of the attempts that swallow the cancellation and return their value.
     """
 
     steps: Sequence[tuple[float, Any]]
@@ -109,7 +109,7 @@ class Work:
             await backend().sleep(takes)
         except (asyncio.CancelledError, trio.Cancelled):
             self.cut.append(number)
-            await uncut(self.tidies)
+            await sleep_shielded(self.tidies)
             if number not in self.stubborn:
                 raise
         finally:
@@ -119,8 +119,8 @@ class Work:
         return ending
 
 
-async def uncut(seconds: float) -> None:
-    """Wait, though there is a cancellation: asyncio has done with it, Trio would do it again."""
+async def sleep_shielded(seconds: float) -> None:
+    """Sleep after a cancellation: asyncio delivers it once, Trio would deliver it again."""
     if not seconds:
         return
     if under_trio():
@@ -132,7 +132,7 @@ async def uncut(seconds: float) -> None:
 
 @dataclass
 class Seen:
-    """What was seen of a call: what came out, after how many seconds."""
+    """The result of a call, and its duration in seconds."""
 
     value: Any = None
     error: BaseException | None = None
@@ -144,7 +144,7 @@ class Seen:
 
 
 async def seen(layer: Layer, work: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Seen:
-    """Make a call, and tell what came of it."""
+    """Make a call, and return its result."""
     call, began = Seen(), SYSTEM.now()
     try:
         call.value = await layer.call(work, *args, **kwargs)
@@ -155,7 +155,7 @@ async def seen(layer: Layer, work: Callable[..., Awaitable[Any]], *args: Any, **
 
 
 def timed(colour: str, main: Callable[[], Awaitable[Any]]) -> Any:
-    """Run ``main`` on this loop, in virtual time, and see that nothing of it is left."""
+    """Run ``main`` on this loop in virtual time, and check that it leaves nothing behind."""
     complaints: list[dict[str, Any]] = []
 
     async def on_asyncio() -> Any:
@@ -169,17 +169,17 @@ def timed(colour: str, main: Callable[[], Awaitable[Any]]) -> Any:
     with virtual_time() as clock:
         if colour == "trio":
             return trio.run(main, clock=MockClock(autojump_threshold=0))
-        loop = asyncio.new_event_loop if colour == "asyncio" else lambda: Jumping(clock)
+        loop = asyncio.new_event_loop if colour == "asyncio" else lambda: VirtualTimeUvloop(clock)
         with asyncio.Runner(loop_factory=loop) as runner:
             try:
                 return runner.run(on_asyncio())
             finally:
-                gc.collect(0)  # a task that nobody asked says so when it goes
+                gc.collect(0)  # a task with an unretrieved error reports it when it is freed
                 assert complaints == []
 
 
 def limit(seconds: float) -> AbstractAsyncContextManager[None]:
-    """Cancel what is inside after so many seconds, by the library's own means, and go on after it."""
+    """Cancel the block after this many seconds with the library's own timeout, and continue after it."""
     return _in_trio(seconds) if under_trio() else _in_asyncio(seconds)
 
 

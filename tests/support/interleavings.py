@@ -1,9 +1,9 @@
-"""Threads that take turns, step by step and in every order, at the places of a bulkhead.
+"""An exhaustive model checker for the slots of a bulkhead: simulated threads in every interleaving.
 
-Every method of `Places` is made into a generator that stops wherever a thread may be stopped: where it
-begins, and after each call, each test and each assignment. So a few programs can be run in all orders, on
-threads that are none; orders that lead to what has been seen already are not followed twice. A program with
-a loose end may go on in the middle of another one's, on the same thread: as the garbage collector does it.
+Every method of the slots' class is transformed into a generator that yields wherever a thread may be
+preempted: at its start, and after each call, test and assignment. So a few programs can be run in all orders
+without real threads; a state that has been explored is not explored again. A program with a loose end may
+continue in the middle of another one on the same thread, as a finalizer run by the garbage collector does.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Steps: TypeAlias = Generator[object, Any, Any]
 Program: TypeAlias = "Callable[[World, Ticket], Steps]"
 
 
-SHARED = {"inside", "queue", "called", "_again", "_serving"}  # what others may change meanwhile
+SHARED = {"inside", "queue", "called", "_again", "_serving"}  # attributes that other threads may change
 
 
-class Stepping(ast.NodeTransformer):
-    """Makes a generator of a method, which gives away what it has just found out, and is given it back."""
+class StepTransformer(ast.NodeTransformer):
+    """Transforms a method into a generator that yields each value just computed, and is sent it back."""
 
     def __init__(self, methods: set[str]) -> None:
         self.methods = methods
@@ -44,7 +44,7 @@ class Stepping(ast.NodeTransformer):
         return ast.Yield(node) if isinstance(node.ops[0], ast.In | ast.NotIn) else node
 
     def visit(self, node: ast.AST) -> Any:
-        """Find out whether something is empty, or so, and stop before acting on that."""
+        """Compute the truth of a shared attribute, and yield before it is used."""
         done = super().visit(node)
         match done:
             case ast.If() | ast.While():
@@ -67,7 +67,7 @@ class Stepping(ast.NodeTransformer):
         return [node] if own else [node, *ast.parse("yield").body]
 
     def visit_Try(self, node: ast.Try) -> list[ast.stmt]:
-        """Do what comes in the end after the rest: nothing is raised here that is not caught."""
+        """Append the ``finally`` part: no uncaught error is raised here."""
         self.generic_visit(node)
         last, node.finalbody = node.finalbody, []
         return [node, *last] if node.handlers else [*node.body, *last]
@@ -80,15 +80,15 @@ class Stepping(ast.NodeTransformer):
 
 
 @cache
-def stepping() -> dict[str, Any]:
-    """Return what is in `_places`, with methods of `Places` that are generators."""
+def stepped_namespace() -> dict[str, Any]:
+    """Return the namespace of the module of the slots, with the methods of their class as generators."""
     tree = ast.parse(inspect.getsource(_places))
     made = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Places")
     lines = [line for line in made.body if isinstance(line, ast.FunctionDef)]
     methods = {line.name for line in lines if not line.name.startswith("__")} - {"_forked", "counts"}
     for line in lines:
         if line.name in methods:
-            Stepping(methods).visit(line)
+            StepTransformer(methods).visit(line)
             line.body[:0] = ast.parse("if True: yield" if line.name[0] != "_" else "if False: yield").body
     tree.body = [made]
     scope: dict[str, Any] = {**vars(_places)}
@@ -100,7 +100,7 @@ def stepping() -> dict[str, Any]:
 
 
 class Ticket(_places.Lease):
-    """One with a name, and with a bell."""
+    """A lease with a name, and a flag for its wake-up."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -111,18 +111,18 @@ TICKETS = [Ticket(name) for name in "abc"]
 
 
 class Wait:
-    """A step that cannot be gone on from before something is so; a ``loose`` end is for the collector."""
+    """A step that blocks until a condition is true; a ``loose`` end may be continued by the collector."""
 
     def __init__(self, ready: Callable[[], bool] = lambda: True, *, loose: bool = False) -> None:
         self.ready, self.loose = ready, loose
 
 
-class Taking(Wait):
+class AwaitLock(Wait):
     """Wait for a lock."""
 
 
 class Lock:
-    """The lock of the places: a thread that has it may take it again."""
+    """The re-entrant lock of the slots."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -131,7 +131,7 @@ class Lock:
 
     def take(self) -> Steps:
         me = self.world.running
-        yield Taking(lambda: self.owner in ("", me))
+        yield AwaitLock(lambda: self.owner in ("", me))
         self.owner, self.depth = me, self.depth + 1
 
     def _is_owned(self) -> bool:
@@ -142,8 +142,8 @@ class Lock:
         self.owner = self.owner if self.depth else ""
 
 
-class Stepped(Protocol):
-    """What has become of `Places`."""
+class SteppedSlots(Protocol):
+    """The transformed class of the slots."""
 
     limit: int
     inside: set[Ticket]
@@ -157,10 +157,10 @@ class Stepped(Protocol):
 
 
 class World:
-    """Some places, and threads that want one: each runs a program, step by step."""
+    """Some slots and the simulated threads that want one; each runs a program step by step."""
 
     def __init__(self, limit: int, programs: Sequence[Program]) -> None:
-        self.places: Stepped = stepping()["Places"](limit)
+        self.places: SteppedSlots = stepped_namespace()["Places"](limit)
         self.places._lock = self.lock = Lock(self)
         self.running = ""
         self.entered: set[Ticket] = set()
@@ -180,12 +180,12 @@ class World:
         self.moved = set(self.stacks)
 
     def ring(self, me: Ticket) -> bool:
-        """Wake one who waits; say whether it can hear that."""
+        """Wake a waiter; return False if it cannot be woken."""
         me.rung = True
         return not me.deaf
 
     def choices(self) -> Iterator[tuple[str, str]]:
-        """Say which threads can go on, and with whose program."""
+        """Yield the threads that can make a step, each with the owner of the program."""
         for name in self.stacks:
             step = self.last(name)
             if not isinstance(step, Wait) or step.ready():
@@ -194,11 +194,11 @@ class World:
                 yield from ((other, name) for other in self.stacks if other != name and self.stacks[other])
 
     def last(self, thread: str) -> object:
-        """Return what a thread found out in its last step."""
+        """Return the value that a thread yielded in its last step."""
         return self.stacks[thread][-1][1] if self.stacks[thread] else Wait(lambda: False)
 
-    def go(self, thread: str, whose: str) -> None:
-        """Let a thread make a step."""
+    def step(self, thread: str, whose: str) -> None:
+        """Make a step of a thread."""
         steps, given = self.stacks[whose].pop()
         self.running = thread
         try:
@@ -207,31 +207,31 @@ class World:
             return
         self.stacks[thread].append((steps, found))
 
-    def go_carefully(self, thread: str, whose: str) -> None:
-        """Let a thread make a step, and see that it was none in the wrong direction."""
+    def checked_step(self, thread: str, whose: str) -> None:
+        """Make a step of a thread, and check the invariants."""
         queue, inside = [*self.places.queue], {*self.places.inside}
-        self.go(thread, whose)
+        self.step(thread, whose)
         assert len(self.busy) <= self.places.limit, "too many inside"
         for served in {*queue} & self.places.inside - inside:
             assert all(ticket.leaving for ticket in queue[: queue.index(served)]), "not in order"
         self.moved |= {thread, whose}
 
     def state(self) -> object:
-        """Tell all that matters for what can happen from here."""
+        """Return a hashable value of all that determines the further steps."""
         places: dict[str, object] = vars(self.places)
         flags = [(t.over, t.rung, t.leaving, t.deaf) for t in self.tickets]
         shared: list[object] = [places[name] for name in places if name != "_lock"]
         shared += [flags, self.entered, self.busy, self.lock.owner, self.lock.depth]
         for name in self.moved:
-            self.paths[name] = told([*map(path, self.stacks[name])])
+            self.paths[name] = fingerprint([*map(position, self.stacks[name])])
         self.moved = {
             name for name, stack in self.stacks.items() if stack and isinstance(stack[-1][1], Iterator)
         }
-        return told(shared), *self.paths.values()
+        return fingerprint(shared), *self.paths.values()
 
 
-def path(program: tuple[Steps, object]) -> list[object]:
-    """Tell where a program is: at which step, and what it knows."""
+def position(program: tuple[Steps, object]) -> list[object]:
+    """Return the position of a program: its instructions and its local variables."""
     steps: Any = program[0]
     words = [program[1]]
     while hasattr(steps, "gi_frame"):
@@ -245,27 +245,27 @@ PLAIN = {str, int, bool, float, NoneType, CodeType, Ticket}
 ITERATED = {dict, OrderedDict, tuple, list}
 
 
-def told(thing: Any) -> object:
-    """Return a hashable value that tells the states of ``thing`` apart; called millions of times."""
+def fingerprint(thing: Any) -> object:
+    """Return a hashable value that identifies the state of ``thing``; called millions of times."""
     kind: type = type(thing)
     if kind in PLAIN:
         return thing
     if kind in ITERATED:
-        return tuple(map(told, thing))
+        return tuple(map(fingerprint, thing))
     if kind is set:
         return frozenset(thing)
     if isinstance(thing, Iterator):
         try:
-            return told(thing.__reduce__()[1][0])  # what it has still got
+            return fingerprint(thing.__reduce__()[1][0])  # the remaining items
         except RuntimeError:
             return "what it goes through has been changed"
     return kind.__name__
 
 
 def explore(limit: int, programs: Sequence[Program], most_switches: float) -> int:
-    """Run the programs in every order, and see that all is well in each; tell how many states there were.
+    """Run the programs in every order, check each, and return the number of states.
 
-    ``most_switches``: how often a thread is stopped that could go on.
+    ``most_switches`` limits the preemptions of runnable threads.
     """
     seen: dict[object, float] = {}
     ways: list[tuple[list[tuple[str, str]], float]] = [([], most_switches)]
@@ -273,9 +273,9 @@ def explore(limit: int, programs: Sequence[Program], most_switches: float) -> in
         way, spare = ways.pop()
         world = World(limit, programs)
         for step in way[:-1]:
-            world.go(*step)
-        for step in way[-1:]:  # which nobody has made yet
-            world.go_carefully(*step)
+            world.step(*step)
+        for step in way[-1:]:  # not made in any earlier order
+            world.checked_step(*step)
         while seen.get(state := (spare < inf and world.running, world.state()), -1) < spare:
             seen[state] = spare
             choices = sorted(world.choices(), key=lambda step: step != (world.running,) * 2)
@@ -287,5 +287,5 @@ def explore(limit: int, programs: Sequence[Program], most_switches: float) -> in
             cost = choices[0][0] == world.running
             ways += [([*way, other], spare - cost) for other in choices[1:] if spare >= cost]
             way.append(choices[0])
-            world.go_carefully(*choices[0])
+            world.checked_step(*choices[0])
     return len(seen)

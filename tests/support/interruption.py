@@ -1,30 +1,37 @@
-"""Something that comes in between: at any call or return in some files, on the very thread that is there."""
+"""Interruptions: an action that runs at one call or return in some modules, on the interrupted thread."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 
 @contextmanager
-def coming(inside: Collection[str], between: Callable[[], None], moment: int) -> Generator[list[bool]]:
-    """Do something at so many calls and returns in these files; tell whether it came to that."""
-    left, came = [moment], list[bool]()
+def interrupted(
+    modules: Sequence[ModuleType], action: Callable[[], None], number: int
+) -> Generator[list[bool]]:
+    """Run ``action`` at a call or return in these modules; yield a list that is empty until it has run.
+
+    The calls and returns are numbered from 0. A test that tries one number after the other should make sure
+    that there was a number 0: else it has named modules that do not run, and checks nothing.
+    """
+    files = {module.__file__ for module in modules}
+    left, ran = [number], list[bool]()
 
     def watch(frame: FrameType, event: str, arg: Any) -> None:
-        if came or frame.f_code.co_filename not in inside:
+        if ran or frame.f_code.co_filename not in files:
             return
         left[0] -= 1
         if left[0] < 0:
-            came.append(True)
-            between()
+            ran.append(True)
+            action()
 
     before = sys.getprofile()
     sys.setprofile(watch)
     try:
-        yield came
+        yield ran
     finally:
         sys.setprofile(before)

@@ -1,4 +1,4 @@
-"""Async calls under limits: every shape, operations that take their time, and what was seen of a call."""
+"""Async calls with time limits: every shape, operations of given durations, and the result of a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redouble.types import Event
 from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape, AsyncWork
 from tests.support.fakes import in_colour
 from tests.support.fakes import options as defaults
-from tests.testing.test_virtual import at
+from tests.support.virtual_time import at
 
 LONG = 1000.0
 
@@ -57,7 +57,7 @@ COLOURS = pytest.mark.parametrize("colour", ["asyncio", "trio", "bare"])
 
 @dataclass
 class Seen:
-    """What was seen of one call: what came out and when, and what was told."""
+    """The result of one call, its duration, and the emitted events."""
 
     value: object = None
     error: BaseException | None = None
@@ -77,7 +77,7 @@ class Seen:
 
 
 def working(*steps: tuple[float, object]) -> AsyncWork:
-    """Make an operation: each attempt takes so long, and returns this or raises it; the last one repeats."""
+    """Return an operation with the duration and the result of each attempt; the last one repeats."""
     left = list(steps)
 
     async def work() -> object:
@@ -92,7 +92,7 @@ def working(*steps: tuple[float, object]) -> AsyncWork:
 
 
 def swallowing(then: object = "late", waits: float = 0.0) -> AsyncWork:
-    """Make an operation that catches its cancellation, and goes on."""
+    """Return an operation that swallows its cancellation."""
 
     async def work() -> object:
         try:
@@ -128,7 +128,7 @@ async def made(
 
 
 def seen(colour: str, shape: AsyncShape, work: AsyncWork, *, heard: bool = True, **options: Any) -> Seen:
-    """Make a call in virtual time; ``bare``: by Trio's clock for tests only."""
+    """Make a call in virtual time; in the colour ``bare`` with Trio's test clock only."""
     call = Seen()
     policy = policy_of(call, heard=heard, **options)
 
@@ -158,6 +158,6 @@ def really(colour: str, shape: AsyncShape, work: AsyncWork, *, heard: bool = Tru
 
 
 def in_virtual_time(colour: str, waiting: Callable[[VirtualClock], Awaitable[Any]]) -> Any:
-    """Run async code in virtual time, around the loop unless the colour says where."""
+    """Run async code in virtual time; the block is around the loop unless the colour has a place."""
     place = colour if " " in colour else f"{colour} around"
     return at(place, lambda _: None, waiting)

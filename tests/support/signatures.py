@@ -1,4 +1,4 @@
-"""Functions with parameters of every sort, how to call them, and how not to."""
+"""Functions with parameters of every kind, with valid and invalid calls."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads one stream in every shape of a colour, sees that all agree, and tells how it went.
+"""Reads one stream in every shape of a colour, and checks that all shapes agree.
 
-What happens, to the source, to the consumer, to the budget and to whoever observes, is one trail of words.
+The actions of the source, the consumer, the budget and the observers are recorded in one trail of words.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 from redouble import Hints, Retry, report
 from redouble.types import Event
 from tests.support.fakes import Call, Ledger, Virtual, in_colour
-from tests.support.streams import GENERATORS, HOOKS, SHAPES, Reader, Source, Tape
+from tests.support.streams import GENERATORS, HOOKS, SHAPES, Reader, ScriptedSource, Source
 
 COMMITTED = "redouble: gave up after 1 attempt in 0.0 s (items had been handed out)"
 
 
 @dataclass(eq=False)
 class Streamed(Call):
-    """How a stream went: the value is the list of items. ``told`` is the trail, or what is told of it."""
+    """The result of a stream: ``value`` is the list of items, ``told`` the trail."""
 
     note: str | None = None
     got: list[object] | None = None
@@ -27,14 +27,14 @@ class Streamed(Call):
 
 
 def play(colour: str, script: Sequence[Source], reader: Reader = Reader(), **options: Any) -> Streamed:  # noqa: B008  frozen
-    """Read a stream in every shape, heard and unheard, see that all agree, and tell how it went."""
+    """Read a stream in every shape, with observers and without; check that all agree."""
     every: dict[str, Streamed] = {}
     shapes = GENERATORS if reader.does in ("send", "throw") else SHAPES
 
     def blocking() -> None:
         for name, shape in shapes.items():
             for heard in (True, False):
-                one = _One(script, options, heard)
+                one = _StreamRun(script, options, heard)
                 try:
                     one.returned = reader.read(lambda: shape(one.policy, one.tape.items), one.taken)  # noqa: B023
                 except BaseException as error:
@@ -44,7 +44,7 @@ def play(colour: str, script: Sequence[Source], reader: Reader = Reader(), **opt
     async def waiting() -> None:
         for name, shape in shapes.items():
             for heard in (True, False):
-                one = _One(script, options, heard)
+                one = _StreamRun(script, options, heard)
                 try:
                     await reader.aread(lambda: shape(one.policy, one.tape.aitems), one.taken)  # noqa: B023
                 except BaseException as error:
@@ -67,19 +67,19 @@ def play(colour: str, script: Sequence[Source], reader: Reader = Reader(), **opt
 EVENTS = ("before_attempt", "success", "failure", "retry", "give_up")
 
 
-class _One:
-    """One stream."""
+class _StreamRun:
+    """One read of a stream."""
 
     def __init__(self, script: Sequence[Source], options: dict[str, Any], heard: bool) -> None:
         said: dict[str, Any] = {"on": Exception, "backoff": [0] * 99, "hints": Hints(spread=0)} | options
         self.trail: list[str] = []
         self.clock = Virtual()
-        self.tape = Tape(script, self.clock, self.trail)
-        self.taken = _Taken(self.trail)
+        self.tape = ScriptedSource(script, self.clock, self.trail)
+        self.taken = _TracedItems(self.trail)
         self.error: BaseException | None = None
         self.returned: object = None
         ledger: Callable[..., Ledger] | None = said.pop("budget", None)
-        budget = None if ledger is None else ledger(lines=_Joined(self.trail))
+        budget = None if ledger is None else ledger(lines=_TracedLines(self.trail))
         for hook in HOOKS if heard else ():
             said[hook] = self.hear
         self.policy = Retry(**said, clock=self.clock, budget=budget)
@@ -106,8 +106,8 @@ class _One:
         )
 
 
-class _Taken(list[object]):
-    """The items a consumer has, each told of in the trail."""
+class _TracedItems(list[object]):
+    """The items that a consumer has received, each recorded in the trail."""
 
     def __init__(self, trail: list[str]) -> None:
         super().__init__()
@@ -118,8 +118,8 @@ class _Taken(list[object]):
         super().append(item)
 
 
-class _Joined(list[str]):
-    """The lines of a ledger, in one word each."""
+class _TracedLines(list[str]):
+    """The lines of a `Ledger`, recorded in the trail as one word each."""
 
     def __init__(self, trail: list[str]) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Streams for the tests: sources as a script says, consumers of every kind, and every shape.
+"""Streams for the tests: scripted sources, consumers of every kind, and the shapes of a stream.
 
-A source is a list of steps: items to hand out, errors to raise, and the few steps below. What happens to it
-is written down in a trail of words.
+A source is a list of steps: items to yield, errors to raise, and the few steps below. It records its actions
+in a trail of words.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ Source: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True)
 class Takes:
-    """Time passes."""
+    """Advances the clock."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Returns:
-    """The generator returns; in async code it only ends."""
+    """Returns from the generator with a value; an async generator only ends."""
 
     value: object
 
 
 @dataclass(frozen=True)
 class Catches:
-    """Hands out an item, and goes on if a `Boom` is thrown at it."""
+    """Yields an item, and continues if a `Boom` is thrown into the generator."""
 
     item: object
 
 
 @dataclass(frozen=True)
-class Spoils:
+class FailsToClose:
     """From here on, closing raises a `Boom`."""
 
 
-class Tape:
-    """Opens sources one after the other as a script says; the last one repeats."""
+class ScriptedSource:
+    """Opens the sources of a script one after the other; the last one repeats."""
 
     def __init__(self, script: Sequence[Source], clock: Virtual, trail: list[str]) -> None:
         self.script, self.clock, self.trail = script, clock, trail
         self.opened = 0
-        self.got: list[object] = []  # what came back for each item
+        self.got: list[object] = []  # the value sent for each item
 
     def _open(self) -> tuple[int, Source]:
         self.opened += 1
@@ -65,7 +65,7 @@ class Tape:
                 match step:
                     case Takes(seconds):
                         self.clock.time += seconds
-                    case Spoils():
+                    case FailsToClose():
                         spoilt = True
                     case Returns(value):
                         return value
@@ -94,7 +94,7 @@ class Tape:
                 match step:
                     case Takes(seconds):
                         self.clock.time += seconds
-                    case Spoils():
+                    case FailsToClose():
                         spoilt = True
                     case Returns():
                         return
@@ -120,7 +120,7 @@ class Tape:
 
 @dataclass(frozen=True)
 class Reader:
-    """What a consumer does after so many items; ``value`` is what it sends, throws or raises."""
+    """A consumer that acts after this many items; ``value`` is sent, thrown or raised."""
 
     does: Literal["exhaust", "break", "raise", "close", "drop", "send", "throw"] = "exhaust"
     after: int = 1
@@ -184,14 +184,14 @@ class Reader:
 # ------------------------------------------------------------------------------ shapes
 
 
-class Open(Gate):
-    """Lets everybody in, and remembers nothing."""
+class OpenGate(Gate):
+    """A gate that admits every call."""
 
     def admit(self, now: float, /) -> None: ...
 
 
-class Door(Gate):
-    """Lets everybody in, and remembers how they left."""
+class RecordingGate(Gate):
+    """A gate that admits every call and records how each ended."""
 
     def __init__(self) -> None:
         self.inside = 0
@@ -217,11 +217,11 @@ def called(policy: Retry, items: Callable[[], Any]) -> Any:
 
 
 def piped(policy: Retry, items: Callable[[], Any]) -> Any:
-    return (Open() | policy | Open())(items)()
+    return (OpenGate() | policy | OpenGate())(items)()
 
 
 def gated(policy: Retry, items: Callable[[], Any]) -> Any:
-    return Open()(policy(items))()
+    return OpenGate()(policy(items))()
 
 
 def streamed(policy: Retry, items: Callable[[], Any]) -> Any:

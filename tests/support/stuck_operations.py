@@ -1,4 +1,4 @@
-"""Operations that do not stop when told to, and are let go at the end of a test."""
+"""Operations that ignore cancellation, and are released at the end of a test."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 from redouble._runtime.ambient import ambient
 
-SOON = 0.01  # a limit that no such operation keeps
-IN_A_WHILE = 0.2  # a deadline before which one is surely begun
+SOON = 0.01  # a limit that every such operation exceeds
+IN_A_WHILE = 0.2  # a deadline before which an operation has certainly begun
 
 A_MOMENT = 0.001
 
 
 class Stuck:
-    """An operation that goes on until it is let go."""
+    """An operation that runs until it is released."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -31,14 +31,14 @@ class Stuck:
 
 @contextmanager
 def stuck(times: int = 1) -> Generator[Stuck]:
-    """Give one, see that it was called as often, and leave nothing of it behind."""
+    """Yield an operation; on exit release it, wait for its threads, and check the number of its calls."""
     before, operation = len(ambient.active), Stuck()
     try:
         yield operation
         for _ in range(times):
-            operation.begun.acquire()  # a limit may pass before its thread has come this far
+            operation.begun.acquire()  # a limit may pass before the thread has got here
     finally:
         operation.let_go.set()
-        while len(ambient.active) > before:  # a thread that was abandoned has yet to end
+        while len(ambient.active) > before:  # an abandoned thread has not ended yet
             threading.Event().wait(A_MOMENT)
     assert len(operation.calls) == times

@@ -1,4 +1,4 @@
-"""The misbehaving server does what its scripts say, and remembers what it was sent."""
+"""The misbehaving server plays its scripts and records the requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def server() -> Iterator[Server]:
 
 
 class Client(HTTPConnection):
-    """One connection: it is opened again only if the server said that it would close it."""
+    """One connection, which is reopened only if the server has announced that it closes it."""
 
     def __init__(self, server: Server) -> None:
         super().__init__("127.0.0.1", server.port, timeout=30)

@@ -1,4 +1,4 @@
-"""The misbehaving server misbehaves exactly as told, byte by byte, and never outlives its ``with``."""
+"""The faults of the misbehaving server, byte by byte; it never outlives its ``with``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.support.servers import Server, pattern
 
 BRIEFLY = 0.05
-LONG = 600  # seconds; whatever waits for this long is broken off
+LONG = 600  # seconds; the limit of every wait
 WAITING = (
     "stall",
     "200~stall=3",
@@ -42,7 +42,7 @@ def request(url: str, body: bytes = b"", *lines: str) -> bytes:
 
 
 def everything(sock: socket.socket, last: bytes | None = None) -> tuple[bytes, str]:
-    """Read to the end, and tell which end it is: silence is what follows ``last`` for a little while."""
+    """Read to the end, and return the kind of end: silence is a short while without bytes after ``last``."""
     data = bytearray()
     try:
         while True:
@@ -61,7 +61,7 @@ def everything(sock: socket.socket, last: bytes | None = None) -> tuple[bytes, s
 def answered(
     server: Server, script: str, body: bytes = b"", last: bytes | None = None
 ) -> tuple[str, bytes, str]:
-    """Ask once; tell the head, what came of the body, and the end."""
+    """Send one request; return the head, the received part of the body, and the end."""
     with connected(server) as sock:
         sock.sendall(request(server.url(script), body))
         data, end = everything(sock, last)
@@ -108,7 +108,7 @@ def test_a_body_breaks_where_it_was_told_to(server: Server, step: str, body: byt
     head, got, ended = answered(server, step, last=b"\r\n\r\n" + body if end == "silence" else None)
     assert head.startswith(f"HTTP/1.1 {step[:3] if step[0].isdigit() else 200} ")
     assert ended == end
-    assert got == body or (end == "reset" and body.startswith(got))  # a reset may overtake what is on its way
+    assert got == body or (end == "reset" and body.startswith(got))  # a reset may overtake data in flight
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_there_may_be_half_an_answer_or_none(server: Server, step: str, head: st
     last = head.encode() if end == "silence" else None
     got, body, ended = answered(server, step, b"hello", last)
     assert (body, ended) == (b"", end)
-    assert got == head or (end == "reset" and head.startswith(got))  # a reset may overtake what is on its way
+    assert got == head or (end == "reset" and head.startswith(got))  # a reset may overtake data in flight
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_an_early_answer_comes_while_the_body_is_being_sent(server: Server) -> N
     with connected(server) as sock:
         sock.sendall(request(url, b"", "Transfer-Encoding: chunked"))
         answer, end = everything(sock)
-        sock.sendall(b"5\r\nhello\r\n0\r\n\r\n")  # no reset: what comes late is thrown away
+        sock.sendall(b"5\r\nhello\r\n0\r\n\r\n")  # no reset: late data is discarded
     assert (answer.partition(b"\r\n\r\n")[2], end) == (b"enough", "end")
     assert b"\r\nConnection: close\r\n" in answer
 

@@ -1,4 +1,4 @@
-"""What the misbehaving server streams: events of each service, whole, ended too soon, or with an error."""
+"""The event streams of the misbehaving server: complete, ended too soon, or with an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def client() -> Iterator[httpx2.Client]:
 
 
 def events(body: bytes) -> list[Any]:
-    """Read the data of each event: what is JSON as such."""
+    """Return the data of each event, parsed if it is JSON."""
     assert not body or body.endswith(b"\n\n")
     told = [event.partition("data: ")[2] for event in body.decode().split("\n\n")[:-1]]
     return [json.loads(data) if data.startswith("{") else data for data in told]
@@ -41,7 +41,7 @@ def word(event: Any) -> str:
 
 
 def asked(server: Server, client: httpx2.Client, script: str, **said: object) -> bytes:
-    """Ask twice on one connection, which is fit for it after any proper end, and return what came."""
+    """Send two requests on one connection, which a proper end leaves reusable; return the bodies."""
     answers = [client.post(server.url(script), json={"model": "m", "stream": True, **said}) for _ in range(2)]
     assert answers[0].content == answers[1].content
     return answers[0].content

@@ -29,10 +29,10 @@ from redouble._telemetry.emit import layer_kind
 from redouble.testing import VirtualClock, recorded
 from redouble.types import Event
 from tests.layers.limits.concurrency.test_adaptive_concurrency import made
-from tests.support.breaker_scripts import Service, Story
+from tests.support.breaker_scripts import BreakerScript, Service
 from tests.support.fakes import ASYNC, Boom, Draws
+from tests.support.virtual_time import at
 from tests.telemetry.test_observers import nobody_is_left_listening
-from tests.testing.test_virtual import at
 
 pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
 
@@ -219,9 +219,9 @@ def test_inside_others_it_is_told_once() -> None:
 
 @pytest.mark.parametrize("story", ["bad bad good good", "isolate good good", "bad bad +30 a> good good"])
 def test_a_breaker_tells_of_every_call_and_once_of_the_outage(story: str) -> None:
-    described = Story(failures=2, name="pay")
+    described = BreakerScript(failures=2, name="pay")
     with recorded() as events:
-        described.tell(story)
+        described.run(story)
     told = [event for event in events if "rejected" in event.what]
     assert [event.what for event in told] == ["circuit_rejected", "rejected", "rejected"]
     assert {event.name for event in told} == {"pay"}

@@ -17,7 +17,7 @@ from redouble import Reason, Retry, report
 from redouble._runtime.ambient import ambient
 from redouble.testing import Script, attempts, no_retries, ok, recorded, virtual_time
 from tests.support.fakes import ASYNC, in_colour
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 from tests.testing.test_virtual_shapes import AEVERY, EVERY
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)

@@ -14,7 +14,7 @@ import pytest
 from redouble import Retry, transient
 from redouble.testing import Script, ScriptedFailure, VirtualClock, fail, ok, virtual_time
 from tests.support.fakes import in_colour
-from tests.testing.test_virtual import PLACES, WHERE, at, unwaiting
+from tests.support.virtual_time import PLACES, WHERE, at, unwaiting
 from tests.testing.test_virtual_tasks import together
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)

@@ -16,7 +16,7 @@ from redouble._runtime.ambient import ambient
 from redouble.testing import Script, assert_retried, fail, ok, recorded, virtual_time
 from redouble.types import Event
 from tests.support.fakes import ASYNC, in_colour
-from tests.testing.test_virtual import run, unwaiting
+from tests.support.virtual_time import run, unwaiting
 from tests.testing.test_virtual_tasks import together
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)

@@ -2,93 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
-import trio
-from trio.testing import MockClock
 
 from redouble import SYSTEM, Clock, Gate, Retry
-from redouble._runtime.ambient import ATTEMPT_OVERRIDE, ambient
-from redouble._runtime.clock import LOOPS, VIRTUAL, fast_reader
+from redouble._runtime.clock import fast_reader
 from redouble.testing import Script, VirtualClock, fail, ok, recorded, virtual_time
-from tests.support.fakes import ASYNC, Ledger, Virtual
-
-# Where the block is: around what runs the loop, or inside the loop that runs. Trio's clock jumps by itself,
-# or is made to.
-WHERE = [f"{colour} {where}" for colour in ASYNC for where in ("around", "inside")]
-PLACES = ["sync", "thread", *WHERE, "trio around jumping", "trio inside jumping"]
-
-Blocking: TypeAlias = Callable[[VirtualClock], Any]
-Waiting: TypeAlias = Callable[[VirtualClock], Awaitable[Any]]
-
-
-@pytest.fixture
-def unwaiting() -> Iterator[None]:
-    """See that a test leaves everything as it was, and fails instead of really waiting for an hour."""
-
-    def ring(*_: object) -> None:
-        pytest.fail("this test really waits")
-
-    run_forever = asyncio.BaseEventLoop.run_forever
-    before = signal.signal(signal.SIGALRM, ring) if hasattr(signal, "SIGALRM") else None
-    if before is not None:
-        signal.alarm(60)
-    yield
-    if before is not None:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-    assert asyncio.BaseEventLoop.run_forever is run_forever
-    assert (VIRTUAL.get(), ATTEMPT_OVERRIDE.get(), LOOPS, ambient.active) == (None, None, {}, [])
-
+from tests.support.fakes import Ledger, Virtual
+from tests.support.virtual_time import PLACES, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
-
-
-def run(colour: str, main: Callable[[], Awaitable[Any]], *, jumping: bool = False) -> Any:
-    """Run async code; Trio with its clock for tests."""
-
-    async def coroutine() -> Any:
-        return await main()
-
-    if colour == "trio":
-        return trio.run(main, clock=MockClock(autojump_threshold=0) if jumping else MockClock())
-    if colour == "asyncio":
-        return asyncio.run(coroutine())
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.get_loop().call_later(60, runner.get_loop().stop)  # it lets no signal disturb it
-        return runner.run(coroutine())
-
-
-def at(place: str, blocking: Blocking, waiting: Waiting) -> Any:
-    """Run one of the two in virtual time."""
-    colour, *where = place.split()
-
-    def here() -> Any:
-        with virtual_time() as clock:
-            return blocking(clock)
-
-    async def inside() -> Any:
-        with virtual_time() as clock:
-            return await waiting(clock)
-
-    if colour == "sync":
-        return here()
-    if colour == "thread":
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(here).result()
-    jumping = "jumping" in where
-    if "inside" in where:
-        return run(colour, inside, jumping=jumping)
-    with virtual_time() as clock:
-        return run(colour, lambda: waiting(clock), jumping=jumping)
 
 
 IMPORTED = Retry(backoff=[3600, 7200.5, 1800], give_up_after=None)

@@ -9,7 +9,7 @@ import pytest
 
 from redouble import SYSTEM
 from redouble.testing import VirtualClock, virtual_time
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 from tests.testing.test_virtual_endings import real
 from tests.testing.test_virtual_long import bounded
 from tests.testing.test_virtual_loop import BOTH, HOUR, called

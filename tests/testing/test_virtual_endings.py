@@ -18,7 +18,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
 from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.support.fakes import ASYNC
-from tests.testing.test_virtual import WHERE, at, run, unwaiting
+from tests.support.virtual_time import WHERE, at, run, unwaiting
 from tests.testing.test_virtual_loop import HOUR, called
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)

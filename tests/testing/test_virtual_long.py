@@ -11,7 +11,7 @@ import pytest
 from redouble import SYSTEM, Backoff, Retry
 from redouble.testing import Script, ok, virtual_time
 from tests.support.fakes import ASYNC
-from tests.testing.test_virtual import run, unwaiting
+from tests.support.virtual_time import run, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -12,7 +12,7 @@ import pytest
 
 from redouble import SYSTEM, Retry
 from redouble.testing import Script, VirtualClock, ok, virtual_time
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -18,7 +18,7 @@ from redouble import Backoff, Hints, Retry, Verdict
 from redouble._engine.run import Run
 from redouble.errors import DeadlineExceeded
 from redouble.testing import Script, VirtualClock, fail, ok, recorded
-from tests.testing.test_virtual import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, unwaiting
 from tests.testing.test_virtual_shapes import AEVERY, EVERY
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]

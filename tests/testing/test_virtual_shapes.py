@@ -13,7 +13,7 @@ import redouble
 from redouble import Hints, Retry, report
 from redouble.testing import Script, VirtualClock, fail, ok
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES, AsyncShape, AsyncWork, Shape, Work
-from tests.testing.test_virtual import PLACES, at, unwaiting
+from tests.support.virtual_time import PLACES, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

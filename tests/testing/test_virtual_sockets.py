@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Retry
 from redouble.testing import VirtualClock, virtual_time
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 from tests.testing.test_virtual_loop import BOTH, HOUR, in_time
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)

@@ -11,7 +11,7 @@ import trio
 
 from redouble import SYSTEM, Retry
 from redouble.testing import Script, VirtualClock, ok
-from tests.testing.test_virtual import WHERE, at, unwaiting
+from tests.support.virtual_time import WHERE, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

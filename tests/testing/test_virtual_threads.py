@@ -13,7 +13,7 @@ import pytest
 from redouble import SYSTEM, Retry
 from redouble._runtime.clock import LOOPS, virtual
 from redouble.testing import Script, VirtualClock, ok, virtual_time
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 from tests.testing.test_virtual_endings import real, turned
 from tests.testing.test_virtual_loop import BOTH, HOUR, called, in_time
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from redouble import SYSTEM, Retry
 from redouble.testing import Script, ok, virtual_time
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 from tests.testing.test_virtual_loop import HOUR, called
 from tests.testing.test_virtual_shapes import AEVERY, EVERY
 

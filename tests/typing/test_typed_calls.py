@@ -1,4 +1,4 @@
-"""The types of calls, outcomes, blocks and what is told of them: by two type checkers, and when run."""
+"""The types of calls, outcomes, blocks and events, checked by two type checkers and at run time."""
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is decorated keeps its type: said by two type checkers, and true when run."""
+"""A decorated function keeps its type, checked by two type checkers and at run time."""
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Client:
 
 
 class Cached(Client):
-    """Overriding what is decorated, decorated or not, is nothing special."""
+    """A decorated method can be overridden, by a decorated method or not."""
 
     def get(self, url: str) -> bytes:
         return super().get(url) + b"!"
@@ -290,7 +290,7 @@ class Fetcher:
 
 
 def test_callable_objects_keep_their_type() -> None:
-    """F -> F: what comes back is used as what went in."""
+    """F -> F: the wrapper has the type of the function."""
     assert_type(POLICY(Fetcher())("a"), bytes)
 
 

@@ -15,7 +15,7 @@ from redouble.grpc import ServiceConfig, aio_interceptors, interceptors, service
 pytestmark = pytest.mark.one_python
 
 PIPELINE = Timeout(30) | Retry()
-TARGET = "127.0.0.1:1"  # nobody listens there
+TARGET = "127.0.0.1:1"  # no server listens there
 
 
 def test_interceptors() -> None:

@@ -185,7 +185,7 @@ def test_deadlines_and_attempts_are_not_awaited() -> None:
             run(main())
 
 
-# --------------------------------------------------------------------------- what is told
+# --------------------------------------------------------------------------------- events
 
 
 def test_reports_and_errors() -> None:

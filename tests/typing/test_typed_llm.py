@@ -1,4 +1,4 @@
-"""Calls of language models keep their types: said by two type checkers, and true when run."""
+"""Calls of language models keep their types, checked by two type checkers and at run time."""
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def test_wrong_options_are_seen() -> None:
         Spend(9)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-# ---------------------------------------------------------------------- what is inside
+# ------------------------------------------------------------------------- attributes
 
 
 def test_spending() -> None:

@@ -1,4 +1,4 @@
-"""The options of `Retry`, by every door they come through: what is right passes, what is wrong is seen."""
+"""The options of `Retry` in every function that accepts them: valid ones pass, wrong ones are reported."""
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations

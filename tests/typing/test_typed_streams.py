@@ -1,4 +1,4 @@
-"""Streams and context managers keep their types: said by two type checkers, and true when run."""
+"""Streams and context managers keep their types, checked by two type checkers and at run time."""
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations

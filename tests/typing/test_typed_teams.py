@@ -1,4 +1,4 @@
-"""The types of what a team sees and writes: instruments, configuration; by two checkers, and when run."""
+"""The types of instruments and configuration, checked by two type checkers and at run time."""
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def test_virtual_time() -> None:
 
 
 def test_moving_the_clock_by_a_timedelta() -> None:
-    """It is accepted wherever a duration is."""
+    """It is accepted in place of a duration."""
     with virtual_time() as clock:
         clock.advance(timedelta(minutes=1))
         assert clock.now() == 60
@@ -69,7 +69,7 @@ def test_scripts() -> None:
 
 
 def test_scripts_in_calls() -> None:
-    """What they give is anything; that it is there at once, or is to be awaited, is known."""
+    """They return `Any`; whether they are awaited is known."""
     with virtual_time():
         assert_type(POLICY.call(Script("fail", ok(3)), "an argument"), Any)
         assert_type(POLICY(Script("fail", ok(3))), Script)

@@ -15,12 +15,12 @@ from redouble import SYSTEM, Retry, report
 from redouble._drivers.async_items import AsyncItems
 from redouble._drivers.stream_source import AsyncSource, aopen_first
 from tests.support.fakes import ASYNC, in_colour
-from tests.support.streams import Open
+from tests.support.streams import OpenGate
 
 POLICY = Retry(on=OSError, attempts=3, backoff=[0] * 9)
 
 
-@pytest.mark.parametrize("wrap", [None, POLICY, Open(), POLICY | Open()])
+@pytest.mark.parametrize("wrap", [None, POLICY, OpenGate(), POLICY | OpenGate()])
 def test_already_running(wrap: Callable[..., Any] | None) -> None:
     """A generator that asks itself for an item, at its first and at a later one."""
     streams: list[Generator[int]] = []
@@ -43,7 +43,7 @@ def test_already_running(wrap: Callable[..., Any] | None) -> None:
     assert seen == ["generator already executing"] * 4
 
 
-@pytest.mark.parametrize("wrap", [None, POLICY, Open(), POLICY | Open()])
+@pytest.mark.parametrize("wrap", [None, POLICY, OpenGate(), POLICY | OpenGate()])
 @pytest.mark.parametrize("when", [1, 2])
 def test_already_running_in_async_code(wrap: Callable[..., Any] | None, when: int) -> None:
     """The one that asks in between is told so, and the one that waits gets its item."""

@@ -13,7 +13,7 @@ import redouble
 from redouble import Layer, Retry
 from tests.drivers.test_context_contextlib import Place, entered
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.support.streams import Open
+from tests.support.streams import OpenGate
 
 POLICY = Retry(on=Boom, attempts=3, backoff=[0] * 9)
 
@@ -82,7 +82,7 @@ async def amanaged() -> AsyncGenerator[None]:
 
 
 @pytest.mark.parametrize("make", [managed, amanaged, functools.partial(managed), functools.partial(amanaged)])
-@pytest.mark.parametrize("layer", [POLICY, Open(), POLICY | Open()])
+@pytest.mark.parametrize("layer", [POLICY, OpenGate(), POLICY | OpenGate()])
 def test_above_contextmanager_is_refused(make: Callable[..., Any], layer: Layer) -> None:
     name = "amanaged" if "amanaged" in repr(make) else "managed"
     hint = (

@@ -11,7 +11,7 @@ import pytest
 from redouble import Retry, observe
 from redouble.types import Event
 from tests.support.fakes import Boom, Virtual, in_colour
-from tests.support.streams import Takes, Tape
+from tests.support.streams import ScriptedSource, Takes
 
 SCRIPTS: dict[str, tuple[list[list[Any]], list[tuple[str, int, float | None]]]] = {
     "at once": ([[1, 2]], [("before_attempt", 1, None), ("success", 1, 0.0)]),
@@ -60,7 +60,7 @@ def read(
 ) -> list[Event]:
     """Read a stream to its end, or so many items of it; return what observers heard, or the policy's own."""
     clock, events = Virtual(50.0), list[Event]()
-    tape = Tape(script, clock, [])
+    tape = ScriptedSource(script, clock, [])
     hooks: dict[str, Any] = dict.fromkeys(HOOKS, events.append) if own else {}
     policy = Retry(on=Boom, attempts=2, backoff=[1], clock=clock, name="tape", **hooks)
 

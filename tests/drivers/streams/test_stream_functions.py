@@ -13,7 +13,7 @@ import pytest
 
 from redouble import Pipeline, Retry, policy_of, report, variant
 from tests.support.fakes import Boom, in_colour
-from tests.support.streams import Door
+from tests.support.streams import RecordingGate
 
 POLICY = Retry(on=Boom, attempts=3, backoff=[0] * 9)
 
@@ -95,7 +95,7 @@ def test_policy_of_and_variant(fn: Any) -> None:
     assert isinstance(policy, Retry)
     assert policy.attempts == 1
     assert varied.__wrapped__ is fn.__wrapped__
-    piped = (Door() | POLICY)(fn.__wrapped__)
+    piped = (RecordingGate() | POLICY)(fn.__wrapped__)
     assert isinstance(policy_of(piped), Pipeline)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from redouble import Retry
 from tests.support.fakes import ASYNC, in_colour
-from tests.support.streams import Door
+from tests.support.streams import RecordingGate
 
 POLICY = Retry(on=OSError, attempts=3, backoff=[0] * 9)
 
@@ -164,8 +164,8 @@ def twice(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 WRAPPERS: dict[str, Callable[..., Any]] = {
     "retry": POLICY,
-    "gate": Door(),
-    "both": POLICY | Door(),
+    "gate": RecordingGate(),
+    "both": POLICY | RecordingGate(),
     "twice": twice,
 }
 EVERY_WRAPPER = pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)

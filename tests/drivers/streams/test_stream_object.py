@@ -9,13 +9,13 @@ import pytest
 from redouble import Retry
 from redouble.types import Stream
 from tests.support.fakes import Boom, Virtual, in_colour
-from tests.support.streams import Tape
+from tests.support.streams import ScriptedSource
 
 POLICY = Retry(on=Boom, backoff=[0] * 9)
 
 
-def tape(*sources: list[Any]) -> Tape:
-    return Tape(sources or [[1, 2, 3]], Virtual(), [])
+def tape(*sources: list[Any]) -> ScriptedSource:
+    return ScriptedSource(sources or [[1, 2, 3]], Virtual(), [])
 
 
 def test_of_either_colour() -> None:

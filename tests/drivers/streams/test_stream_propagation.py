@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from redouble import SYSTEM
 from tests.layers.test_gate_streams import BOOM, PANIC, play
 from tests.support.fakes import ASYNC, Virtual, in_colour
-from tests.support.streams import Door, Reader, Tape
+from tests.support.streams import Reader, RecordingGate, ScriptedSource
 
 
 @pytest.mark.parametrize("where", ["first", "later", "body"])
 @pytest.mark.parametrize("colour", ASYNC)
 def test_cancelled(colour: str, where: str) -> None:
     """While waiting for an item it is an error like any other; in the body, the stream was closed."""
-    gate, begun = Door(), asyncio.Event()
+    gate, begun = RecordingGate(), asyncio.Event()
 
     async def items() -> AsyncIterator[int]:
         if where == "later":
@@ -63,8 +63,8 @@ def test_cancelled(colour: str, where: str) -> None:
 @pytest.mark.parametrize("where", ["thread", "after"])
 def test_dropped_elsewhere(colour: str, where: str) -> None:
     """In another thread, or after the event loop: nothing can be awaited there, but no place is lost."""
-    gate, kept = Door(), list[Any]()
-    tape = Tape([[1, 2]], Virtual(), [])
+    gate, kept = RecordingGate(), list[Any]()
+    tape = ScriptedSource([[1, 2]], Virtual(), [])
 
     async def main() -> None:
         kept.append(gate(tape.aitems)())
@@ -86,7 +86,7 @@ def test_dropped_elsewhere(colour: str, where: str) -> None:
 @pytest.mark.parametrize("colour", ASYNC)
 def test_in_a_cycle(colour: str) -> None:
     """Closed when that is collected, without a warning: the gate has hold of the source, and nobody else."""
-    gate, tape = Door(), Tape([[1, 2]], Virtual(), [])
+    gate, tape = RecordingGate(), ScriptedSource([[1, 2]], Virtual(), [])
 
     class Node:
         stream: Any
@@ -113,7 +113,7 @@ def test_in_a_cycle(colour: str) -> None:
 )
 def test_no_place_is_lost(steps: list[Any], reader: Reader, colour: str) -> None:
     """However it ends: let in once, left once."""
-    gate = Door()
+    gate = RecordingGate()
     play(colour, gate, steps, reader)
     assert gate.inside == 0
     assert len(gate.left) <= 1

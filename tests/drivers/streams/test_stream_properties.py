@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from redouble import Retry, report
 from tests.drivers.streams.test_stream_resume import Feed
 from tests.support.fakes import Boom, Ledger, Panic, Virtual, in_colour
-from tests.support.streams import SHAPES, Catches, Reader, Spoils, Tape, stacked
+from tests.support.streams import SHAPES, Catches, FailsToClose, Reader, ScriptedSource, stacked
 
 pytestmark = pytest.mark.one_python
 
 EVERY = SHAPES | {"stacked": stacked}
 STEPS: st.SearchStrategy[Any] = st.sampled_from(
-    ["item", "item", "item", "catch", "fail", KeyError("stop"), Panic("crash"), Spoils()]
+    ["item", "item", "item", "catch", "fail", KeyError("stop"), Panic("crash"), FailsToClose()]
 )
 WAYS: Any = st.sampled_from(["exhaust", "break", "raise", "close", "drop", "send", "throw"])
 
@@ -45,10 +45,10 @@ def test_any_stream(script: list[list[Any]], way: Any, after: int, shape: str, c
     if shape == "stream" and way in ("send", "throw"):  # for generators only
         way = "break"
     if way in ("break", "raise", "drop"):  # where nobody can be told that closing failed
-        script = [[step for step in steps if step != Spoils()] for steps in script]
+        script = [[step for step in steps if step != FailsToClose()] for steps in script]
     sources = numbered(script)
     trail: list[str] = []
-    tape, taken, ledger = Tape(sources, Virtual(), trail), list[Any](), Ledger()
+    tape, taken, ledger = ScriptedSource(sources, Virtual(), trail), list[Any](), Ledger()
     told: list[str] = []
     reader = Reader(way, after, Boom("thrown"))
     policy = Retry(

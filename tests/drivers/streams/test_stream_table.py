@@ -14,7 +14,7 @@ import pytest
 from redouble import Verdict, errors
 from tests.support.fakes import Boom, Ledger, Panic, always
 from tests.support.stream_calls import COMMITTED, Streamed, play
-from tests.support.streams import Catches, Reader, Returns, Spoils, Takes
+from tests.support.streams import Catches, FailsToClose, Reader, Returns, Takes
 
 B1, B2 = "before_attempt:1 open:1", "before_attempt:2 open:2"
 RETRIED = f"{B1} close:1 failure:1 retry:1 {B2}"
@@ -165,7 +165,7 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
     # a source that cannot be closed: that is an error after the first item
     *(
         (
-            [[1, Spoils(), 2]],
+            [[1, FailsToClose(), 2]],
             Reader(way, 2),
             {},
             Streamed([1, 2], Boom, "committed", 1, told=f"{B1} item:1 item:2 close:1 {LATE}"),
@@ -173,7 +173,7 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
         for way in ("close", "exhaust")
     ),
     (
-        [[Spoils(), 1, 2]],
+        [[FailsToClose(), 1, 2]],
         Reader("close", 1),
         {},
         Streamed([1], Boom, "committed", 1, told=f"{B1} item:1 close:1 {LATE}"),

@@ -12,7 +12,7 @@ from redouble import SYSTEM, Layer, Retry, Timeout, Worker, errors, report
 from redouble.testing import virtual_time
 from tests.drivers.test_attempt import AT_ONCE, BESIDE, LONG, SOON, STUCK, Stuck
 from tests.support.fakes import ASYNC, always, in_colour
-from tests.testing.test_virtual import at
+from tests.support.virtual_time import at
 
 COLOURS = pytest.mark.parametrize("colour", ["sync", *ASYNC])
 

@@ -10,16 +10,16 @@ import pytest
 
 from redouble import Bulkhead, CircuitBreaker, Gate, Hints, Retry, RetryBudget, errors, report
 from tests.conftest import Drive
-from tests.support.budgets import Books, bucket_of, budget_of
+from tests.support.budgets import RecordingBudget, bucket_of, budget_of
 from tests.support.fakes import Boom, Call, Virtual, in_colour, ok
 from tests.support.streams import Reader
 
 SECONDS = [1.0] * 9
 
 
-def few() -> Books:
+def few() -> RecordingBudget:
     """Grant two retries, and one more for every success."""
-    return Books(RetryBudget(ratio=1, per_second=0.2))
+    return RecordingBudget(RetryBudget(ratio=1, per_second=0.2))
 
 
 def open_breaker(clock: Virtual) -> CircuitBreaker:
@@ -54,7 +54,7 @@ def test_a_gate_that_refuses_costs_nothing(
     colour: str, gate: Callable[[Virtual], Any], make: Callable[[], Any]
 ) -> None:
     """No retry has reached anybody: one allowance is enough for any number of them."""
-    clock, books = Virtual(), Books(make())
+    clock, books = Virtual(), RecordingBudget(make())
     retrying = Retry(attempts=4, backoff=[0.1] * 9, budget=books, clock=clock, hints=Hints(mode="ignore"))
     pipeline = retrying | gate(clock)
     calls: list[None] = []

@@ -20,7 +20,7 @@ from redouble import (
 )
 from tests.conftest import Drive
 from tests.runtime.test_cancellation import cancelled, policy
-from tests.support.budgets import Books, bucket_of
+from tests.support.budgets import RecordingBudget, bucket_of
 from tests.support.call_shapes import ASYNC_SHAPES, AsyncShape
 from tests.support.fakes import ASYNC, Boom, Call, Virtual, always, in_colour, ok
 from tests.support.fakes import options as defaults
@@ -31,17 +31,17 @@ FOR_EVER = 1e6
 LOST = ConnectionError("lost")
 
 
-def few() -> Books:
+def few() -> RecordingBudget:
     """Grant two retries, and one more for every success."""
-    return Books(RetryBudget(ratio=1, per_second=0.2))
+    return RecordingBudget(RetryBudget(ratio=1, per_second=0.2))
 
 
-def fives(capacity: float = 20, **options: Any) -> Callable[[], Books]:
-    return lambda: Books(TokenBucket(capacity, **options))
+def fives(capacity: float = 20, **options: Any) -> Callable[[], RecordingBudget]:
+    return lambda: RecordingBudget(TokenBucket(capacity, **options))
 
 
-def patient() -> Books:
-    return Books(bucket_of(5, cost=5, refill_per_second=1, when_empty="wait"))
+def patient() -> RecordingBudget:
+    return RecordingBudget(bucket_of(5, cost=5, refill_per_second=1, when_empty="wait"))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def patient() -> Books:
         (patient, ["fail", "fail", ok(1)], {"give_up_after": 5.01}, Call(1, sleeps=[1, 4])),
         # what time brings while a call waits
         (
-            lambda: Books(bucket_of(5, cost=5, refill_per_second=1)),
+            lambda: RecordingBudget(bucket_of(5, cost=5, refill_per_second=1)),
             ["fail"],
             {"backoff": [5, 4.5, 0]},
             Call(raises=Boom, reason="budget", attempts=3, sleeps=[5, 4.5]),
@@ -105,7 +105,7 @@ def patient() -> Books:
     ],
 )
 def test_one_call(
-    drive: Drive, budget: Callable[[], Books], script: Any, options: dict[str, Any], expected: Call
+    drive: Drive, budget: Callable[[], RecordingBudget], script: Any, options: dict[str, Any], expected: Call
 ) -> None:
     assert expected == drive(script, **defaults(backoff=SECONDS, budget=budget) | options)
 
@@ -137,7 +137,7 @@ def test_the_operation_s_error_comes_out_and_outer_policies_stop(colour: str) ->
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("shape", ASYNC_SHAPES.values(), ids=ASYNC_SHAPES)
 @pytest.mark.parametrize("make", [few, fives(), patient])
-def test_cancelled_in_the_delay(colour: str, shape: AsyncShape, make: Callable[[], Books]) -> None:
+def test_cancelled_in_the_delay(colour: str, shape: AsyncShape, make: Callable[[], RecordingBudget]) -> None:
     books = make()
     left = books.left()
 

@@ -8,17 +8,17 @@ import pytest
 
 from redouble import Retry, TokenBucket
 from tests.runtime.test_cancellation import cancelled, policy
-from tests.support.budgets import Books, budget_of
+from tests.support.budgets import RecordingBudget, budget_of
 from tests.support.fakes import ASYNC, Boom, Virtual, in_colour
-from tests.support.streams import Reader, Tape
+from tests.support.streams import Reader, ScriptedSource
 
 
-def twenty() -> Books:
-    return Books(TokenBucket(20))
+def twenty() -> RecordingBudget:
+    return RecordingBudget(TokenBucket(20))
 
 
-def two() -> Books:
-    return Books(budget_of(per_second=0.2))
+def two() -> RecordingBudget:
+    return RecordingBudget(budget_of(per_second=0.2))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_streams_are_credited_at_their_first_item(
     colour: str, script: list[list[Any]], reader: Reader, lines: list[str]
 ) -> None:
     clock, books = Virtual(), twenty()
-    tape, taken = Tape(script, clock, []), list[object]()
+    tape, taken = ScriptedSource(script, clock, []), list[object]()
     retrying = Retry(on=Boom, backoff=[1] * 9, budget=books, clock=clock)
 
     async def waiting() -> None:
@@ -55,7 +55,7 @@ def test_streams_are_credited_at_their_first_item(
 
 def test_a_stream_is_credited_before_its_second_item(colour: str) -> None:
     clock, books = Virtual(), twenty()
-    tape = Tape([["fail"], [1, 2]], clock, [])
+    tape = ScriptedSource([["fail"], [1, 2]], clock, [])
     retrying = Retry(on=Boom, backoff=[1] * 9, budget=books, clock=clock)
 
     def blocking() -> list[str]:
@@ -78,7 +78,7 @@ def test_a_stream_is_credited_before_its_second_item(colour: str) -> None:
 @pytest.mark.parametrize("colour", ASYNC)
 def test_a_stream_cancelled_in_the_delay(colour: str) -> None:
     books = two()
-    tape = Tape([["fail"]], Virtual(), [])
+    tape = ScriptedSource([["fail"]], Virtual(), [])
 
     async def read() -> None:
         await Reader().aread(policy(budget=books)(tape.aitems), [])

@@ -14,15 +14,12 @@ from typing import TypeAlias
 import pytest
 
 from redouble import Grant, RetryBudget, TokenBucket
-from redouble._engine import retry_budget as _budget
-from redouble._engine import token_bucket as _bucket
-from redouble._internal import locks as _shared
-from redouble._internal import reentrancy as _desk
-from redouble._internal import sliding_counter as _recent
-from tests.support.budgets import ANY, Meanwhile, bucket_of
-from tests.support.interruption import coming
+from redouble._engine import retry_budget, token_bucket
+from redouble._internal import locks, reentrancy, sliding_counter
+from tests.support.budgets import ANY, InterruptingTime, bucket_of
+from tests.support.interruption import interrupted
 
-INSIDE = {str(module.__file__) for module in (_budget, _bucket, _recent, _shared, _desk)}
+MODULES = (retry_budget, token_bucket, sliding_counter, locks, reentrancy)
 MOMENTS = 200  # more than any single use has
 
 Budget: TypeAlias = RetryBudget | TokenBucket
@@ -88,10 +85,11 @@ def test_a_budget_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
     """Every credit counts once, every grant that was given counts, every one handed back does not."""
     for moment in range(MOMENTS):
         uses = Uses(budget())
-        with coming(INSIDE, getattr(uses, inner), moment) as came:
+        with interrupted(MODULES, getattr(uses, inner), moment) as came:
             getattr(uses, outer)()
         uses.check()
         if not came:
+            assert moment, "no code of these modules has run"
             break
     else:
         pytest.fail("there are more moments than that")
@@ -102,10 +100,11 @@ def test_a_budget_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
 def test_a_bucket_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
     for moment in range(MOMENTS):
         uses = Uses(bucket())
-        with coming(INSIDE, getattr(uses, inner), moment) as came:
+        with interrupted(MODULES, getattr(uses, inner), moment) as came:
             getattr(uses, outer)()
         assert uses.budget.snapshot()["tokens"] == pytest.approx(40 - len(uses.held))
         if not came:
+            assert moment, "no code of these modules has run"
             break
     else:
         pytest.fail("there are more moments than that")
@@ -115,17 +114,17 @@ def test_asked_while_it_counts_it_refuses() -> None:
     """Whoever interrupts it is told no, for nobody knows yet; what it hands back is counted then."""
     budget = RetryBudget(ratio=0, per_second=1)
     mine = [budget.spend(ANY, 5.0), budget.spend(ANY, 5.0)]
-    now = Meanwhile(5.0)
+    now = InterruptingTime(5.0)
     answers: list[Grant | None] = []
 
     def meanwhile() -> None:
-        now.does = lambda: None
+        now.action = lambda: None
         answers.append(budget.spend(ANY, 5.0))
         for grant in mine:
             assert grant is not None
             budget.refund(grant, 5.0)
 
-    now.does = meanwhile
+    now.action = meanwhile
     budget.credit(None, now)
     assert budget.spend(ANY, 5.0) is not None
     assert answers == [None]
@@ -143,7 +142,7 @@ def test_interrupted_anywhere_it_goes_on(outer: str, make: Callable[[], Budget])
     for moment in range(MOMENTS):
         uses = Uses(make())
         before = len(uses.held)
-        with coming(INSIDE, interrupt, moment) as came, suppress(KeyboardInterrupt):
+        with interrupted(MODULES, interrupt, moment) as came, suppress(KeyboardInterrupt):
             getattr(uses, outer)()
         seen = uses.budget.snapshot(uses.now)
         if "tokens" in seen:
@@ -153,6 +152,7 @@ def test_interrupted_anywhere_it_goes_on(outer: str, make: Callable[[], Budget])
             assert seen["credits"] <= uses.credits
         still_counts(uses)
         if not came:
+            assert moment, "no code of these modules has run"
             break
     else:
         pytest.fail("there are more moments than that")

@@ -14,7 +14,7 @@ from redouble.testing import VirtualClock
 from tests.support.budgets import bucket_of, budget_of
 from tests.support.call_shapes import ASYNC_SHAPES, SHAPES
 from tests.support.fakes import COLOURS, Boom, Ledger, Virtual, in_colour
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -20,10 +20,10 @@ import trio
 from redouble import SYSTEM, Grant, Kind, Retry, RetryBudget, TokenBucket, types
 from redouble._engine.retry_budget import MOST_WAITING
 from redouble.testing import VirtualClock
-from tests.project.test_stress import everywhere, switching
-from tests.support.budgets import ANY, Meanwhile, bucket_of
+from tests.support.budgets import ANY, InterruptingTime, bucket_of
 from tests.support.fakes import Boom
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.thread_switching import everywhere, switching
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(switching.__name__)
 
@@ -73,8 +73,8 @@ def test_two_that_find_much_to_count_at_once() -> None:
         begun.set()
         go.wait()
 
-    held = Meanwhile(NOW)
-    held.does = hold
+    held = InterruptingTime(NOW)
+    held.action = hold
     budget.credit(None, held)
 
     def credits_(number: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from redouble import Kind, RetryBudget, presets
 from redouble._engine.retry_budget import MOST, HostBudgets
-from tests.project.test_stress import everywhere, switching
+from tests.support.thread_switching import everywhere, switching
 
 NOW = 5.0
 HOSTS = MOST + 100

@@ -15,9 +15,9 @@ from redouble import Grant, Hints, Kind, Retry, Throttle, Timeout, TokenBucket, 
 from redouble._engine.token_bucket import RetryThrottling
 from redouble.testing import Script, fail, ok
 from tests.layers.limits.throttle.test_throttle import told
-from tests.project.test_stress import everywhere, switching
 from tests.support.fakes import Boom, Draws, always, in_colour
 from tests.support.fakes import options as defaults
+from tests.support.thread_switching import everywhere, switching
 
 WANTED = "write a number from 1 to 1000, such as 10"
 

@@ -13,7 +13,7 @@ import pytest
 
 from redouble import CircuitBreaker, Verdict, errors, transient
 from redouble.types import Event
-from tests.support.breaker_scripts import Story
+from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Panic, always
 
 # ----------------------------------------------------------------------- failures in a row
@@ -55,7 +55,7 @@ from tests.support.fakes import Boom, Panic, always
     ],
 )
 def test_stories(options: dict[str, Any], story: str) -> None:
-    Story(**options).tell(story)
+    BreakerScript(**options).run(story)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_stories(options: dict[str, Any], story: str) -> None:
 def test_what_a_call_of_another_time_has_to_say_changes_nothing(
     begun: str, then: str, end: str, slow: float | None
 ) -> None:
-    story = Story(failures=1, cooldown=5, slow=slow)
-    story.tell(begun)
-    story.tell(then)
-    before = story.breaker.snapshot()
-    story.tell(f"a={end}")
-    assert story.breaker.snapshot() == before
+    script = BreakerScript(failures=1, cooldown=5, slow=slow)
+    script.run(begun)
+    script.run(then)
+    before = script.breaker.snapshot()
+    script.run(f"a={end}")
+    assert script.breaker.snapshot() == before
 
 
 # ---------------------------------------------------------------------- what counts
@@ -136,21 +136,21 @@ def test_a_rule_that_fails_hides_no_error_and_loses_no_probe(slow: float | None)
     def rule(error: Exception) -> bool:
         return 1 // 0 == 1 if error is spoilt else True
 
-    story = Story(on=rule, failures=1, slow=slow)
+    script = BreakerScript(on=rule, failures=1, slow=slow)
 
-    @story.breaker
+    @script.breaker
     def call() -> None:
         raise spoilt
 
     for prepared in ("good:closed", "bad +30:half_open"):
-        story.tell(prepared)
+        script.run(prepared)
         with pytest.raises(ZeroDivisionError) as caught:
             call()
         assert caught.value.__context__ is spoilt
-    with pytest.raises(ZeroDivisionError) as caught, story.breaker:
+    with pytest.raises(ZeroDivisionError) as caught, script.breaker:
         raise spoilt
     assert caught.value.__context__ is spoilt
-    story.tell("good:closed")
+    script.run("good:closed")
 
 
 def test_a_rule_that_answers_nonsense() -> None:
@@ -176,8 +176,8 @@ def test_a_rule_that_answers_nonsense() -> None:
 def test_a_rejection_says_why_and_when_to_come_back(
     options: dict[str, Any], story: str, said: str, retry_after: float | None
 ) -> None:
-    told = Story(failures=1, **options)
-    told.tell(story)
+    told = BreakerScript(failures=1, **options)
+    told.run(story)
     calls: list[None] = []
     with pytest.raises(errors.CircuitOpen, match=f"^{said}") as caught:
         told.breaker.call(lambda: calls.append(None))
@@ -191,33 +191,33 @@ def test_a_rejection_says_why_and_when_to_come_back(
 @pytest.mark.parametrize("cooldown", [0.1, 0.3, 7.7])
 def test_who_comes_back_when_told_is_let_in(start: float, cooldown: float) -> None:
     """However the float that is "now" was rounded."""
-    story = Story(failures=1, cooldown=cooldown, start=start)
-    story.tell("bad")
-    story.clock.time += cooldown / 3
+    script = BreakerScript(failures=1, cooldown=cooldown, start=start)
+    script.run("bad")
+    script.clock.time += cooldown / 3
     with pytest.raises(errors.CircuitOpen) as caught:
-        story.breaker.admit(story.clock.now())
+        script.breaker.admit(script.clock.now())
     wait = caught.value.retry_after
     assert wait is not None
     assert 0 < wait < cooldown
-    story.clock.time += wait
-    story.tell("good:closed")
+    script.clock.time += wait
+    script.run("good:closed")
 
 
 # ------------------------------------------------------------------------------ itself
 
 
 def test_what_it_says_of_itself() -> None:
-    story = Story(failures=2, name="pay")
+    script = BreakerScript(failures=2, name="pay")
     closed = {"state": "closed", "retry_after": None, "rejected": 0, "failures": 0, "calls": 0}
-    assert story.breaker.snapshot() == closed
-    story.tell("bad")
-    assert story.breaker.snapshot() == closed | {"failures": 1, "calls": 1}
-    story.tell("bad good:no good:no +10")
-    assert story.breaker.snapshot() == closed | {"state": "open", "retry_after": 20, "rejected": 2}
-    story.tell("+20")
-    assert story.breaker.snapshot() == closed | {"state": "half_open", "rejected": 2}
-    story.tell("good")
-    assert story.breaker.snapshot() == closed
+    assert script.breaker.snapshot() == closed
+    script.run("bad")
+    assert script.breaker.snapshot() == closed | {"failures": 1, "calls": 1}
+    script.run("bad good:no good:no +10")
+    assert script.breaker.snapshot() == closed | {"state": "open", "retry_after": 20, "rejected": 2}
+    script.run("+20")
+    assert script.breaker.snapshot() == closed | {"state": "half_open", "rejected": 2}
+    script.run("good")
+    assert script.breaker.snapshot() == closed
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import redouble
 from redouble import CircuitBreaker, errors
 from redouble.testing import recorded
 from redouble.types import Event
-from tests.support.breaker_scripts import Story
+from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Panic, Virtual
 
 PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for stuck
@@ -37,19 +37,19 @@ PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for st
     ],
 )
 def test_what_is_told(story: str, told: str) -> None:
-    described = Story(failures=2)
+    described = BreakerScript(failures=2)
     with recorded() as events:
-        described.tell(story)
-    assert described.told == told
+        described.run(story)
+    assert described.emitted == told
     assert [event for event in events if event.what != "rejected"] == described.events
 
 
 def test_what_the_events_say() -> None:
     """How long the state before lasted, when to come back, and how many calls were rejected."""
-    story = Story(failures=1, cooldown=10, name="pay", start=100)
-    story.tell("+5 bad +1 good good good +9 a> +2 good a=bad +10 good +7 isolate +3 good close")
-    assert {event.name for event in story.events} == {"pay"}
-    assert [(event.what, event.elapsed, event.hint, event.rejected) for event in story.events] == [
+    script = BreakerScript(failures=1, cooldown=10, name="pay", start=100)
+    script.run("+5 bad +1 good good good +9 a> +2 good a=bad +10 good +7 isolate +3 good close")
+    assert {event.name for event in script.events} == {"pay"}
+    assert [(event.what, event.elapsed, event.hint, event.rejected) for event in script.events] == [
         ("circuit_opened", 5, 10, 0),
         ("circuit_rejected", 1, 9, 1),
         ("circuit_half_open", 10, None, 3),
@@ -63,16 +63,16 @@ def test_what_the_events_say() -> None:
 
 
 def test_reopening_is_one_long_half_open_state() -> None:
-    story = Story(0.0, failures=1, cooldown=10, reopening=(0.1, 0.5))
-    story.tell("bad +10 good good +10 good +10 good")
-    assert story.told == "opened half_open closed"
-    assert story.events[-1].elapsed == 20
+    script = BreakerScript(0.0, failures=1, cooldown=10, reopening=(0.1, 0.5))
+    script.run("bad +10 good good +10 good +10 good")
+    assert script.emitted == "opened half_open closed"
+    assert script.events[-1].elapsed == 20
 
 
 def test_a_clock_that_goes_back_makes_no_time_negative() -> None:
-    story = Story(failures=1, start=100)
-    story.tell("-50 bad -20 good isolate -10 close")
-    assert [event.elapsed for event in story.events] == [0, 0, 0, 0]
+    script = BreakerScript(failures=1, start=100)
+    script.run("-50 bad -20 good isolate -10 close")
+    assert [event.elapsed for event in script.events] == [0, 0, 0, 0]
 
 
 # ---------------------------------------------------------------------------- observers
@@ -204,23 +204,23 @@ def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 def test_rejections_are_logged_once_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "redouble")
-    story = Story(failures=1, name="pay")
-    story.tell("bad +5" + " good" * 100 + " +25 a> good good a=bad good +30 good")
+    script = BreakerScript(failures=1, name="pay")
+    script.run("bad +5" + " good" * 100 + " +25 a> good good a=bad good +30 good")
     once = "pay is open after ScriptedError, for another 25 s; further rejections are counted, and not logged"
     assert said(caplog) == [("WARNING", once), ("INFO", "pay is closed again, after 103 rejected calls")]
 
 
 def test_each_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "redouble")
-    story = Story(failures=1)
-    story.tell("bad good +30 good bad good +30 good")
+    script = BreakerScript(failures=1)
+    script.run("bad good +30 good bad good +30 good")
     assert [level for level, _ in said(caplog)] == ["WARNING", "INFO"] * 2
 
 
 @pytest.mark.parametrize("story", ["bad +30 good", "isolate close", "bad bad +1", "good good"])
 def test_an_outage_that_nobody_noticed_is_not_logged(caplog: pytest.LogCaptureFixture, story: str) -> None:
     caplog.set_level(logging.DEBUG, "redouble")
-    Story(failures=2 if "bad bad" in story else 1).tell(story)
+    BreakerScript(failures=2 if "bad bad" in story else 1).run(story)
     assert said(caplog) == []
 
 
@@ -235,7 +235,7 @@ def test_an_outage_that_nobody_noticed_is_not_logged(caplog: pytest.LogCaptureFi
     ],
 )
 def test_why_they_are_rejected_is_logged(caplog: pytest.LogCaptureFixture, story: str, message: str) -> None:
-    Story(failures=1).tell(story)
+    BreakerScript(failures=1).run(story)
     [(level, text)] = said(caplog)
     assert level == "WARNING"
     assert text.startswith(message)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, errors
-from tests.support.breaker_scripts import Story
+from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom, Draws, Virtual
 
 OPENED = "bad:open +10:half_open"
@@ -40,9 +40,9 @@ OPENED = "bad:open +10:half_open"
     ],
 )
 def test_probes(options: dict[str, Any], story: str) -> None:
-    told = Story(failures=1, cooldown=10, **options)
-    told.tell(OPENED)
-    told.tell(story)
+    told = BreakerScript(failures=1, cooldown=10, **options)
+    told.run(OPENED)
+    told.run(story)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_probes(options: dict[str, Any], story: str) -> None:
 )
 def test_a_lost_probe_wedges_nothing(cooldown: float, options: dict[str, Any], story: str) -> None:
     """Its task was dropped, or it hangs for ever."""
-    told = Story(failures=1, cooldown=cooldown, **options)
-    told.tell(f"bad +{cooldown}:half_open")
-    told.tell(story)
+    told = BreakerScript(failures=1, cooldown=cooldown, **options)
+    told.run(f"bad +{cooldown}:half_open")
+    told.run(story)
 
 
 def test_a_generator_that_is_dropped_in_the_middle_frees_its_place() -> None:
@@ -138,19 +138,19 @@ LOW, HIGH = 0.05, 0.95
 )
 def test_reopening_by_stages(draws: list[float], options: dict[str, Any], story: str) -> None:
     said: dict[str, Any] = {"cooldown": 10, "reopening": (0.1, 0.5), "failures": 3} | options
-    told = Story(*draws, **said)
+    told = BreakerScript(*draws, **said)
     while told.breaker.state != "open":
-        told.tell("bad")
-    told.tell("+10:half_open")
-    told.tell(story)
+        told.run("bad")
+    told.run("+10:half_open")
+    told.run(story)
 
 
 @pytest.mark.parametrize("cooldown", [0, 0.25, 4])
 def test_a_stage_lasts_as_long_as_the_cooldown_but_at_least_a_second(cooldown: float) -> None:
-    story = Story(LOW, failures=1, cooldown=cooldown, reopening=(0.5,))
+    script = BreakerScript(LOW, failures=1, cooldown=cooldown, reopening=(0.5,))
     lasts = max(cooldown, 1)
-    story.tell(f"bad +{cooldown} good:half_open good:half_open +{lasts * 0.9} good:half_open")
-    story.tell(f"+{lasts * 0.2} good:closed")
+    script.run(f"bad +{cooldown} good:half_open good:half_open +{lasts * 0.9} good:half_open")
+    script.run(f"+{lasts * 0.2} good:closed")
 
 
 def _passes(breaker: CircuitBreaker) -> bool:
@@ -162,15 +162,17 @@ def _passes(breaker: CircuitBreaker) -> bool:
 
 def test_the_share_is_kept() -> None:
     """Of a thousand calls as many as the stage says, give or take none: chance is even here."""
-    story = Story(*(number / 1000 for number in range(1000)), failures=1, cooldown=10, reopening=(0.125, 0.5))
-    story.tell("bad +10 good")
+    script = BreakerScript(
+        *(number / 1000 for number in range(1000)), failures=1, cooldown=10, reopening=(0.125, 0.5)
+    )
+    script.run("bad +10 good")
     for share in (0.125, 0.5):
-        story.chance.drawn = 0
-        passed = sum(_passes(story.breaker) for _ in range(1000))
+        script.chance.drawn = 0
+        passed = sum(_passes(script.breaker) for _ in range(1000))
         assert passed == share * 1000
-        story.chance.drawn = 0
-        story.tell("+10 good")
-    story.tell("+10 good:closed")
+        script.chance.drawn = 0
+        script.run("+10 good")
+    script.run("+10 good:closed")
 
 
 def test_chance_that_comes_back_to_the_breaker_is_rejected() -> None:
@@ -202,7 +204,7 @@ def test_no_chance_is_drawn_without_need() -> None:
 def test_the_state_is_as_the_next_call_finds_it() -> None:
     """Also at the end of the last stage."""
     for last, state in (("good", "closed"), ("bad", "open")):
-        story = Story(LOW, failures=2, cooldown=10, reopening=(0.5,))
-        story.tell(f"bad bad +10 good {last}:half_open +10:{state}")
-        assert story.breaker.snapshot()["state"] == state
-        story.tell("a>:closed" if state == "closed" else "a>:no")
+        script = BreakerScript(LOW, failures=2, cooldown=10, reopening=(0.5,))
+        script.run(f"bad bad +10 good {last}:half_open +10:{state}")
+        assert script.breaker.snapshot()["state"] == state
+        script.run("a>:closed" if state == "closed" else "a>:no")

@@ -18,9 +18,9 @@ import redouble
 from redouble import CircuitBreaker, errors
 from redouble.testing import recorded
 from redouble.types import Event
-from tests.project.test_stress import everywhere, switching
-from tests.support.breaker_scripts import Story, at_every_line, story
+from tests.support.breaker_scripts import BreakerScript, after_script, at_every_line
 from tests.support.fakes import Boom, Virtual
+from tests.support.thread_switching import everywhere, switching
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(switching.__name__)]
 
@@ -180,14 +180,14 @@ def test_what_is_told_is_one_chain_of_states() -> None:
 def test_an_isolation_by_a_signal_holds(options: dict[str, Any], before: str, call: str) -> None:
     """Wherever it comes: it is isolated from then on, unless it is closed by hand after that."""
     for seen in at_every_line(
-        story(before, **options), lambda made: made.tell(call), lambda made: made.breaker.isolate()
+        after_script(before, **options), lambda made: made.run(call), lambda made: made.breaker.isolate()
     ):
-        told = seen.told.split()
+        told = seen.emitted.split()
         assert all(one != other for one, other in pairwise(told))
         if call == "close" and seen.breaker.state == "closed":
             assert "isolated" not in told[told.index("closed") :] or told[-1] == "closed"
-            seen.tell("good:closed isolate")
-        seen.tell("good:no +1000000 good:no close:closed good:closed bad")
+            seen.run("good:closed isolate")
+        seen.run("good:no +1000000 good:no close:closed good:closed bad")
 
 
 @pytest.mark.parametrize(
@@ -209,16 +209,16 @@ def test_what_the_collector_ends_in_the_middle_of_a_call(
 ) -> None:
     """Nothing breaks, nothing is told twice, and it closes again when others succeed."""
 
-    def collect(made: Story) -> None:
+    def collect(made: BreakerScript) -> None:
         for name in names:
-            made.tell(f"{name}={end}")
+            made.run(f"{name}={end}")
 
-    for seen in at_every_line(story(before, **options), lambda made: made.tell(call), collect):
-        told = [word for word in seen.told.split() if word != "rejected"]
+    for seen in at_every_line(after_script(before, **options), lambda made: made.run(call), collect):
+        told = [word for word in seen.emitted.split() if word != "rejected"]
         assert all(one != other for one, other in pairwise(told))
         for _ in range(6):
-            seen.tell("+30 good")
-        seen.tell("good:closed")
+            seen.run("+30 good")
+        seen.run("good:closed")
         assert not seen.breaker._circuit.period.calls
 
 
@@ -237,9 +237,9 @@ def test_nobody_is_rejected_for_what_the_collector_does(
 ) -> None:
     """A place that was given is not lost either."""
     for seen in at_every_line(
-        story(before, **options),
-        lambda made: made.tell("good:closed"),
-        lambda made: made.tell(f"a={end} b={end}"),
+        after_script(before, **options),
+        lambda made: made.run("good:closed"),
+        lambda made: made.run(f"a={end} b={end}"),
     ):
         assert not seen.breaker._circuit.period.calls
         assert seen.breaker.snapshot()["rejected"] == 0
@@ -259,6 +259,6 @@ def test_a_call_that_a_signal_makes(options: dict[str, Any], before: str, call: 
     """In the middle of another one: it passes or is rejected as at any other time."""
     found = "good:closed" if passes else "good:no"
     for seen in at_every_line(
-        story(before, **options), lambda made: made.tell(call), lambda made: made.tell(found)
+        after_script(before, **options), lambda made: made.run(call), lambda made: made.run(found)
     ):
-        seen.tell("close good:closed")
+        seen.run("close good:closed")

@@ -14,10 +14,10 @@ from redouble import CircuitBreaker, Hints, Retry, Timeout, errors, report, tran
 from redouble._runtime.backend import backend
 from redouble.testing import VirtualClock
 from tests.runtime.test_cancellation import cancelled
-from tests.support.breaker_scripts import SHAPES, Service, made
+from tests.support.breaker_scripts import SHAPES, Service, outcome_of
 from tests.support.fakes import ASYNC, Boom, Panic, Virtual, in_colour
-from tests.support.streams import Reader, Tape
-from tests.testing.test_virtual import PLACES, at, unwaiting
+from tests.support.streams import Reader, ScriptedSource
+from tests.support.virtual_time import PLACES, at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
@@ -43,7 +43,7 @@ def test_it_opens_and_closes(colour: str, shape: str, options: dict[str, Any]) -
     ]:
         clock.time += after
         service.down = down
-        assert made(colour, shape, breaker, service) == (down if out is ... else out)
+        assert outcome_of(colour, shape, breaker, service) == (down if out is ... else out)
         assert breaker.state == state
     assert service.calls == 9
 
@@ -62,9 +62,9 @@ def test_one_of_one_s_own_is_asked_about_every_call(colour: str, shape: str) -> 
             super().ended(ticket, error, now)
 
     breaker, service, boom = Own(failures=1), Service(), Boom()
-    assert made(colour, shape, breaker, service) == 6
+    assert outcome_of(colour, shape, breaker, service) == 6
     service.down = boom
-    assert [made(colour, shape, breaker, service) for _ in range(2)] == [boom, "no"]
+    assert [outcome_of(colour, shape, breaker, service) for _ in range(2)] == [boom, "no"]
     assert asked == ["in", "good", "in", "bad", "in"]
 
 
@@ -189,7 +189,7 @@ def test_a_task_that_hangs_for_ever_wedges_nothing(colour: str) -> None:
     ],
 )
 def test_streams(colour: str, script: list[Any], reader: Reader, state: str) -> None:
-    breaker, tape = broken(Virtual()), Tape([script], Virtual(), [])
+    breaker, tape = broken(Virtual()), ScriptedSource([script], Virtual(), [])
 
     async def waiting() -> None:
         await reader.aread(breaker(tape.aitems), [])
@@ -200,7 +200,7 @@ def test_streams(colour: str, script: list[Any], reader: Reader, state: str) -> 
 
 
 def test_a_stream_holds_its_place_while_it_is_open(colour: str) -> None:
-    breaker, tape = broken(Virtual()), Tape([[1, 2]], Virtual(), [])
+    breaker, tape = broken(Virtual()), ScriptedSource([[1, 2]], Virtual(), [])
 
     def blocking() -> None:
         stream = breaker(tape.items)()

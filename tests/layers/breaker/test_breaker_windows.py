@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from redouble import errors
 from redouble._internal.sliding_counter import SLICES
-from tests.support.breaker_scripts import Story
+from tests.support.breaker_scripts import BreakerScript
 from tests.support.fakes import Boom
 
 # ------------------------------------------------------------------------------- a ratio
@@ -45,7 +45,7 @@ from tests.support.fakes import Boom
     ],
 )
 def test_stories(options: dict[str, Any], story: str) -> None:
-    Story(**options).tell(story)
+    BreakerScript(**options).run(story)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_stories(options: dict[str, Any], story: str) -> None:
 def test_the_ratio_is_exact(ratio: float, calls: int, failures: int) -> None:
     """7 of 100 is 0.07, though 0.07 * 100 is a little more than 7."""
     for bad in (failures - 1, failures):
-        story = Story(ratio=ratio, minimum=calls, window=1000)
-        story.tell("good " * (calls - bad) + "bad " * (bad - 1))
-        story.tell("bad:open" if bad == failures else "bad:closed" if bad else "good:closed")
+        script = BreakerScript(ratio=ratio, minimum=calls, window=1000)
+        script.run("good " * (calls - bad) + "bad " * (bad - 1))
+        script.run("bad:open" if bad == failures else "bad:closed" if bad else "good:closed")
 
 
 @given(
@@ -77,33 +77,33 @@ def test_it_opens_just_when_the_window_is_bad_enough(
     ratio: int, minimum: int, calls: list[tuple[int, bool]]
 ) -> None:
     """Counted again from a plain list, where a slice of the window is a second."""
-    story = Story(ratio=ratio / 100, minimum=minimum, window=SLICES)
+    script = BreakerScript(ratio=ratio / 100, minimum=minimum, window=SLICES)
     seen: list[tuple[float, bool]] = []
     for passed, bad in calls:
-        story.clock.time += passed
-        seen.append((story.clock.now(), bad))
-        recent = [failed for when, failed in seen if when > story.clock.now() - SLICES]
+        script.clock.time += passed
+        seen.append((script.clock.now(), bad))
+        recent = [failed for when, failed in seen if when > script.clock.now() - SLICES]
         open_now = len(recent) >= minimum and Fraction(sum(recent), len(recent)) >= Fraction(ratio, 100)
-        story.tell("bad" if bad else "good")
-        assert story.breaker.state == ("open" if open_now else "closed")
+        script.run("bad" if bad else "good")
+        assert script.breaker.state == ("open" if open_now else "closed")
         if open_now:
             return
-        snapshot = story.breaker.snapshot()
+        snapshot = script.breaker.snapshot()
         assert (snapshot["calls"], snapshot["failures"]) == (len(recent), sum(recent))
 
 
 def test_what_it_says_of_itself() -> None:
-    story = Story(ratio=0.5, window=10, minimum=10)
-    story.tell("good bad good +5 bad")
-    assert story.breaker.snapshot() == {
+    script = BreakerScript(ratio=0.5, window=10, minimum=10)
+    script.run("good bad good +5 bad")
+    assert script.breaker.snapshot() == {
         "state": "closed",
         "retry_after": None,
         "rejected": 0,
         "failures": 2,
         "calls": 4,
     }
-    story.tell("+5.5")
-    assert [story.breaker.snapshot()[word] for word in ("failures", "calls")] == [1, 1]
+    script.run("+5.5")
+    assert [script.breaker.snapshot()[word] for word in ("failures", "calls")] == [1, 1]
 
 
 # ---------------------------------------------------------------------------- slow calls
@@ -138,23 +138,23 @@ def test_what_it_says_of_itself() -> None:
     ],
 )
 def test_slow_ones_count(options: dict[str, Any], story: str) -> None:
-    Story(slow=2, **options).tell(story)
+    BreakerScript(slow=2, **options).run(story)
 
 
 def test_a_call_that_never_ends_is_not_kept_for_ever() -> None:
-    story = Story(slow=1, failures=10**9)
+    script = BreakerScript(slow=1, failures=10**9)
     for number in range(1000):
-        story.tell(f"{number}> +1")
-    assert len(story.breaker._circuit.period.calls) <= 1
-    assert story.breaker.snapshot()["failures"] == 999
+        script.run(f"{number}> +1")
+    assert len(script.breaker._circuit.period.calls) <= 1
+    assert script.breaker.snapshot()["failures"] == 999
 
 
 def test_how_long_a_call_takes_is_told_by_its_clock() -> None:
-    story = Story(slow=3, failures=1)
+    script = BreakerScript(slow=3, failures=1)
 
-    @story.breaker
+    @script.breaker
     def work(takes: float) -> None:
-        story.clock.time += takes
+        script.clock.time += takes
 
     work(2.5)
     work(3)
@@ -192,7 +192,7 @@ def test_how_long_a_call_takes_is_told_by_its_clock() -> None:
 )
 @pytest.mark.parametrize("start", [0.0, 1e6])
 def test_a_clock_that_goes_back_wedges_nothing(options: dict[str, Any], story: str, start: float) -> None:
-    Story(start=start, **options).tell(story)
+    BreakerScript(start=start, **options).run(story)
 
 
 @pytest.mark.parametrize(
@@ -202,19 +202,19 @@ def test_a_clock_that_goes_back_wedges_nothing(options: dict[str, Any], story: s
 @pytest.mark.parametrize("step", range(6))
 def test_a_clock_that_says_nonsense_once(options: dict[str, Any], nonsense: float, step: int) -> None:
     """Only the call's own error comes out, and the breaker is closed again some time later."""
-    story = Story(cooldown=5, **options)
+    script = BreakerScript(cooldown=5, **options)
 
-    @story.breaker
+    @script.breaker
     def fail() -> None:
         raise Boom
 
     for number in range(6):
-        story.clock.time = nonsense if number == step else number * 5
+        script.clock.time = nonsense if number == step else number * 5
         with pytest.raises((Boom, errors.CircuitOpen)):
             fail()
-    story.clock.time = 100
+    script.clock.time = 100
     for _ in range(3):
-        story.clock.time += 100
-        story.tell("good")
-    story.tell("good:closed")
-    assert story.breaker.snapshot()["rejected"] == 0
+        script.clock.time += 100
+        script.run("good")
+    script.run("good:closed")
+    assert script.breaker.snapshot()["rejected"] == 0

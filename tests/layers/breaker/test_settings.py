@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker
-from tests.support.fakes import Judge
+from tests.support.fakes import UnhashableRule
 
 DEFAULTS: dict[str, Any] = {
     "failures": 5,
@@ -134,7 +134,11 @@ async def acoroutine(_: object) -> None: ...
         ({"on_change": acoroutine}, TypeError, r"on_change=.*would never run: observers are plain functions"),
         ({"on_change": lambda: None}, TypeError, r"on_change=.*: write a function of one event"),
         ({"clock": 5}, TypeError, r"clock=5 cannot be a clock: it has no method now\(\)"),
-        ({"clock": Judge}, TypeError, r"clock=Judge is a class: write Judge\(\.\.\.\)"),
+        (
+            {"clock": UnhashableRule},
+            TypeError,
+            r"clock=UnhashableRule is a class: write UnhashableRule\(\.\.\.\)",
+        ),
         ({"random": 0.5}, TypeError, r"random=0\.5 cannot be a random: it has no method random\(\)"),
     ],
 )

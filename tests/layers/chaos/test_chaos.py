@@ -23,7 +23,7 @@ from redouble import (
 )
 from redouble.testing import VirtualClock
 from tests.support.fakes import ASYNC, Boom
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

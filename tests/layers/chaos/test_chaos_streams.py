@@ -10,7 +10,7 @@ import pytest
 from redouble import SYSTEM, Chaos, Layer, Pipeline, Timeout, errors
 from redouble.testing import VirtualClock
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -14,7 +14,7 @@ from redouble import SYSTEM, Fallback, Layer, Verdict, errors, transient
 from redouble._runtime.backend import backend
 from redouble.testing import Script, ok
 from tests.runtime.test_cancellation import cancelled
-from tests.support.fakes import ASYNC, SYNC, Boom, Judge, Panic, always, in_colour, stable_repr
+from tests.support.fakes import ASYNC, SYNC, Boom, Panic, UnhashableRule, always, in_colour, stable_repr
 
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
 THREADS = pytest.mark.parametrize("colour", SYNC)
@@ -126,7 +126,7 @@ class Stops:
         (always(Verdict.retry()), KeyError(), True),
         (always(Verdict.stop()), KeyError(), False),
         (always(Verdict.accept()), KeyError(), False),
-        (Judge(), KeyError(), True),
+        (UnhashableRule(), KeyError(), True),
         (Stops(), KeyError(), False),
         ([always(None), OSError], OSError(), True),
         ([always(False), OSError], OSError(), False),

@@ -14,7 +14,7 @@ from redouble import SYSTEM, Fallback, Layer, Retry, errors
 from redouble._runtime.backend import backend
 from tests.runtime.test_cancellation import cancelled
 from tests.support.fakes import ASYNC, SYNC, Boom, Panic, Virtual, always, in_colour
-from tests.support.streams import Catches, Door, Reader, Returns, Spoils, Tape
+from tests.support.streams import Catches, FailsToClose, Reader, RecordingGate, Returns, ScriptedSource
 
 LOOPS = pytest.mark.parametrize("colour", ASYNC)
 THREADS = pytest.mark.parametrize("colour", SYNC)
@@ -22,7 +22,7 @@ A_WHILE = 1e6
 BOOM, PANIC = Boom("x"), Panic()
 
 
-def play(colour: str, layer: Layer, tape: Tape, reader: Reader = Reader()) -> list[object]:  # noqa: B008  frozen
+def play(colour: str, layer: Layer, tape: ScriptedSource, reader: Reader = Reader()) -> list[object]:  # noqa: B008  frozen
     """Read a stream; return what came, and how it ended if that was badly or with a value."""
     taken: list[object] = []
 
@@ -43,8 +43,8 @@ def play(colour: str, layer: Layer, tape: Tape, reader: Reader = Reader()) -> li
     return taken
 
 
-def tape(*script: Any) -> Tape:
-    return Tape([script], Virtual(), [])
+def tape(*script: Any) -> ScriptedSource:
+    return ScriptedSource([script], Virtual(), [])
 
 
 def letters(_: Exception) -> Iterator[str]:
@@ -150,7 +150,7 @@ def test_nothing_runs_before_it_is_iterated_over(colour: str) -> None:
         ([1, 2], Reader("break", 1), [1], []),
         ([1, 2], Reader("drop", 1), [1], []),
         ([1, 2], Reader("raise", 1, BOOM), [1, BOOM], []),
-        ([Spoils(), 1, 2], Reader("close", 1), [1, Boom], []),  # it cannot be closed: that is told
+        ([FailsToClose(), 1, 2], Reader("close", 1), [1, Boom], []),  # it cannot be closed: that is told
     ],
 )
 def test_all_goes_through(
@@ -237,21 +237,21 @@ def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
 
 
 def test_around_a_gate_and_around_a_retry(colour: str) -> None:
-    gate, source = Door(), tape(BOOM)
+    gate, source = RecordingGate(), tape(BOOM)
     retry = Retry(on=Boom, attempts=3, backoff=[0, 0], clock=Virtual())
     assert play(colour, Fallback(value="ab") | gate | retry, source) == ["a", "b"]
     assert (source.opened, gate.inside, gate.left) == (3, 0, [BOOM])
 
 
 def test_inside_a_gate_and_a_retry(colour: str) -> None:
-    gate, source = Door(), tape(BOOM)
+    gate, source = RecordingGate(), tape(BOOM)
     retry = Retry(on=Boom, attempts=3, backoff=[0, 0], clock=Virtual())
     assert play(colour, gate | retry | Fallback(value="ab"), source) == ["a", "b"]
     assert (source.opened, gate.inside, gate.left) == (1, 0, [None])
 
 
 def test_a_stream_that_is_refused(colour: str) -> None:
-    class Shut(Door):
+    class Shut(RecordingGate):
         def admit(self, now: float, /) -> None:
             raise errors.Rejected("shut")
 

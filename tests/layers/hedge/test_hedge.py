@@ -12,8 +12,8 @@ import pytest
 
 from redouble import Hedge, Retry, TokenBucket, Verdict
 from tests.support.fakes import Boom, Ledger, always
-from tests.support.hedge_attempts import LOOPS, Seen, Work, seen, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.hedge_attempts import LOOPS, ScriptedAttempts, Seen, seen, timed
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -83,7 +83,7 @@ def test_one_call(
 ) -> None:
     """What comes out and after how many seconds, and when the attempts began."""
     said: dict[str, Any] = {"delay": 1, "max_extra_load": None, **options}
-    hedge, work = Hedge(**said), Work([*steps, (9, "unused")])
+    hedge, work = Hedge(**said), ScriptedAttempts([*steps, (9, "unused")])
 
     async def main() -> Seen:
         return await seen(hedge, work)
@@ -97,7 +97,7 @@ def test_one_call(
 def test_the_first_error_comes_out_as_it_was(colour: str) -> None:
     errors = [Boom("first"), Boom("second")]
     left = list(errors)
-    work = Work([(2, None), (2, None)])
+    work = ScriptedAttempts([(2, None), (2, None)])
 
     async def failing() -> None:
         mine = left.pop(0)
@@ -116,7 +116,7 @@ def test_the_first_error_comes_out_as_it_was(colour: str) -> None:
 @LOOPS
 @pytest.mark.parametrize("options", [{"delay": 1, "max_extra_load": None}, {"max_extra_load": 0.5}])
 def test_every_attempt_gets_the_arguments(colour: str, options: dict[str, Any]) -> None:
-    work = Work([(0.9, "quick")] * 32 + [(9, "slow"), (0.9, "quick")])
+    work = ScriptedAttempts([(0.9, "quick")] * 32 + [(9, "slow"), (0.9, "quick")])
     hedge = Hedge(**options)
 
     @hedge
@@ -135,7 +135,7 @@ def test_every_attempt_gets_the_arguments(colour: str, options: dict[str, Any]) 
 @LOOPS
 @pytest.mark.parametrize("how", ["object", "method", "partial", "plain"])
 def test_the_extra_calls_go_elsewhere(colour: str, how: str) -> None:
-    here, there = Work([(9, "here")]), Work([(9, "there"), (1, "there too")])
+    here, there = ScriptedAttempts([(9, "here")]), ScriptedAttempts([(9, "there"), (1, "there too")])
 
     def plain(number: int) -> Awaitable[Any]:
         return there(number)
@@ -165,12 +165,12 @@ def test_a_delay_that_is_learned(colour: str) -> None:
     hedge = Hedge(max_extra_load=0.05)
 
     async def main() -> list[Any]:
-        early = await seen(hedge, Work([(60, "late")]))
+        early = await seen(hedge, ScriptedAttempts([(60, "late")]))
         for _ in range(31):
-            await hedge.call(Work([(1, "quick")]))
+            await hedge.call(ScriptedAttempts([(1, "quick")]))
         return [early, await seen(hedge, slow)]
 
-    slow = Work([(60, "late"), (2, "b")])
+    slow = ScriptedAttempts([(60, "late"), (2, "b")])
     early, late = timed(colour, main)
     assert str(early) == "late after 60"
     assert hedge.snapshot() == {"delay": 1.0625, "calls": 33, "hedged": 1, "won": 1, "suppressed": 0}
@@ -184,7 +184,7 @@ def test_a_refused_budget_only_suppresses_the_extra_call(colour: str) -> None:
     hedge = Hedge(1, 0.1)
 
     async def main() -> list[str]:
-        return [str(await seen(hedge, Work([(3, "a"), (1, "b")]))) for _ in range(12)]
+        return [str(await seen(hedge, ScriptedAttempts([(3, "a"), (1, "b")]))) for _ in range(12)]
 
     hedged, not_hedged = "b after 2", "a after 3"
     # The first call has earned a tenth by the time it is late, so it is the tenth that has earned the next.
@@ -198,7 +198,7 @@ def test_a_budget_that_is_shared(colour: str) -> None:
     first, second = Hedge(1, None, budget=ledger), Hedge(1, None, budget=ledger)
 
     async def main() -> list[str]:
-        return [str(await seen(hedge, Work([(3, "a"), (1, "b")]))) for hedge in (first, second)]
+        return [str(await seen(hedge, ScriptedAttempts([(3, "a"), (1, "b")]))) for hedge in (first, second)]
 
     assert timed(colour, main) == ["b after 2", "a after 3"]
     assert ledger.lines == ["spend unknown"] * 2
@@ -211,9 +211,9 @@ def test_what_the_budget_refuses_is_not_taken_from_the_share(colour: str) -> Non
     hedge = Hedge(1, 1e-6, budget=ledger)  # one extra call, and then none for a long time
 
     async def main() -> list[str]:
-        before = await seen(hedge, Work([(3, "a"), (1, "b")]))
+        before = await seen(hedge, ScriptedAttempts([(3, "a"), (1, "b")]))
         ledger.retries = 2
-        after = [await seen(hedge, Work([(3, "a"), (1, "b")])) for _ in range(2)]
+        after = [await seen(hedge, ScriptedAttempts([(3, "a"), (1, "b")])) for _ in range(2)]
         return [str(before), *map(str, after)]
 
     assert timed(colour, main) == ["a after 3", "b after 2", "a after 3"]
@@ -226,7 +226,7 @@ def test_a_budget_that_would_have_it_wait(colour: str) -> None:
     ledger = Ledger(wait=2)
 
     async def main() -> str:
-        return str(await seen(Hedge(1, None, budget=ledger), Work([(3, "a"), (1, "b")])))
+        return str(await seen(Hedge(1, None, budget=ledger), ScriptedAttempts([(3, "a"), (1, "b")])))
 
     assert timed(colour, main) == "a after 3"
     assert ledger.lines == ["spend unknown", "refund 1"]
@@ -238,7 +238,7 @@ def test_retries_and_extra_calls_from_one_bucket(colour: str) -> None:
     policy = Retry(on=Exception, attempts=2, backoff=[0], budget=bucket) | Hedge(1, None, budget=bucket)
 
     async def main() -> str:
-        return str(await seen(policy, Work([(2, Boom), (2, Boom), (0.5, "c")])))
+        return str(await seen(policy, ScriptedAttempts([(2, Boom), (2, Boom), (0.5, "c")])))
 
     assert timed(colour, main) == "c after 3.5"
     assert bucket.snapshot()["tokens"] == 500 - 5  # the extra call; the retry has brought back what it cost

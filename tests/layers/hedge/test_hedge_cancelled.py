@@ -12,8 +12,8 @@ from redouble import SYSTEM, Hedge
 from redouble._runtime.backend import backend, under_trio
 from tests.layers.hedge.test_hedge_endings import Response
 from tests.support.fakes import Boom, always
-from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, Work, limit, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, ScriptedAttempts, limit, timed
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -30,9 +30,9 @@ MOMENTS = pytest.mark.parametrize(
 )
 
 
-def three() -> Work:
+def three() -> ScriptedAttempts:
     """Make three attempts, of which the last one ends first, at 3.5 s; who is cancelled needs 2 s."""
-    return Work([(9, "a"), (9, "b"), (1.5, "c")], tidies=2)
+    return ScriptedAttempts([(9, "a"), (9, "b"), (1.5, "c")], tidies=2)
 
 
 @LOOPS
@@ -79,11 +79,11 @@ def test_a_caller_who_is_cancelled_after_the_race_goes_on_with_the_next(colour: 
     async def main() -> list[Any]:
         task = asyncio.current_task()
         assert task is not None
-        found = [await Hedge(1, None).call(Work([(9, "a"), (1, "b")])), task.cancelling()]
+        found = [await Hedge(1, None).call(ScriptedAttempts([(9, "a"), (1, "b")])), task.cancelling()]
         async with limit(5):
-            found.append(await Hedge(1, None).call(Work([(9, "a"), (1, "b")])))
+            found.append(await Hedge(1, None).call(ScriptedAttempts([(9, "a"), (1, "b")])))
             await asyncio.sleep(9)
-        return [*found, task.cancelling(), await Hedge(1, None).call(Work([(9, "a"), (1, "c")]))]
+        return [*found, task.cancelling(), await Hedge(1, None).call(ScriptedAttempts([(9, "a"), (1, "c")]))]
 
     assert timed(colour, main) == ["b", 0, "b", 0, "c"]
 
@@ -110,7 +110,7 @@ def test_the_caller_sees_a_cancellation_and_no_group(colour: str, moment: float)
 def test_a_first_attempt_that_swallows_the_callers_cancellation(colour: str, moment: float) -> None:
     """It was asked once, and so its result is the caller's, as if nobody stood by."""
     result = Response()
-    work = Work([(9, result), (9, "b")], stubborn=[1])
+    work = ScriptedAttempts([(9, result), (9, "b")], stubborn=[1])
 
     async def main() -> Any:
         if under_trio():
@@ -133,9 +133,9 @@ def test_results_that_nobody_gets_are_closed(colour: str, how: str) -> None:
     """The one that was refused; the one that had won; and while another one is closed, which takes 1 s."""
     results = [Response(), Response()]
     works = {
-        "refused": Work([(2, results[0]), (9, "b")]),
-        "won": Work([(9, "a"), (1, results[1])], tidies=2),
-        "closing": Work([(9, results[0]), (1, results[1])], stubborn=[1]),
+        "refused": ScriptedAttempts([(2, results[0]), (9, "b")]),
+        "won": ScriptedAttempts([(9, "a"), (1, results[1])], tidies=2),
+        "closing": ScriptedAttempts([(9, results[0]), (1, results[1])], stubborn=[1]),
     }
     moments = {"refused": 3.0, "won": 3.0, "closing": 2.5}
     until = always(False) if how == "refused" else None
@@ -161,10 +161,13 @@ def test_the_next_call_is_as_good_as_any(colour: str) -> None:
         async with limit(1.5):
             await hedge.call(three())
         with pytest.raises(Boom):
-            await hedge.call(Work([(2, Boom), (2, Boom)]))
+            await hedge.call(ScriptedAttempts([(2, Boom), (2, Boom)]))
         async with limit(2.5):
-            await hedge.call(Work([(9, "a"), (1, "b")], tidies=1))
+            await hedge.call(ScriptedAttempts([(9, "a"), (1, "b")], tidies=1))
         await backend().sleep(20)
-        return [await hedge.call(Work([(0.5, "a")])), await hedge.call(Work([(9, "a"), (1, "b")]))]
+        return [
+            await hedge.call(ScriptedAttempts([(0.5, "a")])),
+            await hedge.call(ScriptedAttempts([(9, "a"), (1, "b")])),
+        ]
 
     assert timed(colour, main) == ["a", "b"]

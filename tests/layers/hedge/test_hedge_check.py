@@ -26,7 +26,7 @@ from redouble import (
 from redouble._layers.analysis import WorstCase
 from tests.layers.test_analysis_check import checked
 from tests.layers.test_analysis_worst_case import plain, worst_of
-from tests.support.hedge_attempts import LOOPS, Work, seen, timed
+from tests.support.hedge_attempts import LOOPS, ScriptedAttempts, seen, timed
 
 OUTSIDE = (
     r"Hedge outside Retry: a call that is slow because it retries is made a second time, .*; put it inside"
@@ -113,7 +113,7 @@ def test_what_else_to_call_does_not_block(colour: str) -> None:
 
     async def main() -> str:
         different: Any = measured
-        return str(await seen(Hedge(1, None, different=different), Work([(9, "a")]), "argument"))
+        return str(await seen(Hedge(1, None, different=different), ScriptedAttempts([(9, "a")]), "argument"))
 
     says = r"Hedge different=.*measured gave a int: make it async\) after 1"
     assert re.search(says, timed(colour, main))
@@ -230,7 +230,7 @@ def test_the_counts() -> None:
 
     async def main() -> None:
         for steps in ([(0.5, "a")], [(9, "a"), (1, "b")], [(2, "a"), (9, "b")], [(9, "a")]):
-            await hedge.call(Work(steps))
+            await hedge.call(ScriptedAttempts(steps))
 
     timed("asyncio", main)
     assert hedge.snapshot() == {"delay": 1.0, "calls": 4, "hedged": 2, "won": 1, "suppressed": 1}

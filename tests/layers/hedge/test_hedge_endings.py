@@ -13,8 +13,8 @@ import pytest
 from redouble import SYSTEM, Hedge
 from redouble._runtime.backend import backend
 from tests.support.fakes import Boom, Panic
-from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, Seen, Work, seen, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, ScriptedAttempts, Seen, seen, timed
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -49,7 +49,7 @@ def refusing(*bad: object) -> Callable[[object], bool]:
 
 @LOOPS
 def test_losers_are_cancelled_and_awaited(colour: str) -> None:
-    work = Work([(9, "a"), (9, "b"), (0.5, "c"), (9, "d")], tidies=2)
+    work = ScriptedAttempts([(9, "a"), (9, "b"), (0.5, "c"), (9, "d")], tidies=2)
 
     async def main() -> Seen:
         return await seen(Hedge(1, None, hedges=3), work)
@@ -63,7 +63,7 @@ def test_losers_are_cancelled_and_awaited(colour: str) -> None:
 def test_losers_that_return_all_the_same(colour: str, stubborn: list[int]) -> None:
     """The first one too; their results are closed, and the winner's is not."""
     results = [Response(), Response(), Response()]
-    work = Work([(9, results[0]), (9, results[1]), (1, results[2])], tidies=1, stubborn=stubborn)
+    work = ScriptedAttempts([(9, results[0]), (9, results[1]), (1, results[2])], tidies=1, stubborn=stubborn)
 
     async def main() -> Seen:
         return await seen(Hedge(1, None, hedges=2), work)
@@ -83,7 +83,7 @@ def test_results_that_are_refused_are_closed(colour: str, last: str) -> None:
     hedge = Hedge(1, None, until=refusing(*refused))
 
     async def main() -> Seen:
-        return await seen(hedge, Work(list(zip(times, results, strict=True))))
+        return await seen(hedge, ScriptedAttempts(list(zip(times, results, strict=True))))
 
     winner = results[last == "hedge"]
     assert timed(colour, main).value is winner  # where all are refused, the first one's comes out
@@ -94,7 +94,7 @@ def test_results_that_are_refused_are_closed(colour: str, last: str) -> None:
 @pytest.mark.parametrize("refused", [False, True])
 def test_what_all_of_them_return_is_not_closed_if_it_wins(colour: str, refused: bool) -> None:
     shared = Response()
-    work = Work([(2 if refused else 9, shared), (3, shared)], stubborn=[1])
+    work = ScriptedAttempts([(2 if refused else 9, shared), (3, shared)], stubborn=[1])
 
     def until(_: object) -> bool:
         return work.running == 0  # not before it is the last one's
@@ -114,7 +114,7 @@ def test_a_rule_that_fails_leaves_no_result_open(colour: str) -> None:
         raise LookupError
 
     async def main() -> Seen:
-        return await seen(Hedge(1, None, until=puzzled), Work([(9, "a"), (1, result)]))
+        return await seen(Hedge(1, None, until=puzzled), ScriptedAttempts([(9, "a"), (1, result)]))
 
     assert type(timed(colour, main).error) is LookupError
     assert result.closed == 1
@@ -123,7 +123,7 @@ def test_a_rule_that_fails_leaves_no_result_open(colour: str) -> None:
 @LOOPS
 def test_closing_that_fails_is_logged(colour: str, caplog: pytest.LogCaptureFixture) -> None:
     others = [Response(OSError), Response()]
-    work = Work([(9, others[0]), (9, others[1]), (1, "c")], stubborn=[1, 2])
+    work = ScriptedAttempts([(9, others[0]), (9, others[1]), (1, "c")], stubborn=[1, 2])
 
     async def main() -> Seen:
         return await seen(Hedge(1, None, hedges=2), work)
@@ -140,7 +140,7 @@ def test_closing_that_fails_is_logged(colour: str, caplog: pytest.LogCaptureFixt
 @LOOPS
 @pytest.mark.parametrize("error", [Boom, Other])
 def test_a_loser_that_raises_something_else_when_cancelled(colour: str, error: type[Exception]) -> None:
-    work = Work([(9, error), (1, "b")], stubborn=[1])
+    work = ScriptedAttempts([(9, error), (1, "b")], stubborn=[1])
 
     async def main() -> Seen:
         return await seen(Hedge(1, None, on=Boom), work)
@@ -151,7 +151,7 @@ def test_a_loser_that_raises_something_else_when_cancelled(colour: str, error: t
 @ON_ASYNCIO
 @pytest.mark.parametrize("first", ["a", Boom])
 def test_a_hedge_that_cancels_itself_has_lost(colour: str, first: Any) -> None:
-    work = Work([(3, first), (1, asyncio.CancelledError)])
+    work = ScriptedAttempts([(3, first), (1, asyncio.CancelledError)])
 
     async def main() -> Seen:
         return await seen(Hedge(1, None), work)
@@ -162,7 +162,7 @@ def test_a_hedge_that_cancels_itself_has_lost(colour: str, first: Any) -> None:
 @LOOPS
 @pytest.mark.parametrize("steps", [[(0.5, Panic)], [(2, Panic), (9, "b")], [(9, "a"), (1, Panic)]])
 def test_what_nobody_may_judge_comes_out_as_itself(colour: str, steps: list[tuple[float, Any]]) -> None:
-    work = Work(steps)
+    work = ScriptedAttempts(steps)
 
     async def main() -> float:
         with pytest.raises(Panic, match="attempt") as caught:
@@ -198,7 +198,7 @@ def test_a_group_of_the_callers_own_comes_out_as_itself(colour: str, inside: lis
 @LOOPS
 def test_the_callers_context_reaches_every_attempt(colour: str) -> None:
     tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
-    work, found = Work([(9, "a"), (9, "b"), (1, "c")]), list[str]()
+    work, found = ScriptedAttempts([(9, "a"), (9, "b"), (1, "c")]), list[str]()
 
     async def reading() -> Any:
         found.append(tenant.get())

@@ -16,8 +16,8 @@ from redouble._runtime.backend import backend, under_trio
 from tests.drivers.workers.test_threads_leaks import Thing, uncollected
 from tests.layers.hedge.test_hedge_endings import Other
 from tests.support.fakes import Boom
-from tests.support.hedge_attempts import LOOPS, Work, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.hedge_attempts import LOOPS, ScriptedAttempts, timed
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__, uncollected.__name__)
 
@@ -49,7 +49,7 @@ FREED: dict[str, list[tuple[float, Any]]] = {
 @pytest.mark.parametrize("how", FREED)
 def test_errors_and_arguments_are_freed(colour: str, how: str) -> None:
     watched: list[weakref.ref[Any]] = []
-    work, hedge = Work(FREED[how]), Hedge(1, None, on=Boom)
+    work, hedge = ScriptedAttempts(FREED[how]), Hedge(1, None, on=Boom)
 
     async def failing(thing: Thing) -> None:
         try:

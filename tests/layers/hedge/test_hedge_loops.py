@@ -18,8 +18,8 @@ from tests.layers.hedge.test_hedge_endings import Response
 from tests.runtime.test_timer import check, live, timer
 from tests.runtime.test_timer_loops import Closed
 from tests.support.fakes import Boom, Ledger
-from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, Work, seen, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.hedge_attempts import LOOPS, ON_ASYNCIO, ScriptedAttempts, seen, timed
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -30,7 +30,7 @@ THREADS, CALLS = 4, 40
 class Looking(Ledger):
     """A budget that sees how many attempts are running when there may be one more."""
 
-    def __init__(self, work: Work, seen: list[int]) -> None:
+    def __init__(self, work: ScriptedAttempts, seen: list[int]) -> None:
         super().__init__()
         self._work, self._seen = work, seen
 
@@ -59,12 +59,12 @@ def test_who_is_about_to_end_has_ended(
     colour: str, steps: list[tuple[float, Any]], ends: str, on_trio_also: str
 ) -> None:
     """On asyncio nobody begins at the very moment when all is over; Trio may have begun it just before."""
-    works, running = list[Work](), list[int]()
+    works, running = list[ScriptedAttempts](), list[int]()
 
     async def main() -> set[str]:
         found = set[str]()
         for _ in range(OFTEN):
-            works.append(Work(steps))
+            works.append(ScriptedAttempts(steps))
             hedge = Hedge(1, None, hedges=2, budget=Looking(works[-1], running))
             found.add(str(await seen(hedge, works[-1])))
         return found
@@ -111,7 +111,7 @@ def test_a_first_attempt_that_ends_in_the_same_turn_is_not_cut(colour: str) -> N
 def test_nothing_is_left_in_the_timer_of_the_loop(colour: str, steps: list[tuple[float, Any]]) -> None:
     async def main() -> None:
         for _ in range(3):
-            await seen(Hedge(1, None, hedges=2), Work(steps))
+            await seen(Hedge(1, None, hedges=2), ScriptedAttempts(steps))
             assert live(timer()) == []
             check(timer())
 
@@ -122,7 +122,7 @@ def test_nothing_is_left_in_the_timer_of_the_loop(colour: str, steps: list[tuple
 
 
 def test_a_loop_that_takes_nothing_of_ours() -> None:
-    work = Work([(9, "a"), (9, "b"), (1, "c")])
+    work = ScriptedAttempts([(9, "a"), (9, "b"), (1, "c")])
 
     async def main() -> str:
         return str(await seen(Hedge(1, None, hedges=2), work))

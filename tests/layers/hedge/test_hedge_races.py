@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from redouble import Hedge, Layer, Retry, Timeout, errors
 from redouble._runtime.backend import backend, under_trio
 from tests.support.fakes import ASYNC, Boom, Panic
-from tests.support.hedge_attempts import LOOPS, Seen, Work, seen, timed
-from tests.testing.test_virtual import unwaiting
+from tests.support.hedge_attempts import LOOPS, ScriptedAttempts, Seen, seen, timed
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
@@ -56,7 +56,7 @@ def is_good(result: object) -> bool:
 @settings(max_examples=50)
 @given(steps=ATTEMPTS, hedges=st.integers(1, 3), colour=st.sampled_from(ASYNC))
 def test_the_first_acceptable_outcome_comes_out(steps: Steps, hedges: int, colour: str) -> None:
-    work = Work(steps)
+    work = ScriptedAttempts(steps)
     hedge = Hedge(1, None, hedges=hedges, on=Boom, until=is_good)
 
     async def main() -> Seen:
@@ -92,12 +92,12 @@ def test_extra_load_is_what_was_asked_for_and_one_call(
     """Whenever they come, also side by side; counted at every extra call."""
     hedge = Hedge(None if learns else 1, share, hedges=3)
     calling = attempts = 0
-    over, every = list[float](), list[Work]()
+    over, every = list[float](), list[ScriptedAttempts]()
 
     async def one(starts: int, takes: int) -> None:
         nonlocal calling
         await backend().sleep(starts)
-        work = Work([(takes, "good")] * 4)
+        work = ScriptedAttempts([(takes, "good")] * 4)
         every.append(work)
         calling += 1
 
@@ -131,7 +131,7 @@ def layers(hedges: int) -> Layer:
 @pytest.mark.parametrize("ending", ["never", "fails"])
 def test_calls_are_attempts_times_one_more_than_hedges_at_most(colour: str, hedges: int, ending: str) -> None:
     """A service that hangs, and one that fails late; with a timeout inside, and retries outside."""
-    work = Work([(9, "a") if ending == "never" else (4, Boom)] * 20)
+    work = ScriptedAttempts([(9, "a") if ending == "never" else (4, Boom)] * 20)
 
     async def main() -> Seen:
         return await seen(layers(hedges), work)
@@ -144,7 +144,7 @@ def test_calls_are_attempts_times_one_more_than_hedges_at_most(colour: str, hedg
 @LOOPS
 def test_the_limit_inside_is_each_attempts_own(colour: str) -> None:
     """The first one is cut after its 5 s; the one that began a second later has a second more."""
-    work = Work([(9, "a"), (4.5, "b")])
+    work = ScriptedAttempts([(9, "a"), (4.5, "b")])
 
     async def main() -> Seen:
         return await seen(Hedge(1, None) | Timeout(5), work)
@@ -154,7 +154,7 @@ def test_the_limit_inside_is_each_attempts_own(colour: str) -> None:
 
 @LOOPS
 def test_the_limit_outside_ends_all_of_them(colour: str) -> None:
-    work = Work([(9, "a"), (9, "b")])
+    work = ScriptedAttempts([(9, "a"), (9, "b")])
 
     async def main() -> Seen:
         return await seen(Timeout(3) | Hedge(1, None), work)
@@ -169,8 +169,11 @@ def test_the_next_call_after_a_failure_is_healthy(colour: str) -> None:
     pipeline = layers(1)
 
     async def main() -> list[str]:
-        broken = await seen(pipeline, Work([(9, "a")] * 6))
-        return [type(broken.error).__name__, str(await seen(pipeline, Work([(9, "a"), (1, "b")])))]
+        broken = await seen(pipeline, ScriptedAttempts([(9, "a")] * 6))
+        return [
+            type(broken.error).__name__,
+            str(await seen(pipeline, ScriptedAttempts([(9, "a"), (1, "b")]))),
+        ]
 
     assert timed(colour, main) == ["AttemptTimeout", "b after 2"]
 
@@ -183,7 +186,7 @@ def test_the_next_call_after_a_failure_is_healthy(colour: str) -> None:
 def test_an_interrupt_comes_out_of_trio_as_itself(
     error: type[BaseException], steps: list[tuple[float, int]]
 ) -> None:
-    work = Work([(takes, error if raises else "late") for takes, raises in steps])
+    work = ScriptedAttempts([(takes, error if raises else "late") for takes, raises in steps])
     found: list[BaseException] = []
 
     async def main() -> None:
@@ -199,7 +202,7 @@ def test_an_interrupt_comes_out_of_trio_as_itself(
 
 def test_two_interrupts_at_once_come_out_of_trio_as_a_group() -> None:
     """Neither of them may get lost."""
-    work = Work([(9, Panic), (1, Panic)], stubborn=[1])
+    work = ScriptedAttempts([(9, Panic), (1, Panic)], stubborn=[1])
 
     async def main() -> None:
         with pytest.raises(BaseExceptionGroup) as caught:

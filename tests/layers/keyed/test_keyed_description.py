@@ -27,7 +27,7 @@ from redouble.testing import VirtualClock, recorded
 from tests.layers.keyed.test_keyed import PLACES, afetch, fetch, first
 from tests.layers.keyed.test_keyed_functions import second
 from tests.support.fakes import Boom, in_colour
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -15,7 +15,7 @@ from tests.layers.keyed.test_keyed import PLACES, first
 from tests.layers.keyed.test_keyed_retention import Uses
 from tests.layers.keyed.test_keyed_table_wrappers import uncollected
 from tests.support.fakes import ASYNC, Boom, in_colour
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

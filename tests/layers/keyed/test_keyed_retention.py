@@ -13,7 +13,7 @@ from redouble import SYSTEM, Bulkhead, Keyed
 from redouble.testing import VirtualClock, virtual_time
 from tests.layers.keyed.test_keyed import PLACES, first
 from tests.support.fakes import ASYNC, Boom
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -18,7 +18,7 @@ from redouble._runtime.backend import backend
 from redouble.testing import Script, VirtualClock, fail, ok, virtual_time
 from tests.support.fakes import ASYNC, Boom, in_colour
 from tests.support.stuck_operations import SOON
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -14,7 +14,7 @@ from redouble.testing import Script, VirtualClock, fail, ok, virtual_time
 from tests.layers.timeout.test_timeout import HOUR, PLACES, in_time
 from tests.support.fakes import always
 from tests.support.stuck_operations import SOON, stuck
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

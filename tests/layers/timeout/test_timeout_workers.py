@@ -16,7 +16,7 @@ from redouble.testing import Script, VirtualClock, ok, virtual_time
 from tests.layers.timeout.test_timeout import HOUR, PLACES, in_time
 from tests.support.fakes import Boom, Panic, in_colour
 from tests.support.stuck_operations import IN_A_WHILE, SOON, stuck
-from tests.testing.test_virtual import unwaiting
+from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -20,8 +20,8 @@ import trio
 from redouble._internal.locks import _after_fork
 from redouble.llm import Reservation, Spend, SpendRefused
 from redouble.testing import virtual_time
-from tests.project.test_stress import everywhere, switching
 from tests.support.llm.spends import refusal, spent, tokens
+from tests.support.thread_switching import everywhere, switching
 
 pytestmark = pytest.mark.usefixtures(switching.__name__)
 

@@ -11,7 +11,7 @@ from redouble.llm import Spend
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import COLOURS, in_colour
 from tests.support.llm.spends import WIDTH, refusal, spent, tokens
-from tests.testing.test_virtual import at
+from tests.support.virtual_time import at
 
 PLACES = ["sync", "thread", "asyncio around", "asyncio inside", "trio around", "trio inside"]
 

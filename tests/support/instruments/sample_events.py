@@ -10,7 +10,7 @@ from redouble import Bulkhead, CircuitBreaker, Timeout, TokenBucket, errors
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Operation, Virtual, fail, ok
 from tests.support.instruments.counts import policy
-from tests.support.streams import Takes, Tape
+from tests.support.streams import ScriptedSource, Takes
 
 __all__ = ["everything"]
 
@@ -32,7 +32,9 @@ def everything(prefix: str = "") -> Generator[None]:
     )
     with suppress(Boom):
         policy(name=f"{prefix}save", attempts=1, clock=clock).call(Operation([fail()], clock))
-    list(policy(name=f"{prefix}read", clock=clock).stream(Tape([[Takes(3), 1, 2]], clock, []).items))
+    list(
+        policy(name=f"{prefix}read", clock=clock).stream(ScriptedSource([[Takes(3), 1, 2]], clock, []).items)
+    )
     with virtual_time(), suppress(errors.AttemptTimeout):
         asyncio.run(Timeout(1).call(asyncio.sleep, 2))
     with gate:

@@ -1,11 +1,11 @@
-"""A web server that misbehaves on request: the path of a URL is the script of what it does.
+"""A web server that misbehaves on request: the path of a URL is the script of its responses.
 
     with Server() as server:
         url = server.url("503*2,429~ra=2,rst,200")
         ...
-        server.ledger(url)  # what it received
+        server.ledger(url)  # the requests received
 
-Nothing in it is left to chance, and nothing but the standard library is needed.
+It is deterministic, and needs the standard library only.
 """
 
 from tests.support.servers.dead_ports import black_hole, refused_port

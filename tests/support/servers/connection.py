@@ -1,6 +1,6 @@
-"""One connection: bytes in, bytes out, and the ways in which it can end.
+"""One connection: reading requests, sending bytes, and the ends of a connection.
 
-Whatever waits here ends at once, with `Gone`, when the client goes away or the server stops.
+Every wait ends with `Disconnected` as soon as the client disconnects or the server stops.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LINGER = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;|$)")
 
 
-class Gone(Exception):
-    """There is nobody to talk to any more."""
+class Disconnected(Exception):
+    """The client has disconnected, or the server stops."""
 
 
 class Malformed(Exception):
-    """What the client sent cannot be understood; it is told why."""
+    """The request cannot be parsed; the response has the reason."""
 
     def __init__(self, why: str, status: int = 400) -> None:
         super().__init__(why)
@@ -42,7 +42,7 @@ class Head:
 
     @cached_property
     def headers(self) -> dict[str, str]:
-        """All headers, names in small letters, repeated ones joined."""
+        """All headers, with lower-case names; repeated ones are joined."""
         joined = dict[str, str]()
         for name, value in self.raw:
             low = name.lower()
@@ -63,7 +63,7 @@ class Head:
 
     @cached_property
     def length(self) -> int:
-        """How long the body is, if it is not chunked."""
+        """The length of the body, if it is not chunked."""
         text = self.headers.get("content-length", "0")
         if not (text.isascii() and text.isdecimal()):
             raise Malformed(f"Content-Length: {text}")
@@ -74,7 +74,7 @@ class Head:
         return self.chunked or self.length > 0
 
     @property
-    def waits_for_leave(self) -> bool:
+    def expects_continue(self) -> bool:
         return self.headers.get("expect", "").lower() == "100-continue"
 
     @property
@@ -83,7 +83,7 @@ class Head:
         return "close" in wish or (self.version == "HTTP/1.0" and "keep-alive" not in wish)
 
 
-class Wire:
+class Connection:
     """One connection."""
 
     def __init__(self, sock: socket.socket, serial: int) -> None:
@@ -94,7 +94,7 @@ class Wire:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def head(self) -> Head:
-        """Wait for the head of a request."""
+        """Read the head of a request."""
         first = b""
         while not first:  # blank lines before a request are to be ignored
             first = self._line()
@@ -110,8 +110,8 @@ class Wire:
         return Head(words[0], words[1], words[2], tuple(raw))
 
     def body(self, head: Head, into: bytearray) -> None:
-        """Wait for the body of a request; what arrives is there even if the rest does not."""
-        if head.waits_for_leave and head.has_body and not self._buffer:
+        """Read the body of a request; a part that has arrived is kept even if the rest does not arrive."""
+        if head.expects_continue and head.has_body and not self._buffer:
             self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         if not head.chunked:
             self._take(head.length, into)
@@ -124,14 +124,14 @@ class Wire:
             pass  # trailers
 
     def send(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all data."""
         try:
             self._sock.sendall(data)
         except OSError:
-            raise Gone from None
+            raise Disconnected from None
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for some seconds."""
         until = monotonic() + seconds
         try:
             while (left := until - monotonic()) > 0:
@@ -143,32 +143,32 @@ class Wire:
             self._sock.settimeout(None)
 
     def silence(self) -> NoReturn:
-        """Say nothing until the client goes away."""
+        """Send nothing until the client disconnects."""
         while True:
             self._more()
             self._buffer.clear()
 
     def finish(self) -> NoReturn:
-        """Send a FIN, and wait for that of the client: to close with bytes unread would be a reset."""
+        """Send a FIN, and wait for that of the client: closing with unread bytes would send a reset."""
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError:
-            raise Gone from None
+            raise Disconnected from None
         self.silence()
 
     def reset(self) -> NoReturn:
         """Make the end of this connection a TCP reset."""
         with suppress(OSError):
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
-        raise Gone
+        raise Disconnected
 
     def wake(self) -> None:
-        """End all waiting; for other threads."""
+        """End all waits; called by other threads."""
         with suppress(OSError):  # the client may be faster
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the socket."""
         self._sock.close()
 
     def _more(self) -> None:
@@ -177,9 +177,9 @@ class Wire:
         except TimeoutError:
             raise
         except OSError:
-            raise Gone from None
+            raise Disconnected from None
         if not data:
-            raise Gone
+            raise Disconnected
         self._buffer += data
 
     def _line(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Addresses where nobody answers."""
+"""Ports that refuse connections, and ports on which connecting hangs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 64  # connections that a queue of length 0 may hold, on any system
 
 @cache
 def refused_port() -> int:
-    """Find a port where connecting is refused; it is kept bound, so that nobody can come to listen there."""
+    """Return a port that refuses connections; it stays bound, so that no other process can listen on it."""
     held = socket.socket()
     atexit.register(held.close)
     held.bind((HOST, 0))
@@ -24,9 +24,9 @@ def refused_port() -> int:
 
 @contextmanager
 def black_hole() -> Generator[int]:
-    """Make a port where connecting hangs: it listens, its queue is full, and nobody will ever accept.
+    """Yield a port on which connecting hangs: it listens, its queue is full, and no connection is accepted.
 
-    The kernel drops what it cannot queue (Linux does; where it refuses instead, this is an `OSError`).
+    The kernel drops what it cannot queue (Linux does; where it refuses instead, this raises an `OSError`).
     """
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket())

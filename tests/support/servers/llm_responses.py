@@ -1,4 +1,4 @@
-"""Streams of events, and what the services of OpenAI and Anthropic answer: as little of it as is valid."""
+"""Event streams, and minimal valid responses of OpenAI and Anthropic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 CREATED = 1_700_000_000
 MODEL = "scripted"
-ASKED = 7  # tokens of any question; an answer has one for each of its words
+ASKED = 7  # tokens of any prompt; a completion has one for each of its words
 
 
 def sse(data: object, event: str | None = None) -> bytes:
@@ -18,7 +18,7 @@ def sse(data: object, event: str | None = None) -> bytes:
 
 
 def counted(events: int) -> list[bytes]:
-    """So many numbered events, and the end."""
+    """Yield numbered events, and the end."""
     return [*(sse({"n": number}) for number in range(events)), sse("[DONE]")]
 
 
@@ -47,7 +47,7 @@ def openai(text: str, number: int, request: Mapping[str, Any]) -> object:
 
 
 def openai_events(text: str, number: int, request: Mapping[str, Any]) -> list[bytes]:
-    """Complete a chat, a word at a time: role, words, finish, usage if that was asked for, end."""
+    """Stream a chat completion word by word: role, words, finish, usage if requested, end."""
 
     def chunk(delta: Mapping[str, str], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -67,7 +67,7 @@ def openai_events(text: str, number: int, request: Mapping[str, Any]) -> list[by
 
 
 def openai_error(said: str) -> bytes:
-    """Tell of an error, in the midst of a stream."""
+    """Return an error event within a stream."""
     return sse({"error": {"message": f"It said {said}", "type": said, "param": None, "code": None}})
 
 
@@ -90,7 +90,7 @@ def anthropic(text: str, number: int, request: Mapping[str, Any]) -> object:
 
 
 def anthropic_events(text: str, number: int, request: Mapping[str, Any]) -> list[bytes]:
-    """Answer with a message, a word at a time: start, block, words, end of block, delta, stop."""
+    """Stream a message word by word: start, block, words, end of block, delta, stop."""
 
     def event(kind: str, **said: object) -> bytes:
         return sse({"type": kind} | said, kind)
@@ -113,7 +113,7 @@ def anthropic_events(text: str, number: int, request: Mapping[str, Any]) -> list
 
 
 def anthropic_error(said: str) -> bytes:
-    """Tell of an error, in the midst of a stream."""
+    """Return an error event within a stream."""
     return sse({"type": "error", "error": {"type": said, "message": f"It said {said}"}}, "error")
 
 

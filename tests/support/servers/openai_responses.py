@@ -1,4 +1,4 @@
-"""What OpenAI's responses are, plain and as a stream: as little of it as is valid."""
+"""Minimal valid responses of OpenAI's Responses API, plain and streamed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def response(text: str, number: int, request: Mapping[str, Any]) -> object:
 
 
 def events(text: str, number: int, request: Mapping[str, Any]) -> list[bytes]:
-    """Respond a word at a time: created, in progress, item, part, words, and each of them done."""
+    """Stream a response word by word: created, in progress, item, part, words, and the end of each."""
     item: dict[str, object] = {"item_id": f"msg_{number}", "output_index": 0}
     part: dict[str, object] = {**item, "content_index": 0}
     begun: dict[str, object] = {"response": _response(number, request, "in_progress")}
@@ -45,7 +45,7 @@ def events(text: str, number: int, request: Mapping[str, Any]) -> list[bytes]:
 
 
 def error(said: str) -> bytes:
-    """Tell of an error, in the midst of a stream."""
+    """Return an error event within a stream."""
     told = {"type": "error", "code": said, "message": f"It said {said}", "param": None, "sequence_number": 99}
     return sse(told, "error")
 

@@ -1,4 +1,4 @@
-"""What the server received: per key, in order of arrival."""
+"""The requests that the server has received, per key and in order of arrival."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threading import Condition
 from tests.support.servers.connection import Head
 from tests.support.servers.script import Step
 
-LIMIT = 30.0  # seconds; long, for it is only waited out by a test that fails
+LIMIT = 30.0  # seconds; long, because only a failing test waits for all of it
 
 
 @dataclass(frozen=True)
@@ -20,22 +20,22 @@ class Received:
     method: str
     path: str
     query: str
-    headers: Mapping[str, str]  # names in small letters
+    headers: Mapping[str, str]  # lower-case names
     raw: tuple[tuple[str, str], ...]  # names as they were sent, each time they were sent
     connection: int  # the first connection of the server is 1
     at: float  # when its head had arrived, by the clock of the server
     played: str  # the text of the step
-    body: bytes = b""  # as far as it was read, without chunks
-    complete: bool = False  # was the whole of the body read?
+    body: bytes = b""  # the part that was read, without chunk headers
+    complete: bool = False  # True if the whole body was read
 
     @property
     def tail(self) -> str:
-        """The path beyond the script: what the client added."""
+        """The path after the script, which the client has added."""
         return "/" + "".join(self.path.split("/", 4)[4:])
 
 
-class Ledger:
-    """Whoever reads here sees requests that have arrived, never one that is half written down."""
+class RequestLog:
+    """The requests per key; a reader never sees a request that is partly recorded."""
 
     def __init__(self) -> None:
         self._entries: dict[str, list[Received]] = {}
@@ -44,7 +44,7 @@ class Ledger:
     def arrived(
         self, key: str, head: Head, steps: tuple[Step, ...], connection: int, at: float
     ) -> tuple[Received, Step]:
-        """Write a request down, and say what is to be played for it."""
+        """Record a request, and return the step to play for it."""
         with self._changed:
             entries = self._entries.setdefault(key, [])
             step = steps[min(len(entries), len(steps) - 1)]
@@ -73,12 +73,12 @@ class Ledger:
         return entry
 
     def of(self, key: str) -> list[Received]:
-        """Copy what was received for a key so far."""
+        """Return the requests received for a key so far."""
         with self._changed:
             return [*self._entries.get(key, ())]
 
     def wait_for(self, key: str, requests: int) -> list[Received]:
-        """Wait until so many requests have arrived for a key."""
+        """Wait until this many requests have arrived for a key."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._entries.get(key, ())) >= requests, LIMIT):
                 raise TimeoutError(f"{len(self._entries.get(key, ()))} requests arrived, not {requests}")

@@ -29,7 +29,7 @@ _PROTOCOLS = {
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer as far as it is sent; if the step has a fault, that comes after it."""
+    """The bytes of a response that are sent, followed by the fault of the step, if any."""
 
     head: bytes
     pieces: tuple[bytes, ...]
@@ -46,7 +46,7 @@ class _Content:
 
 
 def pattern(size: int) -> bytes:
-    """Make a body of so many bytes, always the same."""
+    """Return a body of this many bytes, always the same."""
     return (_PATTERN * (size // len(_PATTERN) + 1))[:size]
 
 
@@ -95,7 +95,7 @@ def _content(step: Step, received: Received) -> _Content:
 
 
 def _streamed(events: list[bytes], step: Step, error: Callable[[str], bytes]) -> _Content:
-    """Leave out what does not come any more, and add what comes instead."""
+    """Remove the parts after the fault, and add the replacement."""
     if step.fault is not None:
         events = events[: step.fault.after]
         if step.fault.how == "error":
@@ -104,9 +104,9 @@ def _streamed(events: list[bytes], step: Step, error: Callable[[str], bytes]) ->
 
 
 def _long_enough(body: bytes, step: Step, chunked: bool) -> bytes:
-    """Lengthen a body that would have ended before its fault; the end of chunks is an end of its own.
+    """Lengthen a body that would have ended before its fault; the end of chunks is a separate part.
 
-    One that ends as if it were whole is as short as that.
+    A body with a hidden fault is not lengthened.
     """
     if step.fault is None:
         return body
@@ -117,7 +117,7 @@ def _long_enough(body: bytes, step: Step, chunked: bool) -> bytes:
 
 
 def _cut(body: bytes, piece: int) -> list[bytes]:
-    """Cut it in pieces of so many bytes."""
+    """Split data into pieces of this many bytes."""
     return [body[start : start + piece] for start in range(0, len(body), piece)]
 
 

@@ -1,7 +1,7 @@
 """The language of the scripts: steps separated by commas, ``NAME[*TIMES][~option[=value]]...``.
 
-The k-th request plays the k-th step, and the last step is played for ever. Values are percent-decoded, so
-that a comma can be written ``%2C`` (see `value`). Whatever cannot be read is a `ValueError` that says why.
+The k-th request plays the k-th step; the last step repeats. Values are percent-decoded, so that a comma can
+be written ``%2C`` (see `value`). An invalid script raises a `ValueError` with the reason.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from urllib.parse import quote, unquote_to_bytes
 
 ANSWERS = ("sse", "openai", "anthropic", "responses")
 SILENT = ("rst", "close", "stall", "garbage")
-FAULTS = ("cut", "rst", "stall", "badchunk")  # after so many bytes, or events, of the body
-LIES = ("end", "error")  # the same of an answer that HTTP has nothing to say against
-HEAD_FAULTS = {"cuthead": "cut", "rsthead": "rst", "stallhead": "stall"}  # after so many bytes of the head
+FAULTS = ("cut", "rst", "stall", "badchunk")  # after this many bytes, or events, of the body
+HIDDEN_FAULTS = ("end", "error")  # the same, in a response that is valid HTTP
+HEAD_FAULTS = {"cuthead": "cut", "rsthead": "rst", "stallhead": "stall"}  # after this many bytes of the head
 MOST = 10_000
 
 _WORDS = ", ".join((*ANSWERS, *SILENT, *HEAD_FAULTS))
 _FLAGS = ("chunked", "gzip", "early", "close", "stream", "late")
-_COUNTS = ("size", "piece", "events", *FAULTS, *LIES, *HEAD_FAULTS)
+_COUNTS = ("size", "piece", "events", *FAULTS, *HIDDEN_FAULTS, *HEAD_FAULTS)
 _SECONDS = ("drip", "driphead")
 _HEADERS = {"ra": "Retry-After", "rams": "retry-after-ms", "loc": "Location"}
 _ANY = {"date", "early", "close", *FAULTS, *HEAD_FAULTS, *_SECONDS, *_HEADERS}
 _ALLOWED = {
     "status": _ANY | {"body", "size", "chunked", "piece", "gzip"},
-    "sse": _ANY | {"events", "piece", "said", *LIES},
-    **dict.fromkeys(ANSWERS[1:], _ANY | {"body", "stream", "piece", "said", *LIES}),
+    "sse": _ANY | {"events", "piece", "said", *HIDDEN_FAULTS},
+    **dict.fromkeys(ANSWERS[1:], _ANY | {"body", "stream", "piece", "said", *HIDDEN_FAULTS}),
     "rst": {"late"},
     "close": {"late"},
     "stall": set[str](),
@@ -41,10 +41,10 @@ _HEADER_NAME = re.compile(r"[!#$%&'+.^_`|0-9A-Za-z-]+")
 
 @dataclass(frozen=True)
 class Fault:
-    """How an answer goes wrong, and after how much of it.
+    """The fault of a response, and the number of bytes or events before it.
 
-    It breaks off: ``cut`` (a FIN), ``rst``, ``stall`` or ``badchunk``. Or no client of HTTP can see it:
-    ``end`` is a proper end, and ``error`` one after an event that tells of an error.
+    The response breaks off: ``cut`` (a FIN), ``rst``, ``stall`` or ``badchunk``. Or it is valid HTTP: ``end``
+    is a proper end, and ``error`` is one after an error event.
     """
 
     how: str
@@ -52,13 +52,13 @@ class Fault:
 
     @property
     def breaks(self) -> bool:
-        """Whether it breaks off."""
+        """True if the response breaks off."""
         return self.how in FAULTS
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is done with one request."""
+    """The response to one request."""
 
     text: str
     kind: str  # a key of _ALLOWED
@@ -83,12 +83,12 @@ class Step:
 
     @property
     def reads_body(self) -> bool:
-        """Whether the body of the request is read before anything else is done."""
+        """True if the body of the request is read before the response."""
         return self.late if self.kind in {"rst", "close"} else not self.early
 
 
 def value(text: str) -> str:
-    """Write any text so that it can be the value of an option."""
+    """Quote a text as the value of an option."""
     return quote(text, safe="").replace("~", "%7E")
 
 
@@ -155,7 +155,7 @@ def _read(word: str, decoded: bytes) -> tuple[str, object]:
     text = _text(decoded) if word != "body" else ""
     if word in _FLAGS:
         return word, True
-    if word in (*FAULTS, *LIES):
+    if word in (*FAULTS, *HIDDEN_FAULTS):
         return "fault", Fault(word, _count(word, text))
     if word in HEAD_FAULTS:
         return "head_fault", Fault(HEAD_FAULTS[word], _count(word, text))

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
-from tests.support.servers.connection import Gone, Head, Malformed, Wire
-from tests.support.servers.request_log import LIMIT, Ledger, Received
+from tests.support.servers.connection import Connection, Disconnected, Head, Malformed
+from tests.support.servers.request_log import LIMIT, Received, RequestLog
 from tests.support.servers.script import Step, parse
 from tests.support.servers.steps import play
 
@@ -23,20 +23,20 @@ BACKLOG = 1024
 
 
 class Server:
-    """Listens, inside ``with``, on a port of its own. The first ``refuse_first`` connections are reset."""
+    """The server, a context manager with its own port. The first ``refuse_first`` connections are reset."""
 
     def __init__(self, *, refuse_first: int = 0, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
         self._refusals = refuse_first
-        self._ledger = Ledger()
+        self._ledger = RequestLog()
         self._keys = count(1)
         self._changed = Condition()
-        self._wires: dict[int, Wire] = {}
+        self._wires: dict[int, Connection] = {}
         self._threads: list[Thread] = []
         self._connections = 0
 
     def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
         self._listener = socket.create_server((HOST, 0), backlog=BACKLOG)
         self._listener.setblocking(False)
         self._bell, self._rope = socket.socketpair()
@@ -45,7 +45,7 @@ class Server:
         self._acceptor.start()
 
     def stop(self) -> None:
-        """Break off whatever is going on, and wait for all threads."""
+        """Break all connections, and wait for all threads."""
         self._rope.send(b"!")
         self._acceptor.join()
         for sock in (self._listener, self._bell, self._rope):
@@ -67,7 +67,7 @@ class Server:
 
     @property
     def base(self) -> str:
-        """Where it listens, without a slash."""
+        """The base URL, without a trailing slash."""
         return f"http://{HOST}:{self.port}"
 
     def url(self, script: str, key: str | None = None) -> str:
@@ -77,11 +77,11 @@ class Server:
         return f"{self.base}/s/{key}/{quote(script, safe='*~=,')}/"
 
     def ledger(self, url: str) -> list[Received]:
-        """Tell what was received for a key, or the key of a URL, in order of arrival."""
+        """Return the requests received for a key, or the key of a URL, in order of arrival."""
         return self._ledger.of(_key(url))
 
     def wait_for(self, url: str, requests: int) -> list[Received]:
-        """Wait until so many requests have arrived for a key, or the key of a URL."""
+        """Wait until this many requests have arrived for a key, or the key of a URL."""
         return self._ledger.wait_for(_key(url), requests)
 
     @property
@@ -97,7 +97,7 @@ class Server:
             return len(self._wires)
 
     def wait_until_open(self, connections: int) -> None:
-        """Wait until so many connections are open, neither more nor less."""
+        """Wait until exactly this many connections are open."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._wires) == connections, LIMIT):
                 raise TimeoutError(f"{len(self._wires)} connections are open, not {connections}")
@@ -114,7 +114,7 @@ class Server:
         sock.setblocking(True)
         with self._changed:
             self._connections += 1
-            wire = Wire(sock, self._connections)
+            wire = Connection(sock, self._connections)
             self._wires[wire.serial] = wire
             self._changed.notify_all()
         work = self._serve if wire.serial > self._refusals else self._refuse
@@ -122,10 +122,10 @@ class Server:
         self._threads.append(Thread(target=self._talk, args=(work, wire), name="server", daemon=True))
         self._threads[-1].start()
 
-    def _talk(self, work: Callable[[Wire], None], wire: Wire) -> None:
+    def _talk(self, work: Callable[[Connection], None], wire: Connection) -> None:
         try:
             work(wire)
-        except Gone:
+        except Disconnected:
             pass
         finally:
             with self._changed:
@@ -133,17 +133,17 @@ class Server:
                 wire.close()
                 self._changed.notify_all()
 
-    def _refuse(self, wire: Wire) -> None:
+    def _refuse(self, wire: Connection) -> None:
         wire.reset()
 
-    def _serve(self, wire: Wire) -> None:
+    def _serve(self, wire: Connection) -> None:
         try:
             while True:
                 self._exchange(wire)
         except Malformed as error:
             _reject(wire, error.status, str(error))
 
-    def _exchange(self, wire: Wire) -> None:
+    def _exchange(self, wire: Connection) -> None:
         head = wire.head()
         at = self.clock()
         key, steps = _located(head.path)
@@ -152,7 +152,7 @@ class Server:
             entry = self._receive(key, entry, head, wire)
         play(step, entry, wire, head.wants_close)
 
-    def _receive(self, key: str, entry: Received, head: Head, wire: Wire) -> Received:
+    def _receive(self, key: str, entry: Received, head: Head, wire: Connection) -> Received:
         """Read the body, and write down as much of it as has come."""
         body, complete = bytearray(), False
         try:
@@ -175,7 +175,7 @@ def _located(path: str) -> tuple[str, tuple[Step, ...]]:
         raise Malformed(str(error)) from None
 
 
-def _reject(wire: Wire, status: int, why: str) -> None:
+def _reject(wire: Connection, status: int, why: str) -> None:
     """Answer what no script is played for, and close."""
     step = Step(why, "status", status, body=why.encode())
     play(step, Received(0, "GET", "", "", {}, (), wire.serial, 0.0, why), wire, last=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from tests.support.servers.connection import Wire
+from tests.support.servers.connection import Connection
 from tests.support.servers.request_log import Received
 from tests.support.servers.response_bytes import compose
 from tests.support.servers.script import Step
@@ -12,7 +12,7 @@ from tests.support.servers.script import Step
 GARBAGE = b"\x00\xff\xfe this is no HTTP \x16\x03\x01\r\n\r\n"
 
 
-def play(step: Step, received: Received, wire: Wire, last: bool) -> None:
+def play(step: Step, received: Received, wire: Connection, last: bool) -> None:
     """Answer a request, or do not. To come back means that the connection is fit for another one."""
     match step.kind:
         case "rst" | "close" | "stall":
@@ -24,7 +24,7 @@ def play(step: Step, received: Received, wire: Wire, last: bool) -> None:
             _answer(step, received, wire, last or step.close or step.early)
 
 
-def _answer(step: Step, received: Received, wire: Wire, last: bool) -> None:
+def _answer(step: Step, received: Received, wire: Connection, last: bool) -> None:
     answer = compose(step, received, last)
     if step.head_fault is not None:
         _send_head(answer.head[: step.head_fault.after], step, wire)
@@ -43,7 +43,7 @@ def _answer(step: Step, received: Received, wire: Wire, last: bool) -> None:
         wire.finish()
 
 
-def _send_head(head: bytes, step: Step, wire: Wire) -> None:
+def _send_head(head: bytes, step: Step, wire: Connection) -> None:
     if step.driphead is None:
         wire.send(head)
         return
@@ -52,8 +52,8 @@ def _send_head(head: bytes, step: Step, wire: Wire) -> None:
         wire.send(bytes([byte]))
 
 
-def _break(wire: Wire, how: str) -> NoReturn:
-    """End a connection in one of the ways of a fault."""
+def _break(wire: Connection, how: str) -> NoReturn:
+    """End a connection as a fault specifies."""
     if how == "rst":
         wire.reset()
     if how == "stall":

@@ -18,7 +18,7 @@ import trio.testing
 
 from redouble import Bulkhead
 from redouble.testing import virtual_time
-from tests.support.bulkhead_callers import crowd, until
+from tests.support.bulkhead_callers import callers, until
 from tests.support.fakes import ASYNC, COLOURS, Boom, in_colour
 
 FREE = {"limit": 1, "in_use": 0, "queued": 0}
@@ -200,14 +200,14 @@ def loop_of(colour: str) -> asyncio.AbstractEventLoop:
 def test_a_loop_that_ends_while_a_task_waits(colour: str, ends: str, next_one: str) -> None:
     """Without the task being cancelled, as `asyncio.run` would. The place goes to the next."""
     gate = Bulkhead(1, None)
-    with crowd(gate) as guests:
+    with callers(gate) as guests:
         ticket = gate.admit(0.0)
         loop = loop_of(colour)
         loop.set_exception_handler(lambda loop, context: None)  # which says that a task was destroyed
         task = loop.create_task(gate.call(nothing))
         loop.run_until_complete(asyncio.wait([task], timeout=0))
         assert guests.used() == (1, 1)
-        guest = guests.come(next_one)
+        guest = guests.start(next_one)
         assert guests.used() == (1, 2)
         if ends.endswith("served"):
             gate.ended(ticket, None, 0.0)
@@ -217,28 +217,28 @@ def test_a_loop_that_ends_while_a_task_waits(colour: str, ends: str, next_one: s
             gate.ended(ticket, None, 0.0)
         del task, loop
         gc.collect()
-        until(lambda: guests.came == [guest.name])
-        guest.leave()
+        until(lambda: guests.admitted == [guest.name])
+        guest.finish()
 
 
 @pytest.mark.parametrize("next_one", COLOURS)
 def test_a_run_of_trio_that_ends_while_a_task_waits(next_one: str) -> None:
     gate = Bulkhead(1, None)
-    with crowd(gate) as guests:
+    with callers(gate) as guests:
         ticket = gate.admit(0.0)
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(gate.call, nothing)
                 await trio.testing.wait_all_tasks_blocked()
-                guests.come(next_one)
+                guests.start(next_one)
                 raise Boom
 
         with pytest.raises(ExceptionGroup):
             trio.run(main)
         assert guests.used() == (1, 1)
         gate.ended(ticket, None, 0.0)
-        until(lambda: len(guests.came) == 1)
+        until(lambda: len(guests.admitted) == 1)
 
 
 # ------------------------------------------------------------------- collected, and forked

@@ -19,7 +19,7 @@ from redouble._layers.limits import bulkhead as _bulkhead
 from redouble._layers.limits import slots as _entry
 from redouble._layers.limits import slots as _places
 from redouble.testing import virtual_time
-from tests.support.bulkhead_callers import crowd, until
+from tests.support.bulkhead_callers import callers, until
 
 A_LITTLE = 0.001
 
@@ -91,16 +91,16 @@ def test_interrupted_anywhere(use: Callable[[Bulkhead, Callable[[], object]], No
     while more:
         number += 1
         gate = Bulkhead(1, {"full": A_LITTLE, "refusing": 0}.get(case))
-        with crowd(gate) as guests, virtual_time():
-            body = partial(guests.come, "sync") if case == "waited for" else str
+        with callers(gate) as guests, virtual_time():
+            body = partial(guests.start, "sync") if case == "waited for" else str
             ticket = gate.admit(0.0) if case in ("full", "refusing", "served") else None
             with freed_when_somebody_waits(gate, ticket) if case == "served" else nullcontext():
                 more = Interrupt(number).come(partial(use, gate, body))
             if ticket is not None:
                 gate.ended(ticket, None, 0.0)
-            for guest in guests.guests:
-                until(lambda guest=guest: guest.name in guests.came)  # type: ignore[misc]
-                guest.leave()
+            for guest in guests.started:
+                until(lambda guest=guest: guest.name in guests.admitted)  # type: ignore[misc]
+                guest.finish()
             gate.ended(gate.admit(0.0), None, 0.0)  # there is a place
     assert number > 5
 
@@ -111,14 +111,14 @@ def test_interrupted_in_the_way_of_others() -> None:
     while more:
         number += 1
         gate, me = Bulkhead(1, None), _places.Lease()
-        with crowd(gate) as guests:
+        with callers(gate) as guests:
             ticket = gate.admit(0.0)
-            guest = guests.come("sync")
+            guest = guests.start("sync")
             gate._places.inside.add(me)
             gate.ended(ticket, None, 0.0)
-            assert not guests.came
+            assert not guests.admitted
             more = Interrupt(number).come(partial(look_round, gate, me))
-            until(lambda name=guest.name: guests.came == [name])  # type: ignore[misc]
+            until(lambda name=guest.name: guests.admitted == [name])  # type: ignore[misc]
     assert number > 5
 
 

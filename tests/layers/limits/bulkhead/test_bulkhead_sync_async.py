@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Bulkhead, errors
-from tests.support.bulkhead_callers import crowd, until
+from tests.support.bulkhead_callers import callers, until
 from tests.support.fakes import ASYNC, COLOURS, SYNC, Boom, in_colour
 from tests.support.streams import Reader
 
@@ -19,14 +19,14 @@ from tests.support.streams import Reader
 @pytest.mark.parametrize("limit", [1, 3, 7])
 def test_one_cap_for_all_colours(limit: int) -> None:
     """Two of every colour come; as many are inside as may be, and one comes for each that leaves."""
-    with crowd(Bulkhead(limit, None)) as guests:
-        everybody = [guests.come(colour) for colour in COLOURS * 2]
+    with callers(Bulkhead(limit, None)) as guests:
+        everybody = [guests.start(colour) for colour in COLOURS * 2]
         rest = len(everybody) - limit
         assert guests.used() == (limit, rest)
-        until(lambda: len(guests.came) == limit)
+        until(lambda: len(guests.admitted) == limit)
         for gone in range(1, rest + 1):
-            next(guest for guest in everybody if guest.name == guests.came[gone - 1]).leave()
-            until(lambda gone=gone: len(guests.came) == limit + gone)  # type: ignore[misc]
+            next(guest for guest in everybody if guest.name == guests.admitted[gone - 1]).finish()
+            until(lambda gone=gone: len(guests.admitted) == limit + gone)  # type: ignore[misc]
             assert guests.used() == (limit, rest - gone)
         assert all(guest.error is None for guest in everybody)
 
@@ -36,34 +36,34 @@ def test_first_come_first_served_across_colours(seed: int) -> None:
     colours = [*COLOURS, *COLOURS]
     random.Random(seed).shuffle(colours)
     gate = Bulkhead(1, None)
-    with crowd(gate) as guests:
+    with callers(gate) as guests:
         first = gate.admit(0.0)
-        everybody = [guests.come(colour) for colour in colours]
+        everybody = [guests.start(colour) for colour in colours]
         assert guests.used() == (1, len(colours))
         gate.ended(first, None, 0.0)
         for number, guest in enumerate(everybody, 1):
-            until(lambda number=number: len(guests.came) == number)  # type: ignore[misc]
-            assert guests.came[-1] == guest.name
+            until(lambda number=number: len(guests.admitted) == number)  # type: ignore[misc]
+            assert guests.admitted[-1] == guest.name
             assert guests.used() == (1, len(colours) - number)
-            guest.leave()
-    assert guests.came == [guest.name for guest in everybody]
+            guest.finish()
+    assert guests.admitted == [guest.name for guest in everybody]
 
 
 @pytest.mark.parametrize("first", COLOURS)
 @pytest.mark.parametrize("queue", [0, 1, 3])
 def test_so_many_may_wait(first: str, queue: int) -> None:
-    with crowd(Bulkhead(1, None, queue)) as guests:
-        inside = guests.come(first)
+    with callers(Bulkhead(1, None, queue)) as guests:
+        inside = guests.start(first)
         for colour in COLOURS[:queue]:
-            assert guests.come(colour).error is None
+            assert guests.start(colour).error is None
         for colour in COLOURS:
-            error = guests.come(colour).error
+            error = guests.start(colour).error
             assert isinstance(error, errors.BulkheadFull)
             assert str(error).endswith(f"and {queue} wait already" if queue else "and nobody may wait")
         assert guests.used() == (1, queue)
-        inside.leave()
+        inside.finish()
         until(lambda: guests.used() == (min(1, queue), max(0, queue - 1)))
-        assert guests.come(first).error is None, "there is room again"
+        assert guests.start(first).error is None, "there is room again"
 
 
 @pytest.mark.parametrize("colour", ASYNC)

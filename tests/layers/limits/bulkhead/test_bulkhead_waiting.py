@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from redouble import SYSTEM, Bulkhead, Retry, deadline, errors
 from redouble._layers.limits import slots as _places
 from redouble.testing import VirtualClock, virtual_time
-from tests.support.bulkhead_callers import crowd, until
+from tests.support.bulkhead_callers import callers, until
 from tests.support.fakes import in_colour
 
 A_WHILE, A_LITTLE = 3.0, 0.001
@@ -240,12 +240,12 @@ def test_time_that_runs_out(colour: str) -> None:
 def test_a_long_time_that_does_not_pass(colour: str, wait: float | None) -> None:
     gate = Bulkhead(1, wait)
     ticket = gate.admit(0.0)
-    with crowd(gate) as guests:
-        guest = guests.come(colour)
+    with callers(gate) as guests:
+        guest = guests.start(colour)
         assert guests.used() == (1, 1)
         gate.ended(ticket, None, 0.0)
-        until(lambda: guests.came == [guest.name])
-        guest.leave()
+        until(lambda: guests.admitted == [guest.name])
+        guest.finish()
         assert guest.error is None
 
 

@@ -14,7 +14,7 @@ import pytest
 from redouble import SYSTEM, AdaptiveConcurrency
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import ASYNC, always
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
 

@@ -13,7 +13,7 @@ from tests.failures.test_transient_libraries import alike
 from tests.layers.limits.concurrency.test_adaptive_concurrency_load import EVERY, made
 from tests.runtime.test_cancellation import cancelled
 from tests.support.fakes import ASYNC, Boom, Panic, always
-from tests.testing.test_virtual import at, unwaiting
+from tests.support.virtual_time import at, unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from redouble import SYSTEM, AdaptiveConcurrency, errors
 from tests.layers.limits.bulkhead.test_bulkhead_stress import gathered
-from tests.project.test_stress import everywhere, switching
 from tests.support.fakes import Boom, in_colour
+from tests.support.thread_switching import everywhere, switching
 
 SWITCHING = pytest.mark.usefixtures(switching.__name__)
 

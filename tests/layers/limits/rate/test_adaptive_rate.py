@@ -13,7 +13,7 @@ import pytest
 from redouble import AdaptiveRate, Fallback, Kind, Pipeline, Retry, Timeout, Verdict, errors, policy_of
 from redouble.testing import VirtualClock, virtual_time
 from tests.layers.limits.bulkhead.test_bulkhead_waiting import nothing, turned
-from tests.support.fakes import Boom, Judge, Panic, always
+from tests.support.fakes import Boom, Panic, UnhashableRule, always
 
 
 class Throttled(Exception):
@@ -127,7 +127,7 @@ def rule_for(word: str) -> Callable[[Exception], bool | None]:
         (always(None), Throttled(), False),
         (always(Verdict.retry(kind=Kind.throttled)), Boom(), True),
         (always(Verdict.stop()), Boom(), False),
-        (Judge(), Boom(), True),
+        (UnhashableRule(), Boom(), True),
         # what says nothing about the other side
         (Exception, errors.Rejected("further in"), False),
         (Exception, errors.RateLimited("further in"), False),

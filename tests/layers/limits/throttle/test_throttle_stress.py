@@ -13,8 +13,8 @@ import pytest
 
 from redouble import SYSTEM, Throttle, errors
 from tests.layers.limits.throttle.test_throttle import NEVER
-from tests.project.test_stress import everywhere, switching
 from tests.support.fakes import Boom, Draws
+from tests.support.thread_switching import everywhere, switching
 
 pytestmark = pytest.mark.usefixtures(switching.__name__)
 

@@ -1,0 +1,111 @@
+"""One request that any client can send, and its outcome."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+PAYLOAD = b"0123456789" * 500
+PIECE = 1000
+LONG = 30.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request, and how its response is read."""
+
+    method: str = "GET"
+    body: Literal["none", "bytes", "generator", "file", "form with a file", "form with a pipe"] = "none"
+    iterate: bool = False  # over the response body, instead of reading it whole
+    total: float = LONG  # time limit of the whole call, in seconds
+    refuse_first: bool = False  # the first connection
+
+    def source(self) -> Any:
+        """Return a new body."""
+        match self.body:
+            case "none":
+                return None
+            case "bytes":
+                return PAYLOAD
+            case "generator":
+                return pieces()
+            case "form with a pipe":
+                return Pipe()
+            case "file" | "form with a file":
+                return io.BytesIO(PAYLOAD)
+
+    @property
+    def limited(self) -> bool:
+        """True if the request has a short time limit."""
+        return self.total < LONG
+
+    @property
+    def is_form(self) -> bool:
+        """True if the body is a form with a file."""
+        return self.body.startswith("form")
+
+
+def pieces() -> Iterator[bytes]:
+    """Yield the body in pieces."""
+    for start in range(0, len(PAYLOAD), PIECE):
+        yield PAYLOAD[start : start + PIECE]
+
+
+async def async_pieces() -> AsyncIterator[bytes]:
+    """Yield the body in pieces, for an async client."""
+    for piece in pieces():
+        yield piece
+
+
+class Pipe(io.RawIOBase):
+    """A file of unknown length that cannot be rewound."""
+
+    def __init__(self) -> None:
+        self._inside = io.BytesIO(PAYLOAD)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read into the buffer."""
+        return self._inside.readinto(buffer)
+
+
+@dataclass
+class Outcome:
+    """The result for the caller, and the requests that the server received."""
+
+    status: int | None = None
+    error: Exception | None = None
+    received: bytearray = field(default_factory=bytearray)
+    waiting: bool = False  # True if the call had not ended within the runner's timeout
+    requests: int = 0
+    pause: float = 0.0  # seconds between the first two requests
+    took: float = 0.0  # seconds, where there is a limit
+    lost: bool = False  # True if a request arrived without its body
+    twice: bool = False  # True if the caller received a part of the response twice
+
+    def record_error(self, error: Exception) -> None:
+        """Record an error, and the status of its response if it has one."""
+        self.error = error
+        response: Any = getattr(error, "response", None)
+        self.status = getattr(response, "status_code", None)
+
+    def __str__(self) -> str:
+        """Return the text of a table cell: requests on the wire, and the result for the caller."""
+        result = str(self.status) if self.error is None else type(self.error).__name__
+        if self.error is not None and self.status is not None:
+            result = f"{self.status} ({result})"
+        texts = [f"{self.requests} → {'still waiting' if self.waiting else result}"]
+        if self.lost:
+            texts.append("body lost")
+        if self.twice:
+            texts.append("some of it twice")
+        if self.pause >= 1:
+            texts.append(f"{int(self.pause)} s later")
+        if self.took >= 4:
+            texts.append("too late")
+        return ", ".join(texts)
