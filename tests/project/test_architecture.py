@@ -212,6 +212,20 @@ def test_every_module_has_a_docstring(module: str) -> None:
     assert ast.get_docstring(tree(module))
 
 
+def test_no_two_classes_have_one_name() -> None:
+    """A reader who finds a name twice has to look twice."""
+    places: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in tree(module).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == SAME_NAME
+
+
+# The same public names for two libraries.
+SAME_NAME = {"AsyncTransport": ["httpx", "httpx2"], "Transport": ["httpx", "httpx2"]}
+
+
 def test_the_types_are_shipped() -> None:
     assert (SOURCE / "py.typed").is_file()
 
