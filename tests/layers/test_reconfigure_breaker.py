@@ -162,7 +162,7 @@ def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
 
     work(5)
     breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
-    assert breaker._passing is None, "every call is looked at"
+    assert breaker._closed_epoch is None, "every call is looked at"
     work(2)
     work(3)
     with pytest.raises(errors.CircuitOpen):
@@ -171,7 +171,7 @@ def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
     breaker.reconfigure(CircuitBreaker(failures=1))
     work(5)
     work(5)
-    assert breaker._passing is not None, "nobody is asked"
+    assert breaker._closed_epoch is not None, "nobody is asked"
 
 
 def test_calls_under_way_when_slow_ones_begin_to_count_and_when_they_no_longer_do() -> None:
@@ -222,7 +222,7 @@ def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
         breaker._circuit._open(0)
 
     with breaker._lock:
-        breaker._desk.run(interrupted)
+        breaker._executor.run(interrupted)
     assert breaker.settings.cooldown == 50
     story.tell("+49:open +1:half_open")
 

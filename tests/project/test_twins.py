@@ -335,14 +335,20 @@ def test_no_async_driver_is_without_a_twin() -> None:
         ),
         *("llm/_stream.GuardedItems.__anext__", "llm/_stream_source.AsyncUnreadSource.aclose"),
         *("llm/_stream_source._aentered", "llm/_stream_source.asource_of"),
-        "_layers/hedge/race.attempted",
+        "_layers/hedge/race.run_attempt",
         *(
             f"_layers/hedge/race_asyncio.{name}"
-            for name in ("RaceTask._attempt", "RaceTask.put_down", "_closed", "_over", "race")
+            for name in (
+                "RaceTask._attempt",
+                "RaceTask.end_others",
+                "_close_shielded",
+                "_wait_all",
+                "run_race",
+            )
         ),
         *(
             f"_layers/hedge/race_trio.{name}"
-            for name in ("RaceNurseryTask._attempt", "RaceNurseryTask.watch", "race")
+            for name in ("RaceNurseryTask._attempt", "RaceNurseryTask.watch", "run_race")
         ),
         *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
         *(

@@ -169,8 +169,8 @@ def test_a_rule_that_answers_nonsense() -> None:
         ({"name": "pay"}, "bad", "pay is open after ScriptedError, for another 30 s", 30),
         ({}, "bad +27.5", "the circuit breaker is open after ScriptedError, for another 2.5 s", 2.5),
         ({"slow": 1}, "a> +1 a=good", "the circuit breaker is open after a slow call, for another 30 s", 30),
-        ({}, "bad +30 a>", "the circuit breaker is half open, and others are trying whether", None),
-        ({"name": "pay"}, "isolate", "pay is isolated, until somebody closes it", None),
+        ({}, "bad +30 a>", "the circuit breaker is half open, and probes are testing whether", None),
+        ({"name": "pay"}, "isolate", r"pay is isolated, until close\(\) is called", None),
     ],
 )
 def test_a_rejection_says_why_and_when_to_come_back(

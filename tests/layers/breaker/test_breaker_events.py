@@ -227,10 +227,10 @@ def test_an_outage_that_nobody_noticed_is_not_logged(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("story", "message"),
     [
-        ("isolate good", "the circuit breaker is isolated, until somebody closes it; further rejections"),
+        ("isolate good", "the circuit breaker is isolated, until close() is called; further rejections"),
         (
             "bad +30 a> good",
-            "the circuit breaker is half open, and others are trying whether the service is back",
+            "the circuit breaker is half open, and probes are testing whether the service is back",
         ),
     ],
 )

@@ -219,7 +219,7 @@ def test_what_the_collector_ends_in_the_middle_of_a_call(
         for _ in range(6):
             seen.tell("+30 good")
         seen.tell("good:closed")
-        assert not seen.breaker._circuit.period.calls
+        assert not seen.breaker._circuit.epoch.calls
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_nobody_is_rejected_for_what_the_collector_does(
         lambda made: made.tell("good:closed"),
         lambda made: made.tell(f"a={end} b={end}"),
     ):
-        assert not seen.breaker._circuit.period.calls
+        assert not seen.breaker._circuit.epoch.calls
         assert seen.breaker.snapshot()["rejected"] == 0
 
 

@@ -145,7 +145,7 @@ def test_a_call_that_never_ends_is_not_kept_for_ever() -> None:
     story = Story(slow=1, failures=10**9)
     for number in range(1000):
         story.tell(f"{number}> +1")
-    assert len(story.breaker._circuit.period.calls) <= 1
+    assert len(story.breaker._circuit.epoch.calls) <= 1
     assert story.breaker.snapshot()["failures"] == 999
 
 

@@ -187,11 +187,11 @@ class Circuits(RuleBasedStateMachine):
     def end(self, data: st.DataObject, bad: bool | None) -> None:
         call = data.draw(st.sampled_from(self.model.going))
         stale = call.period != self.model.period or call.counted or call.lost
-        before = self.circuit.period
+        before = self.circuit.epoch
         unseen = self.model.slow < inf and self.model.inside
         self.model.ended(call, bad, self.now)
         self.circuit.ended(call.ticket, bad, self.now)
-        assert not stale or unseen or self.circuit.period is before  # a stale ticket moves nothing
+        assert not stale or unseen or self.circuit.epoch is before  # a stale ticket moves nothing
 
     @rule(bad=st.booleans(), count=st.integers(2, 9))
     def storm(self, bad: bool, count: int) -> None:
@@ -206,16 +206,19 @@ class Circuits(RuleBasedStateMachine):
     def by_hand(self, state: Any) -> None:
         if state != self.model.state:
             self.model.become(state)
-            self.circuit.become(state, self.now)
+            self.circuit.change_state(state, self.now)
 
     @invariant()
     def they_agree(self) -> None:
-        assert self.circuit.period.state == self.model.state
-        assert self.circuit.period.stage == self.model.stage
+        assert self.circuit.epoch.state == self.model.state
+        assert self.circuit.epoch.stage == self.model.stage
         assert self.circuit.rejected == self.model.rejected
-        assert len(self.circuit.period.calls) <= len(self.model.inside)
+        assert len(self.circuit.epoch.calls) <= len(self.model.inside)
         if self.model.state == "half_open" and not self.model.stage:
-            assert len(self.circuit.period.calls) + self.circuit.period.good <= self.model.terms.probes
+            assert (
+                len(self.circuit.epoch.calls) + self.circuit.epoch.successful_probes
+                <= self.model.terms.probes
+            )
 
     @invariant()
     def what_is_told_is_the_path(self) -> None:
@@ -225,7 +228,7 @@ class Circuits(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Nobody comes back of those who are inside, and still it closes, if others come and succeed."""
-        if not hasattr(self, "circuit") or self.circuit.period.state == "isolated":
+        if not hasattr(self, "circuit") or self.circuit.epoch.state == "isolated":
             return
         self.chance = 0.9
         terms = self.model.terms
@@ -234,7 +237,7 @@ class Circuits(RuleBasedStateMachine):
             if ticket is not None:
                 self.circuit.ended(ticket, False, self.now)
             self.now += int(self.model.lease)
-        assert self.circuit.period.state == "closed"
+        assert self.circuit.epoch.state == "closed"
 
 
 TestCircuits = Circuits.TestCase

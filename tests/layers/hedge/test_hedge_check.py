@@ -75,7 +75,7 @@ async def accepts(_: object) -> bool:
         ({"max_extra_load": 4, "hedges": 3}, ValueError, "Hedge max_extra_load=4: .* up to 3"),
         ({"max_extra_load": True}, TypeError, "Hedge max_extra_load=True"),
         ({"max_extra_load": "2%"}, TypeError, "Hedge max_extra_load='2%'"),
-        ({"max_extra_load": None}, ValueError, "without a limit of the load, say delay=, in seconds"),
+        ({"max_extra_load": None}, ValueError, "without a limit of the load, write delay=, in seconds"),
         ({"hedges": 0}, ValueError, "Hedge hedges=0: write how many extra calls, 1 or more"),
         ({"hedges": 1.0}, TypeError, "Hedge hedges=1.0"),
         ({"hedges": True}, TypeError, "Hedge hedges=True"),

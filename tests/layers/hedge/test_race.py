@@ -36,18 +36,18 @@ class Late(Exception):
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_the_first_result_wins(number: int) -> None:
     race = contest(3)
-    race.returned(number, f"of {number}")
+    race.record_result(number, f"of {number}")
     assert (race.winner, race.over, race.running) == (number, True, 2)
     for other in {1, 2, 3} - {number}:
-        race.returned(other, f"of {other}")
+        race.record_result(other, f"of {other}")
     assert (race.winner, race.running, race.outcome()) == (number, 0, f"of {number}")
 
 
 @pytest.mark.parametrize("answer", [None, False, Verdict.stop(), Verdict.accept()])
 def test_an_error_that_is_not_named_wins(answer: Any) -> None:
     race, error = contest(on=always(answer)), Boom()
-    race.raised(2, error, 0.0)
-    race.returned(1, "too late")
+    race.record_error(2, error, 0.0)
+    race.record_result(1, "too late")
     assert (race.winner, race.over) == (2, True)
     with pytest.raises(Boom) as caught:
         race.outcome()
@@ -59,7 +59,7 @@ def test_if_all_fail_it_is_the_first_ones_error(order: tuple[int, ...]) -> None:
     race, errors = contest(3), [Boom("1"), Boom("2"), Boom("3")]
     for number in order:
         assert not race.over
-        race.raised(number, errors[number - 1], 0.0)
+        race.record_error(number, errors[number - 1], 0.0)
     assert (race.winner, race.over) == (None, True)
     with pytest.raises(Boom) as caught:
         race.outcome()
@@ -69,16 +69,16 @@ def test_if_all_fail_it_is_the_first_ones_error(order: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("number", [1, 2])
 def test_who_comes_after_the_end_changes_nothing(number: int) -> None:
     race = contest()
-    race.returned(3 - number, "won")
-    race.raised(number, Late(60), 0.0)
+    race.record_result(3 - number, "won")
+    race.record_error(number, Late(60), 0.0)
     assert (race.not_before, race.running, race.outcome()) == (0.0, 0, "won")
 
 
 def test_one_that_was_cut_has_lost() -> None:
     race, error = contest(), Boom()
-    race.cut()
+    race.record_cancelled()
     assert not race.over
-    race.raised(1, error, 0.0)
+    race.record_error(1, error, 0.0)
     assert (race.over, race.winner) == (True, None)
     with pytest.raises(Boom):
         race.outcome()
@@ -101,17 +101,17 @@ def is_good(value: object) -> bool:
 @pytest.mark.parametrize("until", [is_good, Judge()])
 def test_a_refused_result_leaves_it_to_the_others(until: Any) -> None:
     race = contest(until=until)
-    race.returned(1, "bad")
+    race.record_result(1, "bad")
     assert not race.over
-    race.returned(2, "good")
+    race.record_result(2, "good")
     assert (race.winner, race.outcome()) == (2, "good")
 
 
 @pytest.mark.parametrize("answer", [False, None, Verdict.retry(), Verdict.stop()])
 def test_if_all_are_refused_it_is_the_first_ones_result(answer: object) -> None:
     race = contest(until=always(answer))
-    race.returned(2, "b")
-    race.returned(1, "a")
+    race.record_result(2, "b")
+    race.record_result(1, "a")
     assert (race.winner, race.over, race.outcome()) == (None, True, "a")
 
 
@@ -122,9 +122,9 @@ def test_a_rule_that_fails_decides(ending: str) -> None:
 
     race = contest(on=puzzled, until=puzzled)
     if ending == "result":
-        race.returned(2, "b")
+        race.record_result(2, "b")
     else:
-        race.raised(2, Boom(), 0.0)
+        race.record_error(2, Boom(), 0.0)
     assert race.winner == 2
     with pytest.raises(LookupError):
         race.outcome()
@@ -139,14 +139,14 @@ def test_a_rule_that_fails_decides(ending: str) -> None:
 )
 def test_who_was_told_to_wait_puts_the_next_one_off(after: object, not_before: float) -> None:
     race = contest(on=Exception)
-    race.raised(2, Late(after), 10.0)
+    race.record_error(2, Late(after), 10.0)
     assert race.not_before == not_before
 
 
 def test_the_longest_hint_counts() -> None:
     race = contest(4, on=Exception)
     for number, after in ((2, 3), (3, 9), (4, 1)):
-        race.raised(number, Late(after), 10.0)
+        race.record_error(number, Late(after), 10.0)
     assert race.not_before == 19
 
 
@@ -174,13 +174,13 @@ def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[st
     for number in data.draw(st.permutations(sorted(endings))):
         ending = endings[number][0]
         if ending == "fail":
-            race.raised(number, Boom(), 0.0)
+            race.record_error(number, Boom(), 0.0)
         elif ending == "cut":
-            race.cut()
+            race.record_cancelled()
         else:
-            race.returned(number, values[number])
+            race.record_result(number, values[number])
             returned.append(values[number])
-    everything, unwanted = race.unwanted(wanted=False), race.unwanted(wanted=True)
+    everything, unwanted = race.unused_results(delivered=False), race.unused_results(delivered=True)
     assert {id(value) for value in everything} == {id(value) for value in returned}
     assert len(everything) == len(set(map(id, everything)))
     try:
@@ -195,8 +195,8 @@ def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[st
 @pytest.mark.usefixtures(uncollected.__name__)
 def test_it_keeps_no_error_that_has_come_out() -> None:
     race, watched = contest(), list[weakref.ref[Boom]]()
-    race.raised(2, Boom("2"), 0.0)
-    race.raised(1, Boom("1"), 0.0)
+    race.record_error(2, Boom("2"), 0.0)
+    race.record_error(1, Boom("1"), 0.0)
     try:
         race.outcome()
     except Boom as error:

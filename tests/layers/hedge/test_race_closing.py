@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.hedge.race import close_all, closes
+from redouble._layers.hedge.race import closable, close_all
 from redouble._runtime.backend import backend
 from tests.support.fakes import Boom, Panic
 from tests.support.hedge_attempts import LOOPS, timed
@@ -106,13 +106,13 @@ def test_a_file() -> None:
 
 @pytest.mark.parametrize("result", [None, 3, "text", {"close": 1}, [], Worded(), object()])
 def test_what_cannot_be_closed_is_left_alone(result: object) -> None:
-    assert not closes(result)
+    assert not closable(result)
     closed("asyncio", result)
 
 
 @pytest.mark.parametrize("result", [Both(), Session(waits=False), StringIO()])
 def test_what_can_be_closed(result: object) -> None:
-    assert closes(result)
+    assert closable(result)
 
 
 @LOOPS
