@@ -210,7 +210,7 @@ def test_a_cancellation_reaches_the_gate(form: str, colour: str) -> None:
 
 
 def test_a_gate_must_say_whom_it_admits() -> None:
-    with pytest.raises(TypeError, match=r"Gate admitted nobody at .*: a gate needs a method admit"):
+    with pytest.raises(TypeError, match=r"Gate cannot admit a call at .*: a gate needs a method admit"):
         Gate().call(add, 1)
 
     class Open(Gate):

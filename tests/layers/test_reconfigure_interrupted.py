@@ -165,5 +165,5 @@ def test_a_flow_that_is_released_in_the_middle() -> None:
 
     flow: Any = Interrupted(10, 1)
     flow.take(5.0)
-    flow.retune(20, 1, 5.0)
+    flow.reconfigure(20, 1, 5.0)
     assert flow.quick == flow.free == 25.0

@@ -146,8 +146,8 @@ def test_the_switch_may_be_a_function(assigned: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "said"),
     [
-        ({}, ValueError, r"Chaos\(\): say what goes wrong, such as fault=ConnectionError, or latency=2$"),
-        ({"rate": 1}, ValueError, r"Chaos\(\): say what goes wrong"),
+        ({}, ValueError, r"Chaos\(\): write what goes wrong, such as fault=ConnectionError, or latency=2$"),
+        ({"rate": 1}, ValueError, r"Chaos\(\): write what goes wrong"),
         ({"fault": Boom, "result": 3}, ValueError, r"Chaos\(fault=\.\.\., result=\.\.\.\): it can do one of"),
         ({"fault": Boom, "result": None}, ValueError, r"Chaos\(fault=\.\.\., result=\.\.\.\): it can do one"),
         ({"latency": -1}, ValueError, r"Chaos latency=-1: write a finite number of seconds, 0 or more$"),
@@ -171,7 +171,7 @@ def test_the_switch_may_be_a_function(assigned: bool) -> None:
         (
             {"latency": 1, "switch": 1},
             TypeError,
-            r"Chaos switch=1: write True, False, or a function that says",
+            r"Chaos switch=1: write True, False, or a function that returns one",
         ),
         ({"latency": 1, "switch": None}, TypeError, r"Chaos switch=None: write True, False, or a function"),
         (

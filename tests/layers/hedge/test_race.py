@@ -20,8 +20,8 @@ from tests.support.fakes import Boom, always
 def contest(begun: int = 2, on: On = Boom, until: Until | None = None) -> Race:
     """Make a contest with so many attempts running."""
     made = Race(FailureFilter(on, "Hedge"), until)
-    assert [made.begin() for _ in range(begun - 1)] == list(range(2, begun + 1))
-    assert (made.begun, made.running, made.over) == (begun, begun, False)
+    assert [made.start_attempt() for _ in range(begun - 1)] == list(range(2, begun + 1))
+    assert (made.started, made.running, made.over) == (begun, begun, False)
     return made
 
 

@@ -213,6 +213,6 @@ def test_a_traceback_shows_the_lines_of_its_own_kind() -> None:
     else:
         raise AssertionError
     assert shown == [
-        "return (yield from redouble_open(redouble_of(...), (...), {...}))",
-        "return redouble_way(...)",
+        "return (yield from redouble_open(redouble_key_of(...), (...), {...}))",
+        "return redouble_wrapper(...)",
     ]

@@ -63,7 +63,7 @@ def test_the_same_is_found_again() -> None:
 @pytest.mark.parametrize("way", ["entry", "find"])
 def test_the_least_recently_used_is_forgotten(most: int, used: str, left: str, way: str) -> None:
     rows = table(most)
-    ways = rows.wrapped(through)
+    ways = rows.new_cache(through)
     for moment, key in enumerate(used):
         if way == "entry":
             rows.entry(key, moment)
@@ -160,7 +160,7 @@ def test_what_cannot_be_made_leaves_nothing(held: bool) -> None:
     rows = table(1, make=make)
     entry = rows.entry("a", 0) if held else None
     with pytest.raises(Boom):
-        rows.find("bad", 0, rows.wrapped(through))
+        rows.find("bad", 0, rows.new_cache(through))
     assert (keys(rows), rows.forgotten) == (["a"] if entry else [], 0)
 
 
@@ -214,7 +214,7 @@ def test_others_may_move_what_is_looked_at() -> None:
     for key in "abc":
         rows.entry(key, 0)
     moving.moves = 2
-    assert rows.first()[0] == keys(rows)[0]
+    assert rows.oldest()[0] == keys(rows)[0]
     assert moving.moves == 0
 
 
@@ -230,7 +230,7 @@ def test_never_more_than_that_and_the_latest_always(
     most: int, idle: float, uses: list[tuple[int, float, bool]]
 ) -> None:
     rows, now = table(most, idle), 0.0
-    ways = rows.wrapped(through)
+    ways = rows.new_cache(through)
     for key, passed, found in uses:
         now += passed
         new = key not in rows.entries

@@ -28,7 +28,7 @@ def uncollected() -> Iterator[None]:
 @pytest.mark.usefixtures(uncollected.__name__)
 def test_what_nobody_holds_is_gone_at_once() -> None:
     rows = table(1)
-    functions = [rows.wrapped(through) for _ in range(3)]
+    functions = [rows.new_cache(through) for _ in range(3)]
     for ways in functions:
         rows.find("a", 0, ways)
     watched: list[weakref.ref[Any]] = [weakref.ref(rows.entry("a", 0)), weakref.ref(rows.entry("a", 0).layer)]
@@ -43,7 +43,7 @@ def test_functions_that_are_gone_are_forgotten() -> None:
     rows = table()
 
     def another() -> list[weakref.ref[Any]]:
-        ways = rows.wrapped(through)
+        ways = rows.new_cache(through)
         _, way = rows.find("a", 0, ways)
         return [weakref.ref(ways), weakref.ref(way)]
 
@@ -62,7 +62,7 @@ def test_a_way_is_made_once_for_each_function_and_key() -> None:
         return wrap
 
     rows = table()
-    first, second = rows.wrapped(wrapping("first")), rows.wrapped(wrapping("second"))
+    first, second = rows.new_cache(wrapping("first")), rows.new_cache(wrapping("second"))
     for ways in (first, second, first, second):
         for key in "ab":
             entry, way = rows.find(key, 0, ways)
@@ -74,7 +74,7 @@ def test_a_way_is_made_once_for_each_function_and_key() -> None:
 def test_ways_are_told_apart() -> None:
     """By identity: two functions that have been called with no key yet are not one."""
     rows = table()
-    first, second = rows.wrapped(through), rows.wrapped(through)
+    first, second = rows.new_cache(through), rows.new_cache(through)
     assert first == second
     assert len({first, second}) == 2
 
@@ -87,7 +87,7 @@ def test_a_way_that_was_forgotten_meanwhile_is_not_kept() -> None:
         return through(layer)
 
     rows = table(1)
-    ways = rows.wrapped(wrap)
+    ways = rows.new_cache(wrap)
     entry, way = rows.find("a", 0, ways)
     assert way() is entry.layer
     assert (keys(rows), dict(ways)) == (["b"], {})
@@ -99,7 +99,7 @@ def test_a_function_that_cannot_be_wrapped_leaves_the_layer() -> None:
         raise Boom
 
     rows = table()
-    ways: WrapperCache = rows.wrapped(wrap)
+    ways: WrapperCache = rows.new_cache(wrap)
     with pytest.raises(Boom):
         rows.find("a", 0, ways)
     assert (keys(rows), dict(ways)) == (["a"], {})
@@ -110,11 +110,11 @@ def test_what_goes_may_bring_others() -> None:
 
     def wrap(layer: Layer) -> Callable[..., Any]:
         way = through(layer)
-        weakref.finalize(way, lambda: others.append(rows.wrapped(through)))
+        weakref.finalize(way, lambda: others.append(rows.new_cache(through)))
         return way
 
     rows, others = table(1), list[WrapperCache]()
-    functions = [rows.wrapped(wrap) for _ in range(3)]
+    functions = [rows.new_cache(wrap) for _ in range(3)]
     for ways in functions:
         rows.find("a", 0, ways)
     rows.entry("b", 0)

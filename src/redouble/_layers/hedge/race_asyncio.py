@@ -91,7 +91,7 @@ class RaceTask(RepeatingTimerEntry):
             task.cancel()
 
     async def end_others(self, race: Race, *, delivered: bool) -> None:
-        """End the other attempts and close unused results: all of them, if the caller is cancelled meanwhile."""
+        """End the other attempts and close unused results; all, if the caller is cancelled meanwhile."""
         self._cancel()
         cancelled = await _wait_all(self._cancelled)
         unused = race.unused_results(delivered=delivered and cancelled is None)
