@@ -1,4 +1,4 @@
-"""`Pipeline.explain`: the layers as one would draw them, what each does, and what it comes to at worst."""
+"""`Pipeline.explain`: a drawing of the layers, what each does, and the worst case."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_pipeline_of_one_layer() -> None:
 
 
 def test_layers_of_a_users_own() -> None:
-    """They are drawn by the name of their class, and change nothing of what it comes to."""
+    """They are drawn by the name of their class, and do not change the worst case."""
     drawn = """\
 Own
 └─ Turnstile
@@ -135,7 +135,7 @@ MANY = [
 
 @pytest.mark.parametrize("pipeline", MANY, ids=repr)
 def test_how_it_is_laid_out(pipeline: Pipeline) -> None:
-    """Each layer a step further in, their words below each other, and the sum after an empty line."""
+    """Layers are indented, descriptions are aligned, and the worst case follows an empty line."""
     *rows, blank, worst = pipeline.explain().splitlines()
     names = [type(layer).__name__ for layer in pipeline.layers]
     assert [row.lstrip(" └─").split("  ")[0] for row in rows] == [*names, "your function"]
@@ -152,7 +152,7 @@ def test_how_it_is_laid_out(pipeline: Pipeline) -> None:
 
 
 def test_to_ask_changes_nothing() -> None:
-    """No place is taken, nothing is spent, nothing is drawn; and it says the same again."""
+    """No slot is acquired, nothing is spent or drawn; and a second call returns the same."""
 
     class Untouched:
         def random(self) -> float:

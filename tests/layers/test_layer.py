@@ -1,4 +1,4 @@
-"""Layers, gates and pipelines: written by a user, used in every way they can be."""
+"""Layers, gates and pipelines written by a user, used in every possible way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class AtMost(Gate):
-    """At most so many at once: what a user's own gate looks like."""
+    """At most this many calls at once: an example of a user's own gate."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Marked(Layer):
-    """Writes down who passes: what a user's own layer looks like."""
+    """Records the calls that pass: an example of a user's own layer."""
 
     def __init__(self, name: str, passed: list[str]) -> None:
         self.name, self.passed = name, passed
@@ -74,7 +74,7 @@ def test_a_retry_around_a_gate(colour: str) -> None:
 
 
 def test_a_gate_around_a_retry(colour: str) -> None:
-    """The whole call is one passage, however many attempts it takes."""
+    """The whole call is one admission, however many attempts it takes."""
     gate, script = AtMost(1), iter([OSError(), OSError(), 7])
     pipeline = gate | Retry(on=OSError, backoff=[0, 0], clock=Virtual())
 
@@ -146,7 +146,7 @@ def test_limits_in_a_pipeline(colour: str) -> None:
 
 
 def test_a_worker_in_the_middle_of_a_pipeline() -> None:
-    """What is outside runs here, what is inside on the thread."""
+    """Outer layers run here, inner ones on the thread."""
     passed, here = list[str](), get_ident()
 
     class Told(Marked):
@@ -276,7 +276,7 @@ def test_policy_of() -> None:
     ids=repr,
 )
 def test_a_decorated_function_is_not_kept(layer: Layer) -> None:
-    """Not even one that calls itself, and so holds its own wrapper."""
+    """Not even a function that calls itself, and so refers to its own wrapper."""
 
     def make() -> weakref.ref[Callable[[int], int]]:
         @layer

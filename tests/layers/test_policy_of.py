@@ -1,4 +1,4 @@
-"""What decorates a function is known, and nobody is kept alive for it."""
+"""`policy_of` finds the layer of a function, and keeps nothing alive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Forgetful(Layer):
-    """A user's own layer, whose wrappers do not mention it."""
+    """A user's own layer, whose wrappers do not refer to it."""
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -34,7 +34,7 @@ class Forgetful(Layer):
 
 
 class Door(Gate):
-    """Lets everybody in."""
+    """Admits every call."""
 
     def admit(self, now: float, /) -> None: ...
 
@@ -79,7 +79,7 @@ def test_a_layer_nobody_else_holds(fn: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("fn", [work, awork])
 def test_a_pipeline_that_is_gone(fn: Callable[..., Any]) -> None:
-    """An equal one comes back, of the very same layers; while it lives, it is itself."""
+    """An equal pipeline of the same layers is returned; while the original lives, it is returned itself."""
     policy, door = Retry(attempts=2), Door()
     wrapped = (policy | door)(fn)
     gc.collect()
@@ -107,7 +107,7 @@ def test_what_nothing_decorates(thing: object) -> None:
 
 
 class Client:
-    """Its policy tells it of retries, and so can reach what it decorates."""
+    """Its policy calls it for retries, and so can reach the function that it decorates."""
 
     def __init__(self, layers: Callable[[Client], Layer]) -> None:
         self.seen: list[Event] = []

@@ -17,7 +17,7 @@ from tests.support.fakes import COLOURS, Boom, in_colour
 
 
 def spent(budget: Any, times: int) -> int:
-    """Spend so often, and say how often that was granted."""
+    """Spend this many times; return how often a retry was granted."""
     return sum(budget.spend() is not None for _ in range(times))
 
 

@@ -1,4 +1,4 @@
-"""A circuit breaker with other terms: its state stays, and since when, and what was counted."""
+"""A circuit breaker with other settings: its state, the start of the state and the counts stay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.fakes import Boom, options
         (options(failures=9), "bad bad bad:closed", options(failures=3), "+0:closed bad:open"),
         (options(failures=9), "bad bad bad:closed", options(failures=3), "good bad bad:closed bad:open"),
         (options(failures=3), "bad bad:closed", options(failures=5), "bad bad:closed bad:open"),
-        # By ratio: what was counted in the window stays.
+        # By ratio: the counts of the window stay.
         (
             options(ratio=0.5, minimum=8, window=60),
             "good good good bad bad bad:closed",
@@ -49,7 +49,7 @@ from tests.support.fakes import Boom, options
             options(ratio=0.5, minimum=3, window=100),
             "+80:closed good:open",
         ),
-        # From one way of counting to the other it begins to count anew.
+        # A change from one way of counting to the other resets the counts.
         (
             options(failures=9),
             "bad bad bad",
@@ -62,7 +62,7 @@ from tests.support.fakes import Boom, options
             options(failures=3),
             "bad bad:closed good bad bad:closed bad:open",
         ),
-        # Half open: those who succeeded count.
+        # Half open: successful probes count.
         (
             options(failures=1, cooldown=1, probes=4),
             "bad +1 good good:half_open",
@@ -202,7 +202,7 @@ def called(story: Story) -> None:
 def test_one_in_the_middle_of_another(
     does: Callable[[Story], object], comes: Callable[[Story], object]
 ) -> None:
-    """As by a signal, wherever it comes: the terms are the new ones in the end, and the circuit works."""
+    """As by a signal, at any point: the new settings apply in the end, and the circuit works."""
     for story in at_every_line(opened, does, comes):
         settings = story.breaker.settings
         assert story.breaker._circuit._settings is settings
@@ -212,7 +212,7 @@ def test_one_in_the_middle_of_another(
 
 
 def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
-    """As by a signal: what is being told goes on by the old terms, and what follows by the new ones."""
+    """As by a signal: the change being delivered follows the old settings, later ones the new settings."""
     story = Story(failures=1, cooldown=10)
     breaker = story.breaker
 

@@ -1,4 +1,4 @@
-"""A circuit breaker opens after failures in a row, rejects calls for a while, and is what its owner says."""
+"""A circuit breaker opens after failures in a row, rejects calls, and obeys isolate() and close()."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.support.fakes import Boom, Panic, always
 @pytest.mark.parametrize(
     ("options", "story"),
     [
-        # so many in a row, and not one less
+        # exactly this many in a row, not one less
         ({"failures": 1}, "good:closed bad:open good:no bad:no"),
         ({"failures": 3}, "bad:closed bad:closed bad:open"),
         ({"failures": 3}, "bad bad good bad bad:closed bad:open"),
         ({}, "bad bad bad bad:closed bad:open"),
-        # what says nothing about the service counts as nothing
+        # an error without a verdict is not counted
         ({"failures": 2}, "bad cancelled refused cancelled:closed bad:open"),
         ({"failures": 1}, "cancelled refused cancelled refused:closed"),
         # calls that run at the same time: the last one to fail opens it, those behind it change nothing
@@ -38,7 +38,7 @@ from tests.support.fakes import Boom, Panic, always
         ({"failures": 1, "cooldown": 5}, "bad +5 bad:open +4.9 good:no +0.1 good:closed bad:open"),
         ({"failures": 1, "cooldown": 0}, "bad:half_open bad:half_open good:closed"),
         ({"failures": 1, "cooldown": 1}, "bad" + " +0.1" * 10 + " good:closed"),  # that is 0.9999999999999999
-        # what was counted before is forgotten
+        # earlier counts are reset
         ({"failures": 2, "cooldown": 5}, "bad bad +5 good:closed bad:closed bad:open"),
         # by hand
         ({}, "isolate:isolated good:no +1000000:isolated bad:no close:closed good:closed"),
@@ -115,7 +115,7 @@ def test_what_a_call_of_another_time_has_to_say_changes_nothing(
     ],
 )
 def test_what_counts(on: Any, error: BaseException, counts: str) -> None:
-    """Seen after one failure of two: it opens, begins to count anew, or goes on counting."""
+    """Observed after one failure of two: the breaker opens, restarts counting, or continues counting."""
     breaker = CircuitBreaker([ZeroDivisionError, on], failures=2)
 
     def fail(error: BaseException) -> None:
@@ -190,7 +190,7 @@ def test_a_rejection_says_why_and_when_to_come_back(
 @pytest.mark.parametrize("start", [0.1, 0.7, 1e5 + 0.3, 1e9 / 7])
 @pytest.mark.parametrize("cooldown", [0.1, 0.3, 7.7])
 def test_who_comes_back_when_told_is_let_in(start: float, cooldown: float) -> None:
-    """However the float that is "now" was rounded."""
+    """Regardless of how the float of the current time was rounded."""
     story = Story(failures=1, cooldown=cooldown, start=start)
     story.tell("bad")
     story.clock.time += cooldown / 3
@@ -243,7 +243,7 @@ def test_it_is_shared_and_never_copied() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_child_process_goes_on_by_itself() -> None:
-    """Even if another thread had the lock at that moment, or was telling an observer something."""
+    """Even if another thread held the lock at that moment, or was calling an observer."""
     entered, leave = threading.Event(), threading.Event()
 
     def hold(_: object = None) -> None:

@@ -1,6 +1,6 @@
-"""One circuit breaker, everybody at once: threads, event loops, and what interrupts a thread in the middle.
+"""One circuit breaker used by threads, event loops and signal handlers at once.
 
-Threads switch every microsecond here. A storm opens it once, and what is told is one chain of states.
+Threads switch every microsecond here. A burst of failures opens it once, and its events form one chain.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_no_call_of_a_ratio_is_miscounted() -> None:
 
 
 def test_no_more_probes_than_there_may_be() -> None:
-    """In every round as many as it says are inside together, however many come."""
+    """In every round the number of probes run at once, no matter how many calls arrive."""
     probes, clock = 3, Virtual()
     breaker = CircuitBreaker(failures=1, probes=probes, cooldown=10, clock=clock)
     tried(breaker, fail)
@@ -178,7 +178,7 @@ def test_what_is_told_is_one_chain_of_states() -> None:
     ],
 )
 def test_an_isolation_by_a_signal_holds(options: dict[str, Any], before: str, call: str) -> None:
-    """Wherever it comes: it is isolated from then on, unless it is closed by hand after that."""
+    """Wherever the interruption happens, the breaker is isolated, unless close() is called later."""
     for seen in at_every_line(
         story(before, **options), lambda made: made.tell(call), lambda made: made.breaker.isolate()
     ):
@@ -207,7 +207,7 @@ def test_an_isolation_by_a_signal_holds(options: dict[str, Any], before: str, ca
 def test_what_the_collector_ends_in_the_middle_of_a_call(
     options: dict[str, Any], before: str, call: str, names: str, end: str
 ) -> None:
-    """Nothing breaks, nothing is told twice, and it closes again when others succeed."""
+    """Nothing breaks, no change is emitted twice, and the breaker closes again when other calls succeed."""
 
     def collect(made: Story) -> None:
         for name in names:
@@ -235,7 +235,7 @@ def test_what_the_collector_ends_in_the_middle_of_a_call(
 def test_nobody_is_rejected_for_what_the_collector_does(
     options: dict[str, Any], before: str, end: str
 ) -> None:
-    """A place that was given is not lost either."""
+    """A probe slot that was acquired is not lost either."""
     for seen in at_every_line(
         story(before, **options),
         lambda made: made.tell("good:closed"),

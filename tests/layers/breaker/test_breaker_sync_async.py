@@ -92,7 +92,7 @@ def test_a_cancelled_call_says_nothing(colour: str, shape: str, half_open: bool)
     breaker = broken(Virtual()) if half_open else CircuitBreaker(failures=1)
     assert cancelled(colour, lambda: SHAPES[shape][1](breaker, Hanging())) == "cancelled"
     assert breaker.state == ("half_open" if half_open else "closed")
-    assert breaker.call(int) == 0  # it took no place of a probe
+    assert breaker.call(int) == 0  # it occupied no probe slot
     assert breaker.state == "closed"
 
 
@@ -140,7 +140,7 @@ def test_a_coroutine_that_is_dropped_frees_its_place() -> None:
 
 @LOOPS
 def test_a_task_that_hangs_for_ever_wedges_nothing(colour: str) -> None:
-    """Another call is let in after the cooldown; when the task ends at last, it has nothing to say."""
+    """Another call is admitted after the cooldown; when the task finally ends, its result is ignored."""
     clock = Virtual()
     breaker = broken(clock)
 

@@ -1,4 +1,4 @@
-"""The state machine of a circuit breaker by itself: tickets, what is noted, and what is left to tell."""
+"""The state machine of a circuit breaker: tickets, what is recorded, and the changes to publish."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ticket(circuit: Circuit, now: float) -> StateEpoch | TrackedCall:
 
 
 def opened(**options: Any) -> Circuit:
-    """Make one that has opened at 0."""
+    """Return a circuit that opened at 0."""
     made = circuit(**options)
     for _ in range(2):
         made.ended(ticket(made, 0), True, 0)
@@ -43,7 +43,7 @@ def opened(**options: Any) -> Circuit:
 
 
 def test_while_it_is_closed_everybody_has_the_same_ticket() -> None:
-    """Nothing is made for a call whose time does not matter."""
+    """No object is created for a call whose duration does not matter."""
     found = circuit()
     assert found.admit(1) is found.admit(2) is found.epoch
     assert not found.epoch.calls
@@ -119,7 +119,7 @@ def test_when_to_come_back_is_known_of_an_open_one_only(state: Any) -> None:
 
 @pytest.mark.parametrize("bad", [True, False, None])
 def test_a_ticket_counts_once(bad: bool | None) -> None:
-    """One that was counted as slow, or taken for lost, has nothing more to say at its end."""
+    """The end of a call that was counted as slow, or lost, is ignored."""
     found = circuit(slow=5, failures=9)
     slow = ticket(found, 0)
     other = ticket(found, 5)
@@ -138,7 +138,7 @@ def test_a_ticket_counts_once(bad: bool | None) -> None:
 
 
 def test_a_circuit_that_is_used_forgets_what_was() -> None:
-    """However many periods there were, only the running one is kept."""
+    """However many epochs there were, only the current one is kept."""
     found = circuit(failures=1, cooldown=0, slow=1)
     for now in range(0, 3000, 3):
         found.ended(ticket(found, now), True, now)  # opens

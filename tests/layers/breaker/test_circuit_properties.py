@@ -1,4 +1,4 @@
-"""Whatever calls do and whenever: the circuit agrees with a plain model of it, and never gets stuck."""
+"""For any calls at any times, the circuit agrees with a simple model of it, and never gets stuck."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SETTINGS = st.builds(
 
 @dataclass
 class Going:
-    """A call on its way, as the model sees it."""
+    """A call in flight, as the model sees it."""
 
     ticket: Ticket
     period: int
@@ -90,7 +90,7 @@ class Model:
             self.rejected = 0
 
     def bad_enough(self, minimum: int) -> bool:
-        """By the calls up to the last one: nothing is forgotten while nobody calls."""
+        """Compare the counts up to the last call: nothing expires while there are no calls."""
         if self.terms.ratio is None:
             row = [bad for _, bad in self.ends]
             return len(row) >= self.terms.failures and all(row[-self.terms.failures :])
@@ -227,7 +227,7 @@ class Circuits(RuleBasedStateMachine):
         assert all(change.lasted >= 0 for change in self.circuit.changes)
 
     def teardown(self) -> None:
-        """Nobody comes back of those who are inside, and still it closes, if others come and succeed."""
+        """Check that the circuit closes if other calls succeed, even if the calls in flight never end."""
         if not hasattr(self, "circuit") or self.circuit.epoch.state == "isolated":
             return
         self.chance = 0.9

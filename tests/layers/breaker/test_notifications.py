@@ -1,4 +1,4 @@
-"""What a breaker tells of itself is told in order, one thing at a time, and by whoever comes first."""
+"""The state changes of a breaker are delivered in order, one at a time, by one thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def change(number: int) -> StateChange:
 
 
 class Reader:
-    """Reads the news; may be told what to do at one of them."""
+    """Receives the changes; may run a function at one of them."""
 
     def __init__(self) -> None:
         self.read: list[int] = []
@@ -63,7 +63,7 @@ def test_what_comes_up_while_one_is_told_waits_for_its_turn() -> None:
 
 
 def test_a_crash_loses_none_of_the_others() -> None:
-    """The next one who has something to tell, or asks, tells what is left."""
+    """The next call of publish() delivers the remaining changes."""
     reader = Reader()
 
     def crash() -> None:
@@ -78,7 +78,7 @@ def test_a_crash_loses_none_of_the_others() -> None:
 
 
 def test_nobody_waits_for_an_observer_of_another_thread() -> None:
-    """Its thread tells what others add meanwhile."""
+    """Its thread delivers the changes that other threads add meanwhile."""
     reader = Reader()
     reading, go_on = threading.Event(), threading.Event()
 

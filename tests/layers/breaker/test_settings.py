@@ -1,4 +1,4 @@
-"""The options of a circuit breaker are checked when it is made, and what is wrong is said with the remedy."""
+"""The options of a circuit breaker are validated when it is made, and an error names the fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def numbers(*args: Any, **options: Any) -> dict[str, Any]:
-    """Return the settings of a breaker that say when it opens and closes."""
+    """Return the settings of a breaker that decide when it opens and closes."""
     settings = CircuitBreaker(*args, **options).settings
     return {option: getattr(settings, option) for option in DEFAULTS}
 

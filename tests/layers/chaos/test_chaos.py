@@ -33,7 +33,7 @@ SHAPES = pytest.mark.parametrize("stream", [False, True], ids=["call", "stream"]
 
 
 class Service:
-    """What is behind the layers, in all shapes: it writes down which calls came through."""
+    """The functions inside the layers, of all kinds: they record which calls reached them."""
 
     def __init__(self) -> None:
         self.came: list[int] = []
@@ -55,7 +55,7 @@ class Service:
 
 
 def called(place: str, layer: Layer, calls: int, service: Service, *, stream: bool = False) -> list[Any]:
-    """Make calls one after the other; tell what came of each, and after how many seconds it was over."""
+    """Make calls one after the other; return the result of each, and its duration in seconds."""
     ends: list[Any] = []
 
     def blocking(clock: VirtualClock) -> None:

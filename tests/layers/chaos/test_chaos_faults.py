@@ -1,4 +1,4 @@
-"""What `Chaos` raises: an exception made anew each time, from a type, an exception or a function."""
+"""The errors that `Chaos` raises: a new exception each time, from a type, an exception or a function."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_faults(fault: Any, expected: Exception) -> None:
 
 
 def test_an_exception_is_copied_each_time() -> None:
-    """What is raised gathers a traceback, a context and notes: none of that is anybody else's."""
+    """A raised exception collects a traceback, a context and notes: no other exception shares them."""
     own = Boom("x")
     own.__cause__ = cause = KeyError()
     own.add_note("mine")

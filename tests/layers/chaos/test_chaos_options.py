@@ -1,4 +1,4 @@
-"""What `Chaos` can be told: how late, what instead, and when; and mistakes, said when it is made."""
+"""The options of `Chaos`: latency, result, rate and switch; mistakes are reported when it is made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def aitems() -> AsyncIterator[str]:
 
 
 def struck(**options: Any) -> Any:
-    """Make one call that is struck, and tell what came of it and after how long."""
+    """Make one call that is hit; return its result and its duration."""
     with virtual_time() as clock:
         try:
             end: Any = Chaos(**options, rate=1).call(fetch)
@@ -115,7 +115,7 @@ def test_a_plain_function_that_gives_something_to_await() -> None:
 
 
 def test_the_switch_may_be_thrown_any_time() -> None:
-    """And as long as it is off, nothing is drawn."""
+    """While it is off, no random number is drawn."""
     chaos, steady = (Chaos(result="struck", rate=0.5, seed=3) for _ in range(2))
     expected = [steady.call(fetch) for _ in range(20)]
     seen: list[str] = []

@@ -113,7 +113,7 @@ def test_an_async_generator_ends_as_it_would(colour: str, layer: Layer, ending: 
 
 @COLOURS
 def test_an_error_after_the_first_item_is_the_streams_own(colour: str) -> None:
-    """Nothing is opened anew, and chaos has no part in it."""
+    """The stream is not opened again, and chaos does not affect it."""
     own, opened = Boom("own"), list[None]()
 
     @NEVER

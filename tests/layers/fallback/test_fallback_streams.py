@@ -23,7 +23,7 @@ BOOM, PANIC = Boom("x"), Panic()
 
 
 def play(colour: str, layer: Layer, tape: Tape, reader: Reader = Reader()) -> list[object]:  # noqa: B008  frozen
-    """Read a stream; return what came, and how it ended if that was badly or with a value."""
+    """Read a stream; return its items, and its error or return value if there is one."""
     taken: list[object] = []
 
     def blocking() -> None:
@@ -125,7 +125,7 @@ def test_an_error_that_is_not_replaced(colour: str) -> None:
 
 
 def test_nothing_runs_before_it_is_iterated_over(colour: str) -> None:
-    """And what is dropped or closed before never runs."""
+    """A stream that is dropped or closed before that never runs."""
     asked: list[Exception] = []
     for way in (Reader("drop", 0), Reader("close", 0)):
         source = tape(BOOM)
@@ -150,7 +150,7 @@ def test_nothing_runs_before_it_is_iterated_over(colour: str) -> None:
         ([1, 2], Reader("break", 1), [1], []),
         ([1, 2], Reader("drop", 1), [1], []),
         ([1, 2], Reader("raise", 1, BOOM), [1, BOOM], []),
-        ([Spoils(), 1, 2], Reader("close", 1), [1, Boom], []),  # it cannot be closed: that is told
+        ([Spoils(), 1, 2], Reader("close", 1), [1, Boom], []),  # it cannot be closed, which is reported
     ],
 )
 def test_all_goes_through(
@@ -226,7 +226,7 @@ def deferred(error: Exception) -> object:
 
 @THREADS
 def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
-    """It is said, and nothing is left that was never awaited."""
+    """It is reported, and no coroutine is left unawaited."""
     for fn in (deferred, always(OnlyAsync())):
         taken = play(colour, Fallback(fn), tape(BOOM))
         assert isinstance(taken[0], TypeError)

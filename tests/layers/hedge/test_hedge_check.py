@@ -1,4 +1,4 @@
-"""What a `Hedge` refuses, and what it says of itself: `check`, `explain`, numbers, text, `policy_of`."""
+"""The options that a `Hedge` rejects, and its `check`, `explain`, statistics, repr and `policy_of`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_else_to_call_is_no_coroutine() -> None:
 
 @LOOPS
 def test_what_else_to_call_does_not_block(colour: str) -> None:
-    """It cannot be seen before it is called; then it is said, and not taken for a failure."""
+    """It cannot be detected before the call; then it is raised, and not treated as a failure."""
 
     def measured(_: object) -> int:
         return 3
@@ -149,7 +149,7 @@ def test_functions_that_are_refused(fn: Callable[..., Any], says: str, layer: La
         (Timeout(1) | Hedge(1), [NEVER]),
         (Timeout(5) | CircuitBreaker() | Timeout(0.5) | Hedge(1), [NEVER]),
         (Retry(attempt_timeout=0.5) | Hedge(1), [NEVER]),
-        (Timeout(0.001) | Hedge(), []),  # what is learned may be shorter still
+        (Timeout(0.001) | Hedge(), []),  # a measured delay may be shorter still
     ],
 )
 def test_what_is_known_to_hurt(layers: Layer, said: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""How late is late, and how many extra calls there may be: what hedging goes by, without any clock."""
+"""The latency histogram and the quota of extra calls, without any clock."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from redouble._layers.hedge.latency import (
     LatencyHistogram,
 )
 
-FINEST = 1 + 1 / 16  # an estimate is at most so much too high
+FINEST = 1 + 1 / 16  # an estimate is at most this factor too high
 HOUR = 4096.0
 
 
 def learned(share: float, times: list[float]) -> float | None:
-    """Tell what is learned of these, as often as it takes until somebody looks."""
+    """Record these latencies until the threshold is updated, and return it."""
     latencies = LatencyHistogram(share, 0.0)
     for seconds in times:
         latencies.record(seconds, 1.0)
@@ -54,7 +54,7 @@ def test_it_is_a_percentile_and_rather_late_than_early(times: list[float], share
 @settings(max_examples=50)
 @given(share=st.floats(1e-3, 1.0), takes=st.floats(SHORTEST_DELAY, HOUR * 0.99))
 def test_nothing_is_known_before_there_are_enough_calls(share: float, takes: float) -> None:
-    """The share must be one call at least, and a handful says nothing."""
+    """The share must be at least one call, and a few calls are not enough."""
     latencies, enough = LatencyHistogram(share, 0.0), max(MIN_CALLS, 1 / share)
     for many in range(1, 1100):
         latencies.record(takes, 1.0)
@@ -172,7 +172,7 @@ def test_with_plenty_of_data_some_calls_are_enough() -> None:
 def test_extra_calls_are_a_share_of_all_and_one_in_every_prefix(
     share: float, calls: list[tuple[int, int, bool]]
 ) -> None:
-    """However they come: some calls, then some that are late, of which one may give its own back."""
+    """In any order: some calls, then some extra calls, one of which may be refunded."""
     extra, spent = HedgeQuota(share), 0
     for made, late, returns in calls:
         extra.calls += made

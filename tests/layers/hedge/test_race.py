@@ -1,4 +1,4 @@
-"""Who wins a race, and what comes out of it: decided without any clock, task or event loop."""
+"""The winner and the outcome of a race: decided without any clock, task or event loop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.drivers.workers.test_threads_leaks import uncollected
 from tests.support.fakes import Boom, always
 
 
-def contest(begun: int = 2, on: On = Boom, until: Until | None = None) -> Race:
-    """Make a contest with so many attempts running."""
+def new_race(begun: int = 2, on: On = Boom, until: Until | None = None) -> Race:
+    """Return a race with this many attempts running."""
     made = Race(FailureFilter(on, "Hedge"), until)
     assert [made.start_attempt() for _ in range(begun - 1)] == list(range(2, begun + 1))
     assert (made.started, made.running, made.over) == (begun, begun, False)
@@ -35,7 +35,7 @@ class Late(Exception):
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_the_first_result_wins(number: int) -> None:
-    race = contest(3)
+    race = new_race(3)
     race.record_result(number, f"of {number}")
     assert (race.winner, race.over, race.running) == (number, True, 2)
     for other in {1, 2, 3} - {number}:
@@ -45,7 +45,7 @@ def test_the_first_result_wins(number: int) -> None:
 
 @pytest.mark.parametrize("answer", [None, False, Verdict.stop(), Verdict.accept()])
 def test_an_error_that_is_not_named_wins(answer: Any) -> None:
-    race, error = contest(on=always(answer)), Boom()
+    race, error = new_race(on=always(answer)), Boom()
     race.record_error(2, error, 0.0)
     race.record_result(1, "too late")
     assert (race.winner, race.over) == (2, True)
@@ -56,7 +56,7 @@ def test_an_error_that_is_not_named_wins(answer: Any) -> None:
 
 @pytest.mark.parametrize("order", list(permutations([1, 2, 3])))
 def test_if_all_fail_it_is_the_first_ones_error(order: tuple[int, ...]) -> None:
-    race, errors = contest(3), [Boom("1"), Boom("2"), Boom("3")]
+    race, errors = new_race(3), [Boom("1"), Boom("2"), Boom("3")]
     for number in order:
         assert not race.over
         race.record_error(number, errors[number - 1], 0.0)
@@ -68,14 +68,14 @@ def test_if_all_fail_it_is_the_first_ones_error(order: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_who_comes_after_the_end_changes_nothing(number: int) -> None:
-    race = contest()
+    race = new_race()
     race.record_result(3 - number, "won")
     race.record_error(number, Late(60), 0.0)
     assert (race.not_before, race.running, race.outcome()) == (0.0, 0, "won")
 
 
 def test_one_that_was_cut_has_lost() -> None:
-    race, error = contest(), Boom()
+    race, error = new_race(), Boom()
     race.record_cancelled()
     assert not race.over
     race.record_error(1, error, 0.0)
@@ -100,7 +100,7 @@ def is_good(value: object) -> bool:
 
 @pytest.mark.parametrize("until", [is_good, Judge()])
 def test_a_refused_result_leaves_it_to_the_others(until: Any) -> None:
-    race = contest(until=until)
+    race = new_race(until=until)
     race.record_result(1, "bad")
     assert not race.over
     race.record_result(2, "good")
@@ -109,7 +109,7 @@ def test_a_refused_result_leaves_it_to_the_others(until: Any) -> None:
 
 @pytest.mark.parametrize("answer", [False, None, Verdict.retry(), Verdict.stop()])
 def test_if_all_are_refused_it_is_the_first_ones_result(answer: object) -> None:
-    race = contest(until=always(answer))
+    race = new_race(until=always(answer))
     race.record_result(2, "b")
     race.record_result(1, "a")
     assert (race.winner, race.over, race.outcome()) == (None, True, "a")
@@ -120,7 +120,7 @@ def test_a_rule_that_fails_decides(ending: str) -> None:
     def puzzled(_: object) -> bool:
         raise LookupError
 
-    race = contest(on=puzzled, until=puzzled)
+    race = new_race(on=puzzled, until=puzzled)
     if ending == "result":
         race.record_result(2, "b")
     else:
@@ -138,19 +138,19 @@ def test_a_rule_that_fails_decides(ending: str) -> None:
     [(3, 13), (0.5, 10.5), (0, 10), (None, 0), (True, 0), ("3", 0), (float("nan"), 0)],
 )
 def test_who_was_told_to_wait_puts_the_next_one_off(after: object, not_before: float) -> None:
-    race = contest(on=Exception)
+    race = new_race(on=Exception)
     race.record_error(2, Late(after), 10.0)
     assert race.not_before == not_before
 
 
 def test_the_longest_hint_counts() -> None:
-    race = contest(4, on=Exception)
+    race = new_race(4, on=Exception)
     for number, after in ((2, 3), (3, 9), (4, 1)):
         race.record_error(number, Late(after), 10.0)
     assert race.not_before == 19
 
 
-# ------------------------------------------------------------------- results nobody gets
+# ------------------------------------------------------------------- unused results
 
 
 ENDINGS = st.lists(st.tuples(st.sampled_from(["good", "bad", "fail", "cut"]), st.integers(0, 3)), max_size=5)
@@ -169,7 +169,7 @@ def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[st
         def judge(self, ended: Ended) -> bool:
             return ended.attempt in goods
 
-    race = contest(len(endings), until=ByAttempt())
+    race = new_race(len(endings), until=ByAttempt())
     returned: list[object] = []
     for number in data.draw(st.permutations(sorted(endings))):
         ending = endings[number][0]
@@ -194,7 +194,7 @@ def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[st
 
 @pytest.mark.usefixtures(uncollected.__name__)
 def test_it_keeps_no_error_that_has_come_out() -> None:
-    race, watched = contest(), list[weakref.ref[Boom]]()
+    race, watched = new_race(), list[weakref.ref[Boom]]()
     race.record_error(2, Boom("2"), 0.0)
     race.record_error(1, Boom("1"), 0.0)
     try:

@@ -1,4 +1,4 @@
-"""Closing a result that nobody is going to use, whatever it is; in every async colour."""
+"""Closing of unused results of any kind; in every async colour."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.hedge_attempts import LOOPS, timed
 
 
 class Both:
-    """What httpx's responses are like: a blocking way and an async way, of which only one will do."""
+    """An object like httpx's responses: close() and aclose(), of which only one works."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.closed: list[str] = []

@@ -1,4 +1,4 @@
-"""What is told of a `Keyed`: what its layers are, as they would say it themselves; and never a key."""
+"""The description of a `Keyed`: that of its layers, and never a key."""
 
 from __future__ import annotations
 

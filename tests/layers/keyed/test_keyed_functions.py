@@ -1,4 +1,4 @@
-"""The functions that `Keyed` decorates: keys are told from their parameters, methods are methods."""
+"""The functions that `Keyed` decorates: keys are computed from their parameters, methods stay methods."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def name_of(client: Client, _: str) -> str:
 
 
 class Client:
-    """Has a bulkhead for each host, in every way a class may have it."""
+    """Has a bulkhead for each host, as every kind of method that a class may have."""
 
     by_host = Keyed(second, lambda: Bulkhead(1, 0))
     by_self = Keyed(name_of, lambda: Bulkhead(1, 0))
@@ -136,7 +136,7 @@ FITTING: list[tuple[Callable[..., Any], Callable[..., Any], tuple[str, ...]]] = 
     (anything, by_name, ("a",)),
     (both, anything, ("a", "/")),
     (strict, functools.partial(anything), ("a",)),
-    (strict, max, ("ab",)),  # which does not tell its parameters
+    (strict, max, ("ab",)),  # which has no signature
     (max, strict, ("ab",)),
 ]
 

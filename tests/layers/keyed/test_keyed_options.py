@@ -1,4 +1,4 @@
-"""What `Keyed` is told: keys, what makes layers, how many; what functions it decorates; and mistakes."""
+"""The options of `Keyed`: keys, factories of layers, limits; the functions it decorates; and mistakes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_of_is_what_a_call_uses(colour: str) -> None:
 
 
 class Maker:
-    """Something that makes layers, in ways of its own."""
+    """A factory of layers, as every kind of callable."""
 
     def by_key(self, key: int) -> Bulkhead:
         return Bulkhead(key)
@@ -111,7 +111,7 @@ def test_what_is_no_layer(colour: str, made: Any) -> None:
 
 
 def test_what_does_not_tell_its_parameters() -> None:
-    wrong: Any = dict  # takes anything, and says nothing of it
+    wrong: Any = dict  # accepts anything, and has no signature
     with pytest.raises(TypeError, match=r"^Keyed make=dict made {}, which is no layer$"):
         Keyed(first, wrong).of("a")
 

@@ -1,4 +1,4 @@
-"""How long `Keyed` keeps a layer: while there is room, while it is not idle, and as long as it is in use."""
+"""How long `Keyed` keeps a layer: until there are too many keys or it is idle, and no call uses it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def nothing() -> None: ...
 
 
 class Uses:
-    """Makes a bulkhead for each key, remembers for which it did so, and uses them in every way."""
+    """Makes a bulkhead for each key, records for which keys, and uses them in every colour."""
 
     def __init__(self, most: int = 1000, idle: float | timedelta | None = None) -> None:
         self.made = ""
@@ -224,7 +224,7 @@ def test_an_async_stream_is_a_use_until_its_end(colour: str, ending: str) -> Non
                 case _:
                     await anext(stream)
         del stream
-        gc.collect()  # an error that is thrown refers to what it goes through
+        gc.collect()  # a thrown error refers to the frames it passes
         for pause in (9, 11):
             clock.advance(pause)
             uses.layers.of("a")
@@ -234,7 +234,7 @@ def test_an_async_stream_is_a_use_until_its_end(colour: str, ending: str) -> Non
 
 
 def test_a_call_is_a_use_from_its_beginning() -> None:
-    """At 9 s a call begins, and at 15 s it is under way: it has not been idle for more than 10 s."""
+    """A call starts at 9 s and is in flight at 15 s: the key has not been idle for more than 10 s."""
     with virtual_time() as clock:
         uses = Uses(idle=10)
         uses.fetch("a")

@@ -1,4 +1,4 @@
-"""The table of a `Keyed`: the least recently used is forgotten first, and nothing that somebody holds."""
+"""The table of a `Keyed`: the least recently used key is forgotten first, and no entry that is in use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Of(Layer):
 
 
 def through(layer: Layer) -> Callable[..., Any]:
-    """Wrap nothing: return a function that tells its layer."""
+    """Wrap nothing: return a function that returns its layer."""
     return lambda: layer
 
 
@@ -186,7 +186,7 @@ def test_what_has_just_been_found_is_not_forgotten_as_idle() -> None:
 
 
 class Items:
-    """What is there, of which another thread moves the first to the end when somebody begins to look."""
+    """Entries whose first one another thread moves to the end when an iteration starts."""
 
     def __init__(self, moving: Moving, items: Iterable[tuple[Hashable, KeyedEntry]]) -> None:
         self.moving, self.items = moving, items
@@ -200,7 +200,7 @@ class Items:
 
 
 class Moving(OrderedDict[Hashable, KeyedEntry]):
-    """Entries that are moved so many times yet."""
+    """Entries that are moved this many times."""
 
     moves = 2
 

@@ -1,4 +1,4 @@
-"""The ways of functions through the layers of a `Keyed`: each made once, and none kept that nobody needs."""
+"""The wrapper caches of a `KeyedTable`: each wrapper is made once, and none outlives its entry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.fakes import Boom
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: what is gone is gone because nobody refers to it any more."""
+    """Without garbage collection: an object is freed because nothing refers to it any more."""
     gc.collect()
     gc.disable()
     yield
@@ -80,7 +80,7 @@ def test_ways_are_told_apart() -> None:
 
 
 def test_a_way_that_was_forgotten_meanwhile_is_not_kept() -> None:
-    """Somebody else uses another key while it is made."""
+    """Another thread uses another key while the wrapper is being made."""
 
     def wrap(layer: Layer) -> Callable[..., Any]:
         rows.entry("b", 0)
@@ -106,7 +106,7 @@ def test_a_function_that_cannot_be_wrapped_leaves_the_layer() -> None:
 
 
 def test_what_goes_may_bring_others() -> None:
-    """A function that is let go may be the last to hold something which decorates another one in its end."""
+    """A freed function may hold the last reference to an object whose finalizer decorates a function."""
 
     def wrap(layer: Layer) -> Callable[..., Any]:
         way = through(layer)

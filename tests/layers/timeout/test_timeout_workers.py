@@ -64,7 +64,7 @@ def test_a_second_worker_beside_it_if_that_is_allowed() -> None:
 
 
 def test_an_attempt_timeout_of_somebody_elses() -> None:
-    """It came out of the function, and is passed on."""
+    """The function raised it, and it propagates."""
     theirs = errors.AttemptTimeout("theirs")
     with pytest.raises(errors.AttemptTimeout) as caught:
         Timeout(HOUR, worker=Worker()).call(Script(theirs))
