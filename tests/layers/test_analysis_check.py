@@ -163,7 +163,7 @@ HURT: list[tuple[Layer, list[str]]] = [
 
 
 @pytest.mark.parametrize(("pipeline", "expected"), HURT)
-def test_what_hurts(pipeline: Layer, expected: list[str]) -> None:
+def test_known_problems(pipeline: Layer, expected: list[str]) -> None:
     checked(pipeline, expected)
 
 
@@ -220,7 +220,7 @@ FINE: list[Layer] = [
 
 
 @pytest.mark.parametrize("pipeline", FINE)
-def test_what_does_not_hurt(pipeline: Layer) -> None:
+def test_arrangements_without_problems(pipeline: Layer) -> None:
     checked(pipeline, [])
 
 

@@ -118,7 +118,7 @@ def test_a_pipeline_in_another_is_flat() -> None:
     ],
     ids=repr,
 )
-def test_what_is_said_of_a_layer(layer: Layer, words: str) -> None:
+def test_the_description_of_a_layer(layer: Layer, words: str) -> None:
     first, *_ = Pipeline(layer).explain().splitlines()
     assert first.split(maxsplit=1) == [type(layer).__name__, *([words] if words else [])]
 
@@ -166,7 +166,7 @@ def test_to_ask_changes_nothing() -> None:
     assert [bulkhead.snapshot(), budget.snapshot(0), breaker.snapshot()] == before
 
 
-def test_nothing_of_a_value_is_told() -> None:
+def test_a_value_is_never_shown() -> None:
     pipeline = Fallback(value="secret") | Retry(name="secret", labels={"key": "secret"})
     told = pipeline.explain() + " ".join(pipeline.check())
     assert "secret" not in told

@@ -128,7 +128,7 @@ ROWS: list[tuple[Layer, str]] = [
 
 
 @pytest.mark.parametrize(("layer", "worst"), ROWS)
-def test_what_it_comes_to(layer: Layer, worst: str) -> None:
+def test_the_summary_of_the_worst_case(layer: Layer, worst: str) -> None:
     assert Pipeline(layer).explain().splitlines()[-1] == f"at worst: {worst}"
 
 

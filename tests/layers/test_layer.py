@@ -101,7 +101,7 @@ def test_a_gate_learns_how_it_ended(form: str, error: BaseException, colour: str
     assert gate.inside == 0
 
 
-def test_a_closed_gate_calls_nobody(colour: str) -> None:
+def test_a_closed_gate_does_not_call_the_function(colour: str) -> None:
     gate, calls = AtMost(0), list[int]()
 
     async def waiting() -> None:
@@ -209,7 +209,7 @@ def test_a_cancellation_reaches_the_gate(form: str, colour: str) -> None:
     assert isinstance(error, trio.Cancelled if colour == "trio" else asyncio.CancelledError)
 
 
-def test_a_gate_must_say_whom_it_admits() -> None:
+def test_a_gate_needs_an_admit_method() -> None:
     with pytest.raises(TypeError, match=r"Gate cannot admit a call at .*: a gate needs a method admit"):
         Gate().call(add, 1)
 

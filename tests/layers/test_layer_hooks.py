@@ -428,7 +428,7 @@ def test_what_cannot_be_registered(name: Any, section: Any, error: type[Exceptio
 
 
 @pytest.mark.parametrize("snapshot", [failing, lambda: None, lambda: 3, lambda: ["passed"]])
-def test_a_snapshot_that_fails_is_said_of_the_one(snapshot: Callable[..., Any]) -> None:
+def test_a_failing_snapshot_names_its_layer(snapshot: Callable[..., Any]) -> None:
     layer = broken("snapshot", snapshot)
     layer.name = "hooks broken"
     layer.register()

@@ -177,7 +177,7 @@ def test_only_layers_go_into_a_pipeline(wrong: Any) -> None:
         (RetryBudget(), r"pass a budget to the policy, as in Retry\(budget=\.\.\.\)"),
     ],
 )
-def test_what_is_meant_by_something_else_is_said(wrong: Any, instead: str) -> None:
+def test_an_error_suggests_what_to_write_instead(wrong: Any, instead: str) -> None:
     with pytest.raises(TypeError, match=instead):
         _ = Retry() | wrong
     with pytest.raises(TypeError, match=r"write Pipeline\(\*layers\)"):
@@ -192,7 +192,7 @@ def test_a_class_is_not_its_instance() -> None:
         Pipeline(wrong)
 
 
-def test_a_layer_that_wraps_nothing_says_so() -> None:
+def test_a_layer_that_wraps_nothing_raises() -> None:
     with pytest.raises(TypeError, match=r"Cold cannot wrap a plain function, which add is"):
         Cold()(add)
     with pytest.raises(TypeError, match="Cold cannot wrap a coroutine function, which aadd is"):
@@ -237,7 +237,7 @@ class Client:
         return 1
 
 
-def test_what_is_decorated_keeps_its_face() -> None:
+def test_a_decorated_function_keeps_its_signature() -> None:
     layer = Marked("m", list[str]())
     for fn in (add, aadd):
         wrapped: Any = layer(fn)

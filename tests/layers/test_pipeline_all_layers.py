@@ -81,7 +81,7 @@ def test_one_call(colour: str, steps: list[Any], failures: int, came: Any, left:
     assert guards.left() == left
 
 
-def test_an_error_that_nobody_asked_for(colour: str) -> None:
+def test_an_error_that_is_not_named(colour: str) -> None:
     """It is not retried and not replaced; for the breaker it is a failure like any other."""
     guards, wrong = Guards(failures=1), KeyError("x")
     with pytest.raises(KeyError) as caught:
@@ -219,7 +219,7 @@ def test_methods_of_every_kind(colour: str) -> None:
     assert in_colour(colour, blocking, waiting) == [b"abab", b"c", b"d"]
 
 
-def test_what_is_decorated_keeps_its_face() -> None:
+def test_a_decorated_function_keeps_its_signature() -> None:
     for guarded in (Client.get, Client.aget):
         plain: Any = inspect.unwrap(guarded)
         assert inspect.signature(guarded) == inspect.signature(plain)

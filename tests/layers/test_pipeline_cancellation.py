@@ -188,7 +188,7 @@ def test_cut_by_a_limit_around_it(
 
 
 @PLACES
-def test_a_place_is_passed_on_by_who_is_cut(place: str) -> None:
+def test_a_cut_call_passes_its_slot_on(place: str) -> None:
     """The next one in the queue has it at once."""
     guards, came = Guards(takes=3), list[tuple[str, object, float]]()
 

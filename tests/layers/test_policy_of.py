@@ -65,7 +65,7 @@ async def awork(n: int = 0) -> int:
 
 
 @pytest.mark.parametrize("fn", [work, awork])
-def test_a_layer_nobody_else_holds(fn: Callable[..., Any]) -> None:
+def test_a_layer_that_only_its_wrapper_holds(fn: Callable[..., Any]) -> None:
     wrapped = Forgetful()(fn)
     doors = [PlainDoor()(fn), AsyncDoor()(fn)]
     piped = (Retry(attempts=2) | Forgetful())(fn)
@@ -93,7 +93,7 @@ def test_a_pipeline_that_is_gone(fn: Callable[..., Any]) -> None:
     assert policy_of(wrapped) is pipeline
 
 
-def test_policies_nobody_else_holds() -> None:
+def test_policies_that_only_their_wrapper_holds() -> None:
     assert policy_of(Retry(attempts=7)(work)) == Retry(attempts=7)
     assert isinstance(policy_of(Door()(work)), Door)
 

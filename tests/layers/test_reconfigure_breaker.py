@@ -117,7 +117,7 @@ def test_its_story_goes_on(before: dict[str, Any], story: str, after: dict[str, 
     told.tell(then)
 
 
-def test_who_is_told_and_by_which_clock_stays() -> None:
+def test_the_observer_and_the_clock_stay() -> None:
     story = Story(failures=1, cooldown=10, name="db")
     story.tell("bad:open +4")
     others: list[object] = []
@@ -128,7 +128,7 @@ def test_who_is_told_and_by_which_clock_stays() -> None:
     assert not others
 
 
-def test_a_breaker_that_closes_by_its_new_terms_says_so() -> None:
+def test_a_breaker_that_closes_by_its_new_settings_emits_it() -> None:
     story = Story(failures=1, cooldown=1, probes=4)
     story.tell("bad +1 good good:half_open")
     story.breaker.reconfigure(CircuitBreaker(cooldown=1))

@@ -61,7 +61,7 @@ def test_with_another_window(window: float, there: int) -> None:
     assert budget.snapshot(10.0 + window * 1.1)["granted"] == 0
 
 
-def test_what_was_forgotten_before_stays_forgotten() -> None:
+def test_expired_counts_stay_expired() -> None:
     budget = RetryBudget(0, 1, 10)
     assert granted(budget, 0.0) == 10
     assert granted(budget, 11.0) == 10

@@ -194,7 +194,7 @@ def test_spending_while_the_values_change(thing: Any, others: list[Any]) -> None
     assert len(granted) == 100
 
 
-def test_a_breaker_whose_terms_change_all_the_time() -> None:
+def test_a_breaker_whose_settings_change_all_the_time() -> None:
     breaker, ends = CircuitBreaker(failures=10**6), list[BaseException | None]()
 
     @breaker

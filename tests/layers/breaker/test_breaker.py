@@ -76,7 +76,7 @@ def test_stories(options: dict[str, Any], story: str) -> None:
 )
 @pytest.mark.parametrize("end", ["good", "bad", "cancelled", "refused"])
 @pytest.mark.parametrize("slow", [None, 1000])
-def test_what_a_call_of_another_time_has_to_say_changes_nothing(
+def test_the_result_of_a_call_from_another_epoch_is_ignored(
     begun: str, then: str, end: str, slow: float | None
 ) -> None:
     story = Story(failures=1, cooldown=5, slow=slow)
@@ -173,7 +173,7 @@ def test_a_rule_that_answers_nonsense() -> None:
         ({"name": "pay"}, "isolate", r"pay is isolated, until close\(\) is called", None),
     ],
 )
-def test_a_rejection_says_why_and_when_to_come_back(
+def test_a_rejection_names_its_reason_and_retry_after(
     options: dict[str, Any], story: str, said: str, retry_after: float | None
 ) -> None:
     told = Story(failures=1, **options)
@@ -189,7 +189,7 @@ def test_a_rejection_says_why_and_when_to_come_back(
 
 @pytest.mark.parametrize("start", [0.1, 0.7, 1e5 + 0.3, 1e9 / 7])
 @pytest.mark.parametrize("cooldown", [0.1, 0.3, 7.7])
-def test_who_comes_back_when_told_is_let_in(start: float, cooldown: float) -> None:
+def test_a_call_after_retry_after_is_admitted(start: float, cooldown: float) -> None:
     """Regardless of how the float of the current time was rounded."""
     story = Story(failures=1, cooldown=cooldown, start=start)
     story.tell("bad")
@@ -206,7 +206,7 @@ def test_who_comes_back_when_told_is_let_in(start: float, cooldown: float) -> No
 # ------------------------------------------------------------------------------ itself
 
 
-def test_what_it_says_of_itself() -> None:
+def test_its_description() -> None:
     story = Story(failures=2, name="pay")
     closed = {"state": "closed", "retry_after": None, "rejected": 0, "failures": 0, "calls": 0}
     assert story.breaker.snapshot() == closed

@@ -36,7 +36,7 @@ PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for st
         ("bad bad +30 a> isolate a=good close", "opened half_open isolated closed"),
     ],
 )
-def test_what_is_told(story: str, told: str) -> None:
+def test_emitted_events(story: str, told: str) -> None:
     described = Story(failures=2)
     with recorded() as events:
         described.tell(story)
@@ -176,7 +176,7 @@ def test_an_observer_that_waits_for_another_thread_s_call() -> None:
     assert told == ["circuit_opened", "circuit_rejected", "circuit_isolated", "circuit_closed"]
 
 
-def test_what_a_child_process_begins_with() -> None:
+def test_the_state_in_a_child_process() -> None:
     """The child keeps the state; pending changes are emitted by the parent only."""
     told: list[str] = []
 
@@ -218,7 +218,7 @@ def test_each_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("story", ["bad +30 good", "isolate close", "bad bad +1", "good good"])
-def test_an_outage_that_nobody_noticed_is_not_logged(caplog: pytest.LogCaptureFixture, story: str) -> None:
+def test_an_outage_without_rejections_is_not_logged(caplog: pytest.LogCaptureFixture, story: str) -> None:
     caplog.set_level(logging.DEBUG, "redouble")
     Story(failures=2 if "bad bad" in story else 1).tell(story)
     assert said(caplog) == []

@@ -133,7 +133,7 @@ def test_no_more_probes_than_there_may_be() -> None:
     assert breaker.state == "open"
 
 
-def test_what_is_told_is_one_chain_of_states() -> None:
+def test_events_form_one_chain_of_states() -> None:
     """Some call, some isolate, some close: no state follows itself, and none is left out."""
     told: list[Event] = []
     breaker = CircuitBreaker(failures=1, cooldown=0, on_change=told.append)
@@ -204,7 +204,7 @@ def test_an_isolation_by_a_signal_holds(options: dict[str, Any], before: str, ca
     ],
 )
 @pytest.mark.parametrize("end", ["good", "bad", "cancelled"])
-def test_what_the_collector_ends_in_the_middle_of_a_call(
+def test_the_collector_ends_a_call_in_the_middle_of_another(
     options: dict[str, Any], before: str, call: str, names: str, end: str
 ) -> None:
     """Nothing breaks, no change is emitted twice, and the breaker closes again when other calls succeed."""
@@ -232,9 +232,7 @@ def test_what_the_collector_ends_in_the_middle_of_a_call(
     ],
 )
 @pytest.mark.parametrize("end", ["good", "bad", "cancelled"])
-def test_nobody_is_rejected_for_what_the_collector_does(
-    options: dict[str, Any], before: str, end: str
-) -> None:
+def test_no_call_is_rejected_because_of_the_collector(options: dict[str, Any], before: str, end: str) -> None:
     """A probe slot that was acquired is not lost either."""
     for seen in at_every_line(
         story(before, **options),

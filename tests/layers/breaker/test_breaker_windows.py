@@ -92,7 +92,7 @@ def test_it_opens_just_when_the_window_is_bad_enough(
         assert (snapshot["calls"], snapshot["failures"]) == (len(recent), sum(recent))
 
 
-def test_what_it_says_of_itself() -> None:
+def test_its_description() -> None:
     story = Story(ratio=0.5, window=10, minimum=10)
     story.tell("good bad good +5 bad")
     assert story.breaker.snapshot() == {
@@ -149,7 +149,7 @@ def test_a_call_that_never_ends_is_not_kept_for_ever() -> None:
     assert story.breaker.snapshot()["failures"] == 999
 
 
-def test_how_long_a_call_takes_is_told_by_its_clock() -> None:
+def test_the_duration_of_a_call_is_measured_by_its_clock() -> None:
     story = Story(slow=3, failures=1)
 
     @story.breaker
@@ -200,7 +200,7 @@ def test_a_clock_that_goes_back_wedges_nothing(options: dict[str, Any], story: s
 )
 @pytest.mark.parametrize("nonsense", [nan, inf, -inf])
 @pytest.mark.parametrize("step", range(6))
-def test_a_clock_that_says_nonsense_once(options: dict[str, Any], nonsense: float, step: int) -> None:
+def test_a_clock_that_returns_nan_once(options: dict[str, Any], nonsense: float, step: int) -> None:
     """Only the call's own error is raised, and the breaker closes again later."""
     story = Story(cooldown=5, **options)
 

@@ -82,7 +82,7 @@ def test_a_call_of_its_own_is_always_worth_noting() -> None:
     assert ticket(opened(), 10).failure_streak
 
 
-def test_what_is_left_to_tell() -> None:
+def test_the_changes_to_publish() -> None:
     found = circuit(now=3)
     for _ in range(2):
         found.ended(ticket(found, 4), True, 5)
@@ -99,7 +99,7 @@ def test_what_is_left_to_tell() -> None:
     assert found.rejected == 0
 
 
-def test_time_alone_changes_nothing_but_what_is_found() -> None:
+def test_reading_the_state_changes_nothing() -> None:
     found = opened()
     assert [found.state(now) for now in (0, 9, 10, 1000)] == ["open", "open", "half_open", "half_open"]
     assert found.epoch.state == "open"
@@ -137,7 +137,7 @@ def test_a_ticket_counts_once(bad: bool | None) -> None:
     assert list(half.epoch.calls) == [probe]
 
 
-def test_a_circuit_that_is_used_forgets_what_was() -> None:
+def test_a_circuit_in_use_keeps_only_the_current_epoch() -> None:
     """However many epochs there were, only the current one is kept."""
     found = circuit(failures=1, cooldown=0, slow=1)
     for now in range(0, 3000, 3):

@@ -158,7 +158,7 @@ def test_each_has_a_chance_of_its_own() -> None:
     assert between.came == [number for number in alone.came if number >= 0]
 
 
-def test_without_a_seed_it_goes_by_the_chance_of_the_process() -> None:
+def test_without_a_seed_it_uses_the_random_module() -> None:
     before = random.getstate()
     try:
         random.seed(5)

@@ -62,7 +62,7 @@ def test_latency(latency: Any, seconds: float) -> None:
     assert struck(latency=latency) == ("fetched", seconds)
 
 
-def test_latency_is_told_at_each_call() -> None:
+def test_a_latency_function_is_called_for_each_call() -> None:
     numbers = iter([1, 0, 3])
     chaos = Chaos(latency=lambda: next(numbers), rate=1)
     with virtual_time() as clock:
@@ -72,7 +72,7 @@ def test_latency_is_told_at_each_call() -> None:
 
 
 @pytest.mark.parametrize("told", [-1, nan, inf, "2s", None, True])
-def test_a_function_that_tells_no_latency(told: Any) -> None:
+def test_a_function_that_returns_no_latency(told: Any) -> None:
     error, moment = struck(latency=lambda: told, fault=Boom)
     assert isinstance(error, TypeError | ValueError)
     assert str(error).startswith(f"Chaos latency={told!r}: write ")

@@ -159,7 +159,7 @@ def test_a_stream_may_be_cancelled_between_items(colour: str) -> None:
 
 
 @COLOURS
-def test_struck_before_the_first_item_and_over(colour: str) -> None:
+def test_a_stream_hit_before_its_first_item_is_over(colour: str) -> None:
     tape = Tape()
 
     async def main() -> None:

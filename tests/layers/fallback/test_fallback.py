@@ -206,7 +206,7 @@ def test_a_fallback_that_fails_after_a_wait(colour: str) -> None:
     ],
     ids=repr,
 )
-def test_crashes_are_nobodys_to_replace(colour: str, crash: BaseException) -> None:
+def test_base_exceptions_are_never_replaced(colour: str, crash: BaseException) -> None:
     judged, seen = list[Exception](), list[BaseException]()
 
     def judge(error: Exception) -> bool:
@@ -238,7 +238,7 @@ def test_crashes_are_nobodys_to_replace(colour: str, crash: BaseException) -> No
 
 @LOOPS
 @pytest.mark.parametrize("where", ["call", "fallback"])
-def test_a_cancellation_is_nobodys_to_replace(colour: str, where: str) -> None:
+def test_a_cancellation_is_never_replaced(colour: str, where: str) -> None:
     """Neither in the call, nor while the fallback runs."""
 
     async def waits(*_: object) -> None:

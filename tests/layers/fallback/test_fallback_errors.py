@@ -24,7 +24,7 @@ def two(error: Exception, other: object) -> None:
 @pytest.mark.parametrize(
     "fn", [atext, AsyncCache(), functools.partial(atext)], ids=["function", "object", "partial"]
 )
-def test_what_has_to_be_awaited_cannot_replace_a_plain_call(fn: Callable[[Exception], Any]) -> None:
+def test_an_awaitable_cannot_replace_a_plain_call(fn: Callable[[Exception], Any]) -> None:
     def fetch() -> str:
         return "fetched"
 
@@ -85,7 +85,7 @@ def test_how_it_looks() -> None:
     assert repr(Fallback(value=None) | Retry(attempts=2)) == "Fallback(value=...) | Retry(attempts=2)"
 
 
-def test_what_has_to_be_awaited_cannot_replace_a_plain_generator() -> None:
+def test_an_awaitable_cannot_replace_a_plain_generator() -> None:
     def items() -> Generator[int]:
         yield 1
 

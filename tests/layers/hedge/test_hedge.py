@@ -206,7 +206,7 @@ def test_a_budget_that_is_shared(colour: str) -> None:
 
 
 @LOOPS
-def test_what_the_budget_refuses_is_not_taken_from_the_share(colour: str) -> None:
+def test_a_hedge_refused_by_the_budget_costs_no_quota(colour: str) -> None:
     ledger = Ledger(retries=0)
     hedge = Hedge(1, 1e-6, budget=ledger)  # one extra call, and then none for a long time
 

@@ -55,7 +55,7 @@ def test_a_limit_around_a_race(
 
 @ON_ASYNCIO
 @pytest.mark.parametrize("moments", [[0.5], [0.5, 1], [1.5, 2, 4], [2.5, 2.6], [4, 4.1, 5]])
-def test_a_caller_who_is_cancelled_again_and_again(colour: str, moments: list[float]) -> None:
+def test_a_caller_that_is_cancelled_repeatedly(colour: str, moments: list[float]) -> None:
     """Also while it is put down: it waits for all that have begun."""
     work = three()
 
@@ -73,7 +73,7 @@ def test_a_caller_who_is_cancelled_again_and_again(colour: str, moments: list[fl
 
 
 @ON_ASYNCIO
-def test_a_caller_who_is_cancelled_after_the_race_goes_on_with_the_next(colour: str) -> None:
+def test_a_caller_cancelled_after_the_race_continues_with_the_next(colour: str) -> None:
     """Our own cancellation of the first attempt is taken back, and that of the caller is not."""
 
     async def main() -> list[Any]:
@@ -129,7 +129,7 @@ def test_a_first_attempt_that_swallows_the_callers_cancellation(colour: str, mom
 
 @LOOPS
 @pytest.mark.parametrize("how", ["refused", "won", "closing"])
-def test_results_that_nobody_gets_are_closed(colour: str, how: str) -> None:
+def test_unused_results_are_closed(colour: str, how: str) -> None:
     """The refused result; the winning one; and while another one is being closed, which takes 1 s."""
     results = [Response(), Response()]
     works = {

@@ -97,7 +97,7 @@ def test_options_that_are_refused(options: dict[str, Any], error: type[Exception
         Hedge(**options)
 
 
-def test_what_else_to_call_is_no_coroutine() -> None:
+def test_different_that_returns_no_awaitable() -> None:
     coroutine: Any = fetch()
     with pytest.raises(TypeError, match=r"Hedge different=.*: write an async function"):
         Hedge(1, different=coroutine)
@@ -105,7 +105,7 @@ def test_what_else_to_call_is_no_coroutine() -> None:
 
 
 @LOOPS
-def test_what_else_to_call_does_not_block(colour: str) -> None:
+def test_different_must_not_block(colour: str) -> None:
     """It cannot be detected before the call; then it is raised, and not treated as a failure."""
 
     def measured(_: object) -> int:
@@ -152,7 +152,7 @@ def test_functions_that_are_refused(fn: Callable[..., Any], says: str, layer: La
         (Timeout(0.001) | Hedge(), []),  # a measured delay may be shorter still
     ],
 )
-def test_what_is_known_to_hurt(layers: Layer, said: list[str]) -> None:
+def test_known_problems(layers: Layer, said: list[str]) -> None:
     checked(layers, said)
 
 
@@ -183,7 +183,7 @@ def test_what_is_explained(layer: Layer, told: str) -> None:
         (plain(backoff=[0, 0]) | Hedge(1, None) | Timeout(2), WorstCase(calls=6, seconds=9)),
     ],
 )
-def test_what_it_comes_to_at_worst(layers: Layer, worst: WorstCase) -> None:
+def test_the_worst_case(layers: Layer, worst: WorstCase) -> None:
     assert worst_of(Pipeline(layers)) == worst
 
 
@@ -213,7 +213,7 @@ def test_it_is_one_and_stays_one() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"delay": 1}])
-def test_what_is_decorated_keeps_its_face(options: dict[str, Any]) -> None:
+def test_a_decorated_function_keeps_its_signature(options: dict[str, Any]) -> None:
     hedge = Hedge(**options)
     decorated = hedge(fetch)
     assert policy_of(decorated) is hedge

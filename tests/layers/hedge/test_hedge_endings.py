@@ -92,7 +92,7 @@ def test_results_that_are_refused_are_closed(colour: str, last: str) -> None:
 
 @LOOPS
 @pytest.mark.parametrize("refused", [False, True])
-def test_what_all_of_them_return_is_not_closed_if_it_wins(colour: str, refused: bool) -> None:
+def test_a_shared_result_is_not_closed_if_it_wins(colour: str, refused: bool) -> None:
     shared = Response()
     work = Work([(2 if refused else 9, shared), (3, shared)], stubborn=[1])
 
@@ -161,7 +161,7 @@ def test_a_hedge_that_cancels_itself_has_lost(colour: str, first: Any) -> None:
 
 @LOOPS
 @pytest.mark.parametrize("steps", [[(0.5, Panic)], [(2, Panic), (9, "b")], [(9, "a"), (1, Panic)]])
-def test_what_nobody_may_judge_comes_out_as_itself(colour: str, steps: list[tuple[float, Any]]) -> None:
+def test_a_base_exception_is_raised_as_itself(colour: str, steps: list[tuple[float, Any]]) -> None:
     work = Work(steps)
 
     async def main() -> float:

@@ -122,7 +122,7 @@ def test_each_call_has_its_own_retries_and_its_own_story(server: Server, name: s
 
 @pytest.mark.parametrize("policy", [Hedge(SOON, None), Retry() | Hedge() | Timeout(1), Pipeline(Hedge())])
 @pytest.mark.parametrize("library", ["httpx", "httpx2", "aiohttp"])
-def test_a_client_that_is_told_to_hedge_says_what_to_do(library: str, policy: Layer) -> None:
+def test_a_client_rejects_a_hedge_with_the_fix(library: str, policy: Layer) -> None:
     """Its attempts share one request; and a POST must not be sent twice."""
     says = r"policy=.*Hedge.*: hedge the call instead, as in Hedge\(0.1\)\(client.get\)"
     ours: Any = importlib.import_module(f"redouble.{library}")

@@ -55,7 +55,7 @@ class Looking(Ledger):
         ([(1, Boom), (0.5, "b"), (9, "c")], "ScriptedError(attempt 1) after 1", "b after 1.5"),
     ],
 )
-def test_who_is_about_to_end_has_ended(
+def test_an_attempt_about_to_end_decides_the_race(
     colour: str, steps: list[tuple[float, Any]], ends: str, on_trio_also: str
 ) -> None:
     """On asyncio no attempt starts at the moment when the race ends; Trio may have started it before."""

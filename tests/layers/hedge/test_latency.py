@@ -110,7 +110,7 @@ def fed(
     return latencies.threshold
 
 
-def test_what_is_old_is_forgotten() -> None:
+def test_old_latencies_are_forgotten() -> None:
     """The data of one window and of the one before it count."""
     latencies = LatencyHistogram(0.05, 0.0)
     assert fed(latencies, 1.0, 1.0, 32) == 1.0625
@@ -186,7 +186,7 @@ def test_extra_calls_are_a_share_of_all_and_one_in_every_prefix(
 
 @settings(max_examples=50)
 @given(share=st.floats(0.001, 1.0))
-def test_whoever_asks_every_time_gets_the_whole_share(share: float) -> None:
+def test_spending_at_every_call_uses_the_whole_share(share: float) -> None:
     extra, spent = HedgeQuota(share), 0
     for calls in range(1, 200):
         extra.calls += 1
@@ -215,7 +215,7 @@ def test_without_a_share_there_is_no_limit() -> None:
     assert all(extra.spend() for _ in range(1000))
 
 
-def test_what_is_given_back_may_be_spent_again() -> None:
+def test_a_refund_may_be_spent_again() -> None:
     extra = HedgeQuota(0.01)
     assert [extra.spend(), extra.spend()] == [True, False]
     extra.refund()

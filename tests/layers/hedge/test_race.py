@@ -67,7 +67,7 @@ def test_if_all_fail_it_is_the_first_ones_error(order: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_who_comes_after_the_end_changes_nothing(number: int) -> None:
+def test_an_attempt_that_ends_after_the_race_changes_nothing(number: int) -> None:
     race = new_race()
     race.record_result(3 - number, "won")
     race.record_error(number, Late(60), 0.0)
@@ -137,7 +137,7 @@ def test_a_rule_that_fails_decides(ending: str) -> None:
     ("after", "not_before"),
     [(3, 13), (0.5, 10.5), (0, 10), (None, 0), (True, 0), ("3", 0), (float("nan"), 0)],
 )
-def test_who_was_told_to_wait_puts_the_next_one_off(after: object, not_before: float) -> None:
+def test_a_retry_after_delays_the_next_attempt(after: object, not_before: float) -> None:
     race = new_race(on=Exception)
     race.record_error(2, Late(after), 10.0)
     assert race.not_before == not_before

@@ -105,13 +105,13 @@ def test_a_file() -> None:
 
 
 @pytest.mark.parametrize("result", [None, 3, "text", {"close": 1}, [], Worded(), object()])
-def test_what_cannot_be_closed_is_left_alone(result: object) -> None:
+def test_a_result_that_is_not_closable_is_ignored(result: object) -> None:
     assert not closable(result)
     closed("asyncio", result)
 
 
 @pytest.mark.parametrize("result", [Both(), Session(waits=False), StringIO()])
-def test_what_can_be_closed(result: object) -> None:
+def test_closable(result: object) -> None:
     assert closable(result)
 
 
@@ -128,7 +128,7 @@ def test_a_failure_is_logged_and_forgotten(colour: str, caplog: pytest.LogCaptur
 
 
 @LOOPS
-def test_what_is_no_failure_comes_out(colour: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_base_exception_of_close_propagates(colour: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(Panic):
         closed(colour, Both(Panic()))
     assert caplog.records == []

@@ -15,7 +15,7 @@ from tests.layers.keyed.test_keyed import fetch, first
 from tests.support.fakes import Boom, in_colour
 
 
-def test_the_key_is_told_from_the_parameters() -> None:
+def test_the_key_is_computed_from_the_parameters() -> None:
     """As the function would have them: with its defaults, and by their names."""
     seen: list[Any] = []
 
@@ -162,7 +162,7 @@ def test_keys_that_do_not_fit(key: Callable[..., Any], fn: Callable[..., Any], w
         Keyed(key, lambda: Bulkhead(1))(fn)
 
 
-def test_a_layer_that_cannot_wrap_a_function_says_so_at_once() -> None:
+def test_a_layer_that_cannot_wrap_a_function_raises_at_once() -> None:
     """Unless there is none before there is a key."""
     said = r"^Timeout cannot stop .*strict, which blocks"
     with pytest.raises(TypeError, match=said):

@@ -150,7 +150,7 @@ def test_async_generators(colour: str, ending: str) -> None:
 
 
 @PLACES
-def test_a_call_may_take_longer_than_what_is_idle(place: str) -> None:
+def test_a_call_may_take_longer_than_the_idle_time(place: str) -> None:
     uses = Uses(idle=10)
     full: list[str] = []
 

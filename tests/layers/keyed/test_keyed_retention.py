@@ -91,7 +91,7 @@ class Uses:
         (3, "abcbadbac", "abcdc"),
     ],
 )
-def test_the_least_recently_used_is_made_anew(place: str, how: str, most: int, used: str, made: str) -> None:
+def test_the_least_recently_used_is_made_again(place: str, how: str, most: int, used: str, made: str) -> None:
     uses = Uses(most)
 
     def blocking(_: VirtualClock) -> None:
@@ -110,7 +110,7 @@ def test_the_least_recently_used_is_made_anew(place: str, how: str, most: int, u
 
 @PLACES
 @HOWS
-def test_what_is_idle_is_made_anew(place: str, how: str) -> None:
+def test_an_idle_layer_is_made_again(place: str, how: str) -> None:
     """At 0 a, at 10 a and b, at 19 a, at 21 b (idle for 11 s), at 31.5 a and b (for 12.5 s and 10.5 s)."""
     uses = Uses(idle=10)
     steps = [(0, "a"), (10, "a"), (0, "b"), (9, "a"), (2, "b"), (10.5, "a"), (0, "b"), (0, "a")]

@@ -156,7 +156,7 @@ def test_threads_and_loops_never_meet_in_a_house_for_one(most: int) -> None:
 
 
 @pytest.mark.usefixtures(switching.__name__)
-def test_telling_of_it_disturbs_nobody() -> None:
+def test_explaining_changes_no_state() -> None:
     houses = Houses(2)
     visit, over = houses.layers(houses.visit), threading.Event()
     said: list[str] = []

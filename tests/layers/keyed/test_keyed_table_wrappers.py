@@ -26,7 +26,7 @@ def uncollected() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
-def test_what_nobody_holds_is_gone_at_once() -> None:
+def test_an_unreferenced_breaker_is_freed_at_once() -> None:
     rows = table(1)
     functions = [rows.new_cache(through) for _ in range(3)]
     for ways in functions:
@@ -71,7 +71,7 @@ def test_a_way_is_made_once_for_each_function_and_key() -> None:
     assert made == [("first", a), ("first", b), ("second", a), ("second", b)]
 
 
-def test_ways_are_told_apart() -> None:
+def test_wrapper_caches_are_distinct() -> None:
     """By identity: two functions that have been called with no key yet are not one."""
     rows = table()
     first, second = rows.new_cache(through), rows.new_cache(through)
@@ -105,7 +105,7 @@ def test_a_function_that_cannot_be_wrapped_leaves_the_layer() -> None:
     assert (keys(rows), dict(ways)) == (["a"], {})
 
 
-def test_what_goes_may_bring_others() -> None:
+def test_a_freed_function_may_decorate_another() -> None:
     """A freed function may hold the last reference to an object whose finalizer decorates a function."""
 
     def wrap(layer: Layer) -> Callable[..., Any]:
@@ -127,7 +127,7 @@ async def items() -> AsyncGenerator[int]:
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
-def test_a_stream_that_has_ended_holds_its_entry_no_longer_however_often_it_is_told() -> None:
+def test_an_ended_stream_releases_its_entry_once() -> None:
     entry = KeyedEntry(Layer(), 0.0)
     watched = weakref.ref(entry)
     held = KeyedStreamOwner(entry, items())
