@@ -104,7 +104,7 @@ class Chaos(SharedByIdentity, Layer):
         return {"hit": self._hit_count, "rate": self._rate, "on": self._on()}
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn``, some of whose calls go wrong."""
+        """Return ``fn`` with faults in a share of its calls."""
 
         def faulty(*args: P.args, **kwargs: P.kwargs) -> T:
             if self._hits():
@@ -118,7 +118,7 @@ class Chaos(SharedByIdentity, Layer):
         return faulty
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn``, some of whose calls go wrong, for a coroutine function."""
+        """Return ``fn`` with faults in a share of its calls, for a coroutine function."""
 
         async def faulty(*args: P.args, **kwargs: P.kwargs) -> T:
             if self._hits():
@@ -132,7 +132,7 @@ class Chaos(SharedByIdentity, Layer):
         return faulty
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
-        """Return ``fn``, some of whose streams go wrong before their first item, for a generator function."""
+        """Return ``fn`` with faults before the first item of some streams, for a generator function."""
         self._refuse_result(fn)
 
         def faulty(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
@@ -149,7 +149,7 @@ class Chaos(SharedByIdentity, Layer):
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
-        """Return ``fn``, some of whose streams go wrong at first, for an async generator function."""
+        """Return ``fn`` with faults before the first item of some calls, for an async generator function."""
         from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  only streams need it
 
         self._refuse_result(fn)

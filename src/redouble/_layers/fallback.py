@@ -65,7 +65,7 @@ class Fallback(Layer):
         return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn``, with something else instead of its errors."""
+        """Return ``fn`` with the fallback in place of its errors."""
         self._refuse_async(fn)
 
         def replaced(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -80,7 +80,7 @@ class Fallback(Layer):
         return replaced
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn``, with something else instead of its errors, for a coroutine function."""
+        """Return ``fn`` with the fallback in place of its errors, for a coroutine function."""
 
         async def replaced(*args: P.args, **kwargs: P.kwargs) -> T:
             try:

@@ -112,7 +112,7 @@ class KeyedTable(ForkSafe):
 
     def _forget(self, key: Hashable) -> None:
         entry = self.entries.pop(key)
-        for cache in tuple(self._caches):  # a copy: the collector may remove some
+        for cache in tuple(self._caches):  # a copy: a finalizer may decorate another function
             cache.pop(entry, None)
         self.forgotten += 1
 

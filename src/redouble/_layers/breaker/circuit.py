@@ -56,7 +56,7 @@ class StateEpoch:
 
 
 class TrackedCall:
-    """The ticket of a call whose duration matters: a probe, or any call if the settings say ``slow``."""
+    """The ticket of a call whose duration matters: a probe, or any call if ``slow`` is set."""
 
     __slots__ = ("counted_slow", "epoch", "started")
 

@@ -154,9 +154,9 @@ class CircuitBreaker(ForkSafe, Gate):
 
     def admit(self, now: float, /) -> Ticket:
         """Admit a call and return its ticket, or raise `CircuitOpen`."""
-        passing = self._closed_epoch
-        if passing is not None:
-            return passing
+        epoch = self._closed_epoch
+        if epoch is not None:
+            return epoch
         with self._lock:
             circuit = self._circuit
             ticket: Ticket | None = circuit.epoch if circuit.epoch.state == "closed" else None
@@ -246,13 +246,13 @@ class CircuitBreaker(ForkSafe, Gate):
         circuit = self._circuit
         if circuit.epoch is self._closed_epoch and not circuit.changes:
             return
-        quick = self._not_overridden and circuit.epoch.state == "closed" and self.settings.slow is None
-        self._closed_epoch = circuit.epoch if quick else None
+        fast = self._not_overridden and circuit.epoch.state == "closed" and self.settings.slow is None
+        self._closed_epoch = circuit.epoch if fast else None
         while circuit.changes:
             self._dispatcher.add(circuit.changes.popleft())
 
     def _make_delivery(self) -> tuple[ChangeDispatcher, SerialExecutor]:
-        # By weak references: without a cycle, an unused breaker is freed at once, not by the collector.
+        # Weak references avoid a cycle: an unused breaker is freed at once, not by the collector.
         dispatcher = ChangeDispatcher(weak_method(self._dispatch))
         return dispatcher, SerialExecutor(weak_method(self._follow_circuit))
 

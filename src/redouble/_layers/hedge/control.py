@@ -51,7 +51,7 @@ _run_on_asyncio: Callable[..., Coroutine[Any, Any, Any]] | None = None
 def run_race(
     rules: RaceRules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
-    """Call ``fn``, and start further attempts beside it each ``delay`` seconds."""
+    """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
     global _run_on_asyncio  # noqa: PLW0603  an import statement for each call would cost time
     if "trio" in modules and under_trio():
         from redouble._layers.hedge import race_trio  # noqa: PLC0415  Trio is running
@@ -68,12 +68,12 @@ def require_awaitable(different: Operation) -> Operation:
     """Return ``different``, wrapped to raise `Unawaitable` if its result cannot be awaited."""
 
     async def other(*args: Any, **kwargs: Any) -> Any:
-        made: object = different(*args, **kwargs)
-        if not isawaitable(made):
+        result: object = different(*args, **kwargs)
+        if not isawaitable(result):
             raise Unawaitable(
-                f"Hedge different={display_name(different)} gave a {type(made).__name__}: make it async"
+                f"Hedge different={display_name(different)} gave a {type(result).__name__}: make it async"
             )
-        return await made
+        return await result
 
     return different if callable_kind(different) == "coroutine" else other
 
