@@ -1,4 +1,4 @@
-"""Policies for common situations: values, and no mechanism of their own.
+"""Policies for common situations: options of `Retry`, without mechanisms of their own.
 
 Each function makes a new `Retry` (or a pipeline that begins with one), with a budget of its own if it has
 one: make it once per service and share it. Options that are given replace those of the preset.
@@ -42,9 +42,9 @@ L = TypeVar("L", bound=Layer)
 def _preset(
     make: Callable[P, Retry], inside: Callable[[Retry], L]
 ) -> Callable[[Callable[[], dict[str, Any]]], Callable[P, L]]:
-    """Turn a function that returns options into one that makes a policy, and takes more of them.
+    """Return a decorator: it turns a function that returns options into one that makes a policy.
 
-    ``inside`` puts into it what else belongs there.
+    The result accepts further options as keywords. ``inside`` adds the layers inside the `Retry`.
     """
 
     def preset_of(values: Callable[[], dict[str, Any]]) -> Callable[P, L]:
@@ -59,7 +59,7 @@ def _preset(
             option.replace(default=values().get(name, option.default))
             for name, option in options.parameters.items()
         ]
-        made = Retry if inside is _alone else Pipeline
+        made = Retry if inside is _unchanged else Pipeline
         shown = options.replace(parameters=defaults, return_annotation=made)
         cast("Any", update_wrapper(preset, values)).__signature__ = shown
         preset.__annotations__ = {"return": made}
@@ -68,22 +68,22 @@ def _preset(
     return preset_of
 
 
-def _alone(policy: Retry) -> Retry:
+def _unchanged(policy: Retry) -> Retry:
     return policy
 
 
-def _adaptive(policy: Retry) -> Pipeline:
+def _with_adaptive_rate(policy: Retry) -> Pipeline:
     return policy | AdaptiveRate()
 
 
-@_preset(Retry, _alone)
+@_preset(Retry, _unchanged)
 def http() -> dict[str, Any]:
     """For calls over HTTP: 3 attempts, full jitter from 0.1 s to 5 s, a budget, 30 s in all.
 
     Attempts and delays are httpware's; the budget has Finagle's numbers (a fifth of the calls, and 10 a
     second), but is credited by successes, so that it does not keep an overload going. A server that asks
-    for a wait gets it, if it fits into the 30 s. It is what our HTTP clients use unless told otherwise, and
-    they give each host a budget of its own, so that one that is down does not cost the others their retries.
+    for a wait gets it, if it fits into the 30 s. Our HTTP clients use this preset by default, with a budget
+    for each host, so that a host that is down does not consume the retries of the others.
     """
     return {
         "attempts": 3,
@@ -105,7 +105,7 @@ def _aws() -> dict[str, Any]:
     }
 
 
-@_preset(Retry, _alone)
+@_preset(Retry, _unchanged)
 def aws_standard() -> dict[str, Any]:
     """As the AWS SDKs do it in standard mode since 2026: 3 attempts, and a bucket of 500 tokens.
 
@@ -115,17 +115,17 @@ def aws_standard() -> dict[str, Any]:
     return _aws()
 
 
-@_preset(Retry, _adaptive)
+@_preset(Retry, _with_adaptive_rate)
 def aws_adaptive() -> dict[str, Any]:
     """As the AWS SDKs do it in adaptive mode: `aws_standard` around an `AdaptiveRate` of its own.
 
-    When the service throttles, all attempts through this pipeline together slow down to what it takes, and
-    wait for their turn instead of being refused. Options are those of the `Retry`.
+    When the service throttles, all attempts through this pipeline together slow down to the rate that it
+    accepts, and wait instead of being rejected. Options are those of the `Retry`.
     """
     return _aws()
 
 
-@_preset(Retry, _alone)
+@_preset(Retry, _unchanged)
 def grpc() -> dict[str, Any]:
     """As a gRPC service config has it, with the values of its proposal: 4 attempts, from 0.1 s to 1 s.
 
@@ -141,7 +141,7 @@ def grpc() -> dict[str, Any]:
     }
 
 
-@_preset(Retry, _alone)
+@_preset(Retry, _unchanged)
 def httpware() -> dict[str, Any]:
     """As httpware does it: 3 attempts, full jitter from 0.1 s to 5 s, a budget credited by requests.
 
@@ -156,7 +156,7 @@ def httpware() -> dict[str, Any]:
     }
 
 
-@_preset(Retry, _alone)
+@_preset(Retry, _unchanged)
 def finagle() -> dict[str, Any]:
     """As Finagle requeues: at once, and as often as the budget allows, up to a fifth of its reserve.
 
@@ -170,9 +170,9 @@ def finagle() -> dict[str, Any]:
     }
 
 
-@_preset(Retry, _alone)
+@_preset(Retry, _unchanged)
 def database() -> dict[str, Any]:
-    """For transactions: deadlocks and lost connections go away soon, and nobody waits long for a page.
+    """For transactions: deadlocks and lost connections end soon, and a user does not wait long for a page.
 
     4 attempts, full jitter from 0.05 s (as AWS does after a transient error) to 1 s, 10 s in all, a budget.
     Retry the whole transaction, and not a statement in it.
@@ -185,11 +185,11 @@ def database() -> dict[str, Any]:
     }
 
 
-@_preset(Retry, _alone)
+@_preset(Retry, _unchanged)
 def polling() -> dict[str, Any]:
-    """For waiting until something is so: give it ``until=``, a rule for results.
+    """For polling until a condition holds: pass ``until=``, a rule for results.
 
-    From 1 s to 30 s between two looks, half of it by chance, for 5 minutes; as often as that allows.
+    From 1 s to 30 s between two polls, half of it at random, for 5 minutes; any number of attempts.
     """
     return {
         "attempts": None,
@@ -198,11 +198,11 @@ def polling() -> dict[str, Any]:
     }
 
 
-@_preset(Retry, _alone)
+@_preset(Retry, _unchanged)
 def llm() -> dict[str, Any]:
     """For calls of language models: 4 attempts, full jitter from 0.2 s to 2 s, 30 s in all.
 
-    After that async code is cut, and blocking code on a worker.
+    After that, an async attempt is cancelled, and one on a worker is ended.
 
     The numbers are those of llm-fiber's decision record on retries. A budget keeps a provider's bad day
     from multiplying the bill.

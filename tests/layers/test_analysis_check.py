@@ -1,4 +1,4 @@
-"""`Pipeline.check`: each thing that is known to hurt, with its reason; nothing is said of near misses."""
+"""`Pipeline.check`: each known problem, with its reason; near misses are not reported."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ RETRY_INSIDE = r"Retry inside Retry: their attempts multiply; retry in one place
 
 
 def quick(**options: Any) -> Retry:
-    """Make a policy that nobody can ask to wait for longer."""
+    """Return a policy that no hint can make wait for longer."""
     return Retry(hints=UNHINTED, **options)
 
 
@@ -87,19 +87,19 @@ HURT: list[tuple[Layer, list[str]]] = [
     (Timeout(timedelta(seconds=5)) | Timeout(5), [INSIDE_LIMIT]),
     (Timeout(5) | Retry(hints=UNHINTED) | Timeout(9), [TOO_LONG, INSIDE_LIMIT]),
     (Retry(timeout=5) | Timeout(5), [TOO_LONG, INSIDE_LIMIT]),
-    # a place that is given away
+    # a slot that is released too early
     (Retry() | BULKHEAD, [BULKHEAD_INSIDE]),
     (Retry() | Timeout(2) | Own() | BULKHEAD | Timeout(1), [BULKHEAD_INSIDE]),
     (Patient() | BULKHEAD, [BULKHEAD_INSIDE]),
     # a breaker that sees too little
     (BREAKER | Retry(), [BREAKER_OUTSIDE]),
     (BREAKER | BULKHEAD | Timeout(30) | Retry() | Own(), [BREAKER_OUTSIDE]),
-    # a breaker that never hears of what hangs
+    # a breaker that never sees calls that hang
     (Retry() | Timeout(2) | BREAKER, [BREAKER_CUT]),
     (Retry(attempt_timeout=2) | BREAKER, [BREAKER_CUT]),
     (Timeout(2) | Own() | BREAKER, [BREAKER_CUT]),
     (Timeout(2) | BREAKER | Bulkhead(1), [BREAKER_CUT]),
-    # the same thing twice
+    # the same object twice
     (BULKHEAD | BREAKER | BULKHEAD, [twice("Bulkhead")]),
     (BREAKER | BREAKER, [twice("CircuitBreaker")]),
     (BREAKER | Own() | BREAKER | BREAKER, [twice("CircuitBreaker")] * 2),
@@ -163,7 +163,7 @@ HURT: list[tuple[Layer, list[str]]] = [
 
 
 @pytest.mark.parametrize(("pipeline", "expected"), HURT)
-def test_what_hurts(pipeline: Layer, expected: list[str]) -> None:
+def test_known_problems(pipeline: Layer, expected: list[str]) -> None:
     checked(pipeline, expected)
 
 
@@ -220,7 +220,7 @@ FINE: list[Layer] = [
 
 
 @pytest.mark.parametrize("pipeline", FINE)
-def test_what_does_not_hurt(pipeline: Layer) -> None:
+def test_arrangements_without_problems(pipeline: Layer) -> None:
     checked(pipeline, [])
 
 
@@ -257,7 +257,7 @@ def test_the_numbers_that_are_named(pipeline: Layer, said: str) -> None:
 
 @pytest.mark.parametrize(("pipeline", "expected"), HURT)
 def test_each_reason_is_one_sentence(pipeline: Layer, expected: Any) -> None:
-    """What it is, a colon, and why: on one line, without an end."""
+    """The problem, a colon, and the reason: on one line, without a full stop."""
     for said in Pipeline(pipeline).check():
         assert ": " in said
         assert "\n" not in said
@@ -268,7 +268,7 @@ def test_each_reason_is_one_sentence(pipeline: Layer, expected: Any) -> None:
 
 def test_a_gate_of_your_own_is_shared_too() -> None:
     class Own(Gate):
-        """Lets everybody in."""
+        """Admits every call."""
 
     own = Own()
     [twice] = (own | own).check()

@@ -1,4 +1,4 @@
-"""`Pipeline.explain`: the layers as one would draw them, what each does, and what it comes to at worst."""
+"""`Pipeline.explain`: a drawing of the layers, what each does, and the worst case."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_pipeline_of_one_layer() -> None:
 
 
 def test_layers_of_a_users_own() -> None:
-    """They are drawn by the name of their class, and change nothing of what it comes to."""
+    """They are drawn by the name of their class, and do not change the worst case."""
     drawn = """\
 Own
 └─ Turnstile
@@ -119,7 +119,7 @@ def test_a_pipeline_in_another_is_flat() -> None:
     ],
     ids=stable_repr,
 )
-def test_what_is_said_of_a_layer(layer: Layer, words: str) -> None:
+def test_the_description_of_a_layer(layer: Layer, words: str) -> None:
     first, *_ = Pipeline(layer).explain().splitlines()
     assert first.split(maxsplit=1) == [type(layer).__name__, *([words] if words else [])]
 
@@ -136,7 +136,7 @@ MANY = [
 
 @pytest.mark.parametrize("pipeline", MANY, ids=stable_repr)
 def test_how_it_is_laid_out(pipeline: Pipeline) -> None:
-    """Each layer a step further in, their words below each other, and the sum after an empty line."""
+    """Layers are indented, descriptions are aligned, and the worst case follows an empty line."""
     *rows, blank, worst = pipeline.explain().splitlines()
     names = [type(layer).__name__ for layer in pipeline.layers]
     assert [row.lstrip(" └─").split("  ")[0] for row in rows] == [*names, "your function"]
@@ -153,7 +153,7 @@ def test_how_it_is_laid_out(pipeline: Pipeline) -> None:
 
 
 def test_to_ask_changes_nothing() -> None:
-    """No place is taken, nothing is spent, nothing is drawn; and it says the same again."""
+    """No slot is acquired, nothing is spent or drawn; and a second call returns the same."""
 
     class Untouched:
         def random(self) -> float:
@@ -167,7 +167,7 @@ def test_to_ask_changes_nothing() -> None:
     assert [bulkhead.snapshot(), budget.snapshot(0), breaker.snapshot()] == before
 
 
-def test_nothing_of_a_value_is_told() -> None:
+def test_a_value_is_never_shown() -> None:
     pipeline = Fallback(value="secret") | Retry(name="secret", labels={"key": "secret"})
     told = pipeline.explain() + " ".join(pipeline.check())
     assert "secret" not in told

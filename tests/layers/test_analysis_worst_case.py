@@ -1,4 +1,4 @@
-"""What a call comes to at worst, in numbers."""
+"""The worst case of a call, in numbers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ ROWS: list[tuple[Layer, str]] = [
     (plain(attempts=None, give_up_after=9) | Timeout(2), "calls until time is up, 11 s"),
     (plain(attempts=None, timeout=9), "calls until time is up, 9 s"),
     (plain() | plain(attempts=None, timeout=9), "calls until time is up, 30 s"),
-    # what the other side, or a budget, may ask for
+    # waits that the server, or a budget, may request
     (plain(hints=Hints()), f"3 calls, {OPEN} and any amount of waiting"),
     (plain(hints=Hints(), give_up_after=9) | Timeout(2), "3 calls, 11 s"),
     (plain(hints=Hints(longest=10, spread=0)) | Timeout(2), "3 calls, 26 s"),
@@ -128,7 +128,7 @@ ROWS: list[tuple[Layer, str]] = [
 
 
 @pytest.mark.parametrize(("layer", "worst"), ROWS)
-def test_what_it_comes_to(layer: Layer, worst: str) -> None:
+def test_the_summary_of_the_worst_case(layer: Layer, worst: str) -> None:
     assert Pipeline(layer).explain().splitlines()[-1] == f"at worst: {worst}"
 
 

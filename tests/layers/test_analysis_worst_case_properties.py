@@ -1,4 +1,4 @@
-"""Random pipelines around what always fails: what really happens is never more than is said of the worst."""
+"""Random pipelines around a function that always fails: reality never exceeds the worst case."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ LIMIT = st.none() | SECONDS
 
 @st.composite
 def policies(draw: st.DrawFn, *, cut: bool) -> Retry:
-    """Make a policy; where calls can be ``cut``, one that does so too."""
+    """Make a policy; where calls can be ``cut``, it may have an attempt timeout."""
     limits: dict[str, Any] = {"give_up_after": draw(LIMIT), "timeout": draw(LIMIT) if cut else None}
-    some = st.integers(1, 4)  # where only work is limited, a gate that refuses would be asked for ever
+    some = st.integers(1, 4)  # where only work is limited, a gate that rejects would be retried without end
     return Retry(
         on=judged,
         attempts=draw(some if set(limits.values()) == {None} else st.none() | some),
@@ -144,7 +144,7 @@ TAKES = st.sampled_from([0.25, 3.25, 40])
 
 
 class Calls:
-    """What is called: it always fails, as the list says, over and over, and takes its time."""
+    """The wrapped function: it always fails, with the errors of the list in turn, and takes its time."""
 
     def __init__(self, endings: list[Exception], takes: float) -> None:
         self.endings, self.takes, self.count = endings, takes, 0
@@ -170,7 +170,7 @@ def fill(pipeline: Pipeline, full: bool) -> None:
 def test_a_blocking_call_never_comes_to_more(
     pipeline: Pipeline, endings: list[Exception], full: bool
 ) -> None:
-    """Your function takes no time here: what is left is waiting."""
+    """The function takes no time here: the rest is waiting."""
     fill(pipeline, full)
     worst, calls = worst_of(pipeline), Calls(endings, 0)
     with virtual_time() as clock:

@@ -13,7 +13,7 @@ from tests.support.streams import Reader, RecordingGate, Returns, ScriptedSource
 
 
 class Timed(RecordingGate):
-    """Remembers when, too; and lets in so many at most."""
+    """A gate that records times too, and admits at most this many."""
 
     def __init__(self, most: int = 1) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Timed(RecordingGate):
 
 
 def play(colour: str, gate: Gate, script: list[Any], reader: Reader = Reader()) -> list[object]:  # noqa: B008  frozen
-    """Read a gated stream; return what came, and how it ended if that was badly."""
+    """Read a gated stream; return its items, and its error if there is one."""
     tape, taken = ScriptedSource([script], Virtual(), []), list[object]()
 
     async def waiting() -> None:
@@ -64,10 +64,10 @@ BOOM, PANIC = Boom("x"), Panic()
         *(([1, 2], Reader(way), [1], [None]) for way in ("break", "close", "drop")),
         *(([1, 2, 3], Reader(way, 2), [1, 2], [None]) for way in ("break", "close", "drop")),
         ([1, 2], Reader("raise", 1, BOOM), [1, BOOM], [None]),
-        # not begun: not let in
+        # not started: not admitted
         ([1, 2], Reader("close", 0), [], []),
         ([1, 2], Reader("drop", 0), [], []),
-        # what is sent and thrown reaches its place
+        # values that are sent and errors that are thrown reach the generator
         ([1, 2], Reader("send", 1, "x"), [1, 2], [None]),
         ([1, 2], Reader("throw", 1, BOOM), [1, BOOM], [BOOM]),
         ([1, 2], Reader("throw", 1, PANIC), [1, PANIC], [PANIC]),
@@ -188,7 +188,7 @@ def test_a_rejection_is_retried(colour: str) -> None:
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_source_that_cannot_be_closed(colour: str, after: int) -> None:
-    """No place is lost for it."""
+    """No slot is lost."""
     gate = RecordingGate()
 
     def spoilt() -> Generator[int]:
@@ -215,7 +215,7 @@ def test_a_source_that_cannot_be_closed(colour: str, after: int) -> None:
 
 
 def test_a_layer_of_one_s_own(colour: str) -> None:
-    """A gate may wrap streams in its own way; the others are not touched by that."""
+    """A gate may override one method for streams; the others are not affected."""
     log: list[str] = []
 
     class Own(RecordingGate):

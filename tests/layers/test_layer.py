@@ -1,4 +1,4 @@
-"""Layers, gates and pipelines: written by a user, used in every way they can be."""
+"""Layers, gates and pipelines written by a user, used in every possible way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class AtMost(Gate):
-    """At most so many at once: what a user's own gate looks like."""
+    """At most this many calls at once: an example of a user's own gate."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -101,7 +101,7 @@ def test_a_gate_learns_how_it_ended(form: str, error: BaseException, colour: str
     assert gate.inside == 0
 
 
-def test_a_closed_gate_calls_nobody(colour: str) -> None:
+def test_a_closed_gate_does_not_call_the_function(colour: str) -> None:
     gate, calls = AtMost(0), list[int]()
 
     async def waiting() -> None:
@@ -209,8 +209,8 @@ def test_a_cancellation_reaches_the_gate(form: str, colour: str) -> None:
     assert isinstance(error, trio.Cancelled if colour == "trio" else asyncio.CancelledError)
 
 
-def test_a_gate_must_say_whom_it_admits() -> None:
-    with pytest.raises(TypeError, match=r"Gate admitted nobody at .*: a gate needs a method admit"):
+def test_a_gate_needs_an_admit_method() -> None:
+    with pytest.raises(TypeError, match=r"Gate cannot admit a call at .*: a gate needs a method admit"):
         Gate().call(add, 1)
 
     class Open(Gate):

@@ -71,7 +71,7 @@ class Again(Layer):
 
 
 class Turnstile(Gate):
-    """Admits so many calls: a user's own gate."""
+    """Admits this many calls: a user's own gate."""
 
     def __init__(self, coins: int, name: str | None = None) -> None:
         self.coins, self.name, self.passed = coins, name, 0
@@ -99,7 +99,7 @@ class Turnstile(Gate):
 
 
 def said(layer: Layer) -> list[str]:
-    """Return what a pipeline reports, without the reasons."""
+    """Return the problems that a pipeline reports, without the reasons."""
     return [sentence.partition(":")[0] for sentence in Pipeline(layer).check()]
 
 
@@ -248,7 +248,7 @@ def test_hooks_that_are_not_written_change_nothing() -> None:
 
 
 def broken(hook: str, result: Callable[..., Any]) -> Layer:
-    """Make a layer one of whose hooks does something else."""
+    """Make a layer with one hook replaced."""
 
     def own(_: Layer, *args: object) -> object:
         return result(*args)
@@ -313,7 +313,7 @@ def failing_late(*_: object) -> Iterator[str]:
     ],
 )
 def test_a_hook_that_raises(hook: str, fails: Callable[..., Any], use: Callable[[Pipeline], object]) -> None:
-    """The error comes out, with a note that says whose it is; ours that ask are not blamed."""
+    """The error is raised, with a note that names the hook; our layers that call it are not named."""
     layer = broken(hook, fails)
     with pytest.raises(ZeroDivisionError) as caught:
         use(CircuitBreaker() | layer | Bulkhead(1))
@@ -326,7 +326,7 @@ def test_a_hook_that_raises(hook: str, fails: Callable[..., Any], use: Callable[
 
 
 def test_an_attribute_of_the_name_of_a_hook() -> None:
-    """It is found out when somebody asks; calls are none the wiser."""
+    """It is found when `explain` or `check` is called; calls are not affected."""
 
     class Tagged(Gate):
         def __init__(self) -> None:
@@ -344,7 +344,7 @@ def test_an_attribute_of_the_name_of_a_hook() -> None:
 
 
 def listed(name: str) -> dict[str, dict[str, Any]]:
-    """Return what is listed under a name, by section."""
+    """Return the entries listed under a name, by section."""
     return {section: named[name] for section, named in stats().items() if name in named}
 
 
@@ -428,7 +428,7 @@ def test_what_cannot_be_registered(name: Any, section: Any, error: type[Exceptio
 
 
 @pytest.mark.parametrize("snapshot", [failing, lambda: None, lambda: 3, lambda: ["passed"]])
-def test_a_snapshot_that_fails_is_said_of_the_one(snapshot: Callable[..., Any]) -> None:
+def test_a_failing_snapshot_names_its_layer(snapshot: Callable[..., Any]) -> None:
     layer = broken("snapshot", snapshot)
     layer.name = "hooks broken"
     layer.register()
@@ -450,7 +450,7 @@ def test_metrics_and_events_know_it() -> None:
         def __init__(self) -> None:
             super().__init__(1, name="hooks ward")
             self.register("bulkheads")
-            self.register("breakers")  # whose gauges need a state, which it has not
+            self.register("breakers")  # the gauges need a state, which it does not have
 
         def snapshot(self) -> Mapping[str, int]:
             return {"in_use": self.passed, "queued": 7}

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Marked(Layer):
-    """Writes down who passes: what a user's own layer looks like."""
+    """Records the calls that pass: an example of a user's own layer."""
 
     def __init__(self, name: str, passed: list[str]) -> None:
         self.name, self.passed = name, passed
@@ -74,7 +74,7 @@ def test_a_retry_around_a_gate(colour: str) -> None:
 
 
 def test_a_gate_around_a_retry(colour: str) -> None:
-    """The whole call is one passage, however many attempts it takes."""
+    """The whole call is one admission, however many attempts it takes."""
     gate, script = AtMost(1), iter([OSError(), OSError(), 7])
     pipeline = gate | Retry(on=OSError, backoff=[0, 0], clock=Virtual())
 
@@ -146,7 +146,7 @@ def test_limits_in_a_pipeline(colour: str) -> None:
 
 
 def test_a_worker_in_the_middle_of_a_pipeline() -> None:
-    """What is outside runs here, what is inside on the thread."""
+    """Outer layers run here, inner ones on the thread."""
     passed, here = list[str](), get_ident()
 
     class Told(Marked):
@@ -177,7 +177,7 @@ def test_only_layers_go_into_a_pipeline(wrong: Any) -> None:
         (RetryBudget(), r"pass a budget to the policy, as in Retry\(budget=\.\.\.\)"),
     ],
 )
-def test_what_is_meant_by_something_else_is_said(wrong: Any, instead: str) -> None:
+def test_an_error_suggests_what_to_write_instead(wrong: Any, instead: str) -> None:
     with pytest.raises(TypeError, match=instead):
         _ = Retry() | wrong
     with pytest.raises(TypeError, match=r"write Pipeline\(\*layers\)"):
@@ -192,7 +192,7 @@ def test_a_class_is_not_its_instance() -> None:
         Pipeline(wrong)
 
 
-def test_a_layer_that_wraps_nothing_says_so() -> None:
+def test_a_layer_that_wraps_nothing_raises() -> None:
     with pytest.raises(TypeError, match=r"Cold cannot wrap a plain function, which add is"):
         Cold()(add)
     with pytest.raises(TypeError, match="Cold cannot wrap a coroutine function, which aadd is"):
@@ -237,7 +237,7 @@ class Client:
         return 1
 
 
-def test_what_is_decorated_keeps_its_face() -> None:
+def test_a_decorated_function_keeps_its_signature() -> None:
     layer = Marked("m", list[str]())
     for fn in (add, aadd):
         wrapped: Any = layer(fn)
@@ -276,7 +276,7 @@ def test_policy_of() -> None:
     ids=stable_repr,
 )
 def test_a_decorated_function_is_not_kept(layer: Layer) -> None:
-    """Not even one that calls itself, and so holds its own wrapper."""
+    """Not even a function that calls itself, and so refers to its own wrapper."""
 
     def make() -> weakref.ref[Callable[[int], int]]:
         @layer

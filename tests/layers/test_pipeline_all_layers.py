@@ -53,13 +53,13 @@ class Guards:
         self.whole = Fallback(type, on=(Boom, errors.Rejected)) | self.inner | Timeout(HOUR, worker=Worker())
 
     def called(self, colour: str, *steps: Any) -> tuple[object, int]:
-        """Call what does as the steps say; tell what came of it, and how often it was called."""
+        """Call an operation that follows the steps; return the result, and how often it was called."""
         script = Script(*steps)
         came = in_colour(colour, lambda: self.whole.call(script), lambda: self.whole.call(script.aio))
         return came, len(script.calls)
 
     def left(self) -> tuple[float, float, object]:
-        """Tell what is left behind: places in use, tokens, and the state of the breaker."""
+        """Return what is left behind: slots in use, tokens, and the state of the breaker."""
         return self.bulkhead.snapshot()["in_use"], self.budget.snapshot()["tokens"], self.breaker.state
 
 
@@ -67,21 +67,21 @@ class Guards:
     ("steps", "failures", "came", "left"),
     [
         ([ok(3)], 3, (3, 1), (0, 100, "closed")),
-        ([Boom(), ok(3)], 3, (3, 2), (0, 100, "closed")),  # what a retry took comes back with its success
+        ([Boom(), ok(3)], 3, (3, 2), (0, 100, "closed")),  # a successful retry refunds its cost
         ([Boom()] * 9, 4, (Boom, 3), (0, 80, "closed")),
         ([Boom()] * 9, 3, (Boom, 3), (0, 80, "open")),
-        ([Boom()] * 9, 1, (errors.CircuitOpen, 1), (0, 100, "open")),  # what the breaker refused is refunded
+        ([Boom()] * 9, 1, (errors.CircuitOpen, 1), (0, 100, "open")),  # a rejected retry is refunded
         ([Boom(), Boom(), ok(3)], 2, (errors.CircuitOpen, 2), (0, 90, "open")),
     ],
 )
 def test_one_call(colour: str, steps: list[Any], failures: int, came: Any, left: Any) -> None:
-    """What came of it, how often the function was called, and what is left behind."""
+    """The result, the number of calls of the function, and the state that is left behind."""
     guards = Guards(failures=failures)
     assert guards.called(colour, *steps) == came
     assert guards.left() == left
 
 
-def test_an_error_that_nobody_asked_for(colour: str) -> None:
+def test_an_error_that_is_not_named(colour: str) -> None:
     """It is not retried and not replaced; for the breaker it is a failure like any other."""
     guards, wrong = Guards(failures=1), KeyError("x")
     with pytest.raises(KeyError) as caught:
@@ -223,7 +223,7 @@ def test_methods_of_every_kind(colour: str) -> None:
     assert in_colour(colour, blocking, waiting) == [b"abab", b"c", b"d"]
 
 
-def test_what_is_decorated_keeps_its_face() -> None:
+def test_a_decorated_function_keeps_its_signature() -> None:
     for guarded in (Client.get, Client.aget):
         plain: Any = inspect.unwrap(guarded)
         assert inspect.signature(guarded) == inspect.signature(plain)
@@ -233,7 +233,7 @@ def test_what_is_decorated_keeps_its_face() -> None:
 
 
 def test_policy_of_and_variant(colour: str) -> None:
-    """A variant shares what is shared: the places, the budget and the breaker."""
+    """A variant shares the slots, the budget and the breaker."""
     client = Client()
     for guarded in (client.get, Client.get, client.aget, client.of_class, client.of_nobody):
         assert policy_of(guarded) is GUARDED

@@ -1,4 +1,4 @@
-"""Guarded calls that are cancelled or cut, at every point: that comes out, and nothing is lost by it."""
+"""Calls that are cancelled or cut at every point: the cancellation propagates, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Guards:
         yield await self.work()
 
     def left(self) -> tuple[float, float, float]:
-        """Tell what is left behind: places in use, calls that wait for one, and tokens that are gone."""
+        """Return what is left behind: slots in use, waiters, and tokens that are gone."""
         places = self.bulkhead.snapshot()
         return places["in_use"], places["queued"], CAPACITY - self.budget.snapshot()["tokens"]
 
@@ -162,7 +162,7 @@ def test_while_something_else_is_looked_for(colour: str) -> None:
 @pytest.mark.parametrize(
     ("fails", "delay", "full", "calls", "gone"),
     [
-        (0, HOUR, True, 0, 0),  # while it waits for a place
+        (0, HOUR, True, 0, 0),  # while it waits for a slot
         (0, HOUR, False, 1, 0),  # in an attempt
         (1, HOUR, False, 1, 0),  # in a delay
         (1, 1, False, 2, COST),  # in a retry
@@ -171,7 +171,7 @@ def test_while_something_else_is_looked_for(colour: str) -> None:
 def test_cut_by_a_limit_around_it(
     place: str, fails: int, delay: float, full: bool, calls: int, gone: float
 ) -> None:
-    """That limit's error comes out of it, at its time, and the layers inside never saw one."""
+    """The error of that limit is raised at its time, and the layers inside never see it."""
     guards = Guards(fails=fails, delay=delay, takes=HOUR)
 
     async def waiting(clock: VirtualClock) -> None:
@@ -188,7 +188,7 @@ def test_cut_by_a_limit_around_it(
 
 
 @PLACES
-def test_a_place_is_passed_on_by_who_is_cut(place: str) -> None:
+def test_a_cut_call_passes_its_slot_on(place: str) -> None:
     """The next one in the queue has it at once."""
     guards, came = Guards(takes=3), list[tuple[str, object, float]]()
 
@@ -228,7 +228,7 @@ async def _awaited(coroutine: Awaitable[None]) -> None:
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("place", ["asyncio around", "trio around jumping"])
 def test_cancelled_at_random(place: str, seed: int) -> None:
-    """Whenever they are cancelled: never one too many, no place and no token is lost."""
+    """Whenever calls are cancelled: never one too many is admitted, and no slot or token is lost."""
     chance = random.Random(seed)
     guards, inside, most = Guards(limit=3, wait=4, delay=1), list[int](), list[int]()
     calls: dict[int, int] = {}
@@ -266,7 +266,7 @@ def test_cancelled_at_random(place: str, seed: int) -> None:
 
 @PLACES
 def test_a_hint_of_the_breaker_is_cut_short(place: str) -> None:
-    """Whoever waits for an open breaker holds a place meanwhile, and gives it back when it is cancelled."""
+    """A call that waits for an open breaker holds a slot meanwhile, and releases it when it is cancelled."""
     guards = Guards(takes=0)
     breaker = CircuitBreaker(failures=1, cooldown=HOUR)
     retry = Retry(hints=Hints(spread=0), give_up_after=None, backoff=[0] * 9, budget=guards.budget)

@@ -1,4 +1,4 @@
-"""What decorates a function is known, and nobody is kept alive for it."""
+"""`policy_of` finds the layer of a function, and keeps nothing alive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Forgetful(Layer):
-    """A user's own layer, whose wrappers do not mention it."""
+    """A user's own layer, whose wrappers do not refer to it."""
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -35,7 +35,7 @@ class Forgetful(Layer):
 
 
 class Door(Gate):
-    """Lets everybody in."""
+    """Admits every call."""
 
     def admit(self, now: float, /) -> None: ...
 
@@ -66,7 +66,7 @@ async def awork(n: int = 0) -> int:
 
 
 @pytest.mark.parametrize("fn", [work, awork])
-def test_a_layer_nobody_else_holds(fn: Callable[..., Any]) -> None:
+def test_a_layer_that_only_its_wrapper_holds(fn: Callable[..., Any]) -> None:
     wrapped = Forgetful()(fn)
     doors = [PlainDoor()(fn), AsyncDoor()(fn)]
     piped = (Retry(attempts=2) | Forgetful())(fn)
@@ -80,7 +80,7 @@ def test_a_layer_nobody_else_holds(fn: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("fn", [work, awork])
 def test_a_pipeline_that_is_gone(fn: Callable[..., Any]) -> None:
-    """An equal one comes back, of the very same layers; while it lives, it is itself."""
+    """An equal pipeline of the same layers is returned; while the original lives, it is returned itself."""
     policy, door = Retry(attempts=2), Door()
     wrapped = (policy | door)(fn)
     gc.collect()
@@ -94,7 +94,7 @@ def test_a_pipeline_that_is_gone(fn: Callable[..., Any]) -> None:
     assert policy_of(wrapped) is pipeline
 
 
-def test_policies_nobody_else_holds() -> None:
+def test_policies_that_only_their_wrapper_holds() -> None:
     assert policy_of(Retry(attempts=7)(work)) == Retry(attempts=7)
     assert isinstance(policy_of(Door()(work)), Door)
 
@@ -108,7 +108,7 @@ def test_what_nothing_decorates(thing: object) -> None:
 
 
 class Client:
-    """Its policy tells it of retries, and so can reach what it decorates."""
+    """Its policy calls it for retries, and so can reach the function that it decorates."""
 
     def __init__(self, layers: Callable[[Client], Layer]) -> None:
         self.seen: list[Event] = []

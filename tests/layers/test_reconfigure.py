@@ -17,7 +17,7 @@ from tests.support.fakes import COLOURS, Boom, in_colour
 
 
 def spent(budget: Any, times: int) -> int:
-    """Spend so often, and say how often that was granted."""
+    """Spend this many times; return how often a retry was granted."""
     return sum(budget.spend() is not None for _ in range(times))
 
 
@@ -85,7 +85,7 @@ def test_tokens_stay() -> None:
     assert bucket.snapshot()["tokens"] == 30
 
 
-def test_time_brings_what_it_did_until_now() -> None:
+def test_permits_earned_so_far_stay() -> None:
     with virtual_time() as clock:
         bucket = TokenBucket(100, {None: 100}, refill_per_second=10)
         assert spent(bucket, 1) == 1
@@ -114,7 +114,7 @@ def test_the_same_share_of_a_throttling_is_there() -> None:
 # ------------------------------------------------------------------------------ bulkheads
 
 
-def test_a_bulkhead_that_grows_lets_those_in_who_wait() -> None:
+def test_a_bulkhead_that_grows_admits_its_waiters() -> None:
     with callers(Bulkhead(1, None)) as guests:
         everybody = [guests.start(colour) for colour in COLOURS]
         guests.gate.reconfigure(Bulkhead(3, None))
@@ -123,7 +123,7 @@ def test_a_bulkhead_that_grows_lets_those_in_who_wait() -> None:
         assert guests.used() == (3, 2)
 
 
-def test_a_bulkhead_that_shrinks_lets_nobody_in_until_enough_have_left() -> None:
+def test_a_bulkhead_that_shrinks_admits_no_call_until_enough_have_left() -> None:
     with callers(Bulkhead(3, None)) as guests:
         first, second, third, _ = [guests.start(colour) for colour in COLOURS[:4]]
         guests.gate.reconfigure(Bulkhead(1, 0))
@@ -213,7 +213,7 @@ def test_a_pause_that_was_asked_for_stays() -> None:
         assert clock.now() >= 30
 
 
-def test_those_who_wait_go_by_the_new_rate() -> None:
+def test_waiters_use_the_new_rate() -> None:
     """The first one looks again; the others when they are first."""
     gate, came = RateLimit(1, per=10_000), list[str]()
     gate.admit(SYSTEM.now())

@@ -1,4 +1,4 @@
-"""A circuit breaker with other terms: its state stays, and since when, and what was counted."""
+"""A circuit breaker with other settings: its state, the start of the state and the counts stay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.fakes import Boom, options
         (options(failures=9), "bad bad bad:closed", options(failures=3), "+0:closed bad:open"),
         (options(failures=9), "bad bad bad:closed", options(failures=3), "good bad bad:closed bad:open"),
         (options(failures=3), "bad bad:closed", options(failures=5), "bad bad:closed bad:open"),
-        # By ratio: what was counted in the window stays.
+        # By ratio: the counts of the window stay.
         (
             options(ratio=0.5, minimum=8, window=60),
             "good good good bad bad bad:closed",
@@ -49,7 +49,7 @@ from tests.support.fakes import Boom, options
             options(ratio=0.5, minimum=3, window=100),
             "+80:closed good:open",
         ),
-        # From one way of counting to the other it begins to count anew.
+        # A change from one way of counting to the other resets the counts.
         (
             options(failures=9),
             "bad bad bad",
@@ -62,7 +62,7 @@ from tests.support.fakes import Boom, options
             options(failures=3),
             "bad bad:closed good bad bad:closed bad:open",
         ),
-        # Half open: those who succeeded count.
+        # Half open: successful probes count.
         (
             options(failures=1, cooldown=1, probes=4),
             "bad +1 good good:half_open",
@@ -117,7 +117,7 @@ def test_its_story_goes_on(before: dict[str, Any], script: str, after: dict[str,
     told.run(then)
 
 
-def test_who_is_told_and_by_which_clock_stays() -> None:
+def test_the_observer_and_the_clock_stay() -> None:
     script = BreakerScript(failures=1, cooldown=10, name="db")
     script.run("bad:open +4")
     others: list[object] = []
@@ -132,7 +132,7 @@ def test_who_is_told_and_by_which_clock_stays() -> None:
     assert not others
 
 
-def test_a_breaker_that_closes_by_its_new_terms_says_so() -> None:
+def test_a_breaker_that_closes_by_its_new_settings_emits_it() -> None:
     script = BreakerScript(failures=1, cooldown=1, probes=4)
     script.run("bad +1 good good:half_open")
     script.breaker.reconfigure(CircuitBreaker(cooldown=1))
@@ -166,7 +166,7 @@ def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
 
     work(5)
     breaker.reconfigure(CircuitBreaker(failures=1, slow=3))
-    assert breaker._passing is None, "every call is looked at"
+    assert breaker._closed_epoch is None, "every call is looked at"
     work(2)
     work(3)
     with pytest.raises(errors.CircuitOpen):
@@ -175,7 +175,7 @@ def test_functions_that_were_decorated_before_may_be_too_slow_now() -> None:
     breaker.reconfigure(CircuitBreaker(failures=1))
     work(5)
     work(5)
-    assert breaker._passing is not None, "nobody is asked"
+    assert breaker._closed_epoch is not None, "nobody is asked"
 
 
 def test_calls_under_way_when_slow_ones_begin_to_count_and_when_they_no_longer_do() -> None:
@@ -206,7 +206,7 @@ def called(script: BreakerScript) -> None:
 def test_one_in_the_middle_of_another(
     does: Callable[[BreakerScript], object], comes: Callable[[BreakerScript], object]
 ) -> None:
-    """As by a signal, wherever it comes: the terms are the new ones in the end, and the circuit works."""
+    """As by a signal, at any point: the new settings apply in the end, and the circuit works."""
     for script in at_every_line(opened, does, comes):
         settings = script.breaker.settings
         assert script.breaker._circuit._settings is settings
@@ -216,7 +216,7 @@ def test_one_in_the_middle_of_another(
 
 
 def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
-    """As by a signal: what is being told goes on by the old terms, and what follows by the new ones."""
+    """As by a signal: the change being delivered follows the old settings, later ones the new settings."""
     script = BreakerScript(failures=1, cooldown=10)
     breaker = script.breaker
 
@@ -226,7 +226,7 @@ def test_a_change_in_the_middle_of_another_is_done_after_it() -> None:
         breaker._circuit._open(0)
 
     with breaker._lock:
-        breaker._desk.run(interrupted)
+        breaker._executor.run(interrupted)
     assert breaker.settings.cooldown == 50
     script.run("+49:open +1:half_open")
 

@@ -1,4 +1,4 @@
-"""A retry budget with other values: what was credited and granted stays, and never too much is granted."""
+"""A retry budget with other values: credits and grants stay, and never too much is granted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KIND = Kind.unknown
 
 
 def granted(budget: RetryBudget, now: float, times: int = 1000) -> int:
-    """Spend so often, and say how often that was granted."""
+    """Spend this many times; return how often a retry was granted."""
     return sum(budget.spend(KIND, now) is not None for _ in range(times))
 
 
@@ -49,7 +49,7 @@ def test_before_it_was_ever_used() -> None:
 
 @pytest.mark.parametrize(("window", "there"), [(5, 0), (20, 50), (40, 50)])
 def test_with_another_window(window: float, there: int) -> None:
-    """What was credited and granted eight seconds ago counts in twenty seconds, and not in five."""
+    """Credits and grants of eight seconds ago count in a window of twenty seconds, and not in one of five."""
     budget = RetryBudget(1, 0, 10)
     credited(budget, 2.0, 50)
     assert granted(budget, 2.0, 20) == 20
@@ -61,7 +61,7 @@ def test_with_another_window(window: float, there: int) -> None:
     assert budget.snapshot(10.0 + window * 1.1)["granted"] == 0
 
 
-def test_what_was_forgotten_before_stays_forgotten() -> None:
+def test_expired_counts_stay_expired() -> None:
     budget = RetryBudget(0, 1, 10)
     assert granted(budget, 0.0) == 10
     assert granted(budget, 11.0) == 10
@@ -141,7 +141,7 @@ OPTIONS = st.fixed_dictionaries(
 def test_no_more_is_granted_than_the_values_of_now_allow(
     options: list[dict[str, Any]], steps: list[tuple[str, int]]
 ) -> None:
-    """Whenever something is granted, what was granted in the window up to then was less than is allowed."""
+    """At every grant, fewer than the limit had been granted in the window up to then."""
     budget, now = RetryBudget(**options[0]), 0
     earned, known = list[int](), list[int]()
     for what, number in steps:
@@ -152,7 +152,7 @@ def test_no_more_is_granted_than_the_values_of_now_allow(
             case "pass":
                 now += number * number
             case "retune":
-                # What the window has forgotten does not come back with a longer one.
+                # Counts that left the window do not return with a longer one.
                 known = [when for when in known if now - when < Fraction(str(budget.window)) * TICK]
                 budget.reconfigure(RetryBudget(**options[number]))
             case _:

@@ -1,6 +1,6 @@
-"""Changing values in the middle of using them, and using them in the middle of a change, as signals do.
+"""Reconfiguring in the middle of an operation and the reverse, as signal handlers do.
 
-Python lets a signal handler in when a function is called, and when one that is written in C has returned.
+Python runs a signal handler when a function is called, and when a function written in C has returned.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ FILES = {module.__file__ for module in MODULES} | {"<redouble rate limit>"}
 
 
 class Used:
-    """Something that is shared, and how often it was used."""
+    """A shared object, and how often it was used."""
 
     def __init__(self) -> None:
         self.times: int = 0
 
     def use(self) -> None:
-        """Use it once, if that is possible."""
+        """Use it once, if it admits that."""
 
-    def retune(self) -> None:
-        """Give it other values."""
+    def reconfigure(self) -> None:
+        """Reconfigure it."""
 
     def left(self) -> object:
-        """Tell what is left of it."""
+        """Return what is left of it."""
 
 
 class Budget(Used):
@@ -50,13 +50,13 @@ class Budget(Used):
     def use(self) -> None:
         self.times += self.thing.spend(Kind.unknown, 1.5) is not None
 
-    def retune(self) -> None:
+    def reconfigure(self) -> None:
         self.thing.reconfigure(RetryBudget(0, 1, 20))
 
     def left(self) -> object:
-        told = self.thing.snapshot(1.5)
+        snapshot = self.thing.snapshot(1.5)
         assert self.thing._grants.total == sum(self.thing._grants.counts)
-        return told["available"] + self.times
+        return snapshot["available"] + self.times
 
 
 class Bucket(Used):
@@ -67,7 +67,7 @@ class Bucket(Used):
     def use(self) -> None:
         self.times += self.thing.spend() is not None
 
-    def retune(self) -> None:
+    def reconfigure(self) -> None:
         self.thing.reconfigure(TokenBucket(40, {None: 1}))
 
     def left(self) -> object:
@@ -88,7 +88,7 @@ class Rate(Used):
         with suppress(errors.RateLimited):
             self.call()
 
-    def retune(self) -> None:
+    def reconfigure(self) -> None:
         self.thing.reconfigure(RateLimit(1, per=500, burst=20, wait=0))
 
     def left(self) -> object:
@@ -96,7 +96,7 @@ class Rate(Used):
         return self.thing.snapshot()["available"] + self.times
 
 
-class Places(Used):
+class Slots(Used):
     def __init__(self) -> None:
         super().__init__()
         self.thing = Bulkhead(2, 0)
@@ -106,7 +106,7 @@ class Places(Used):
             self.thing.admit(0.0)
             self.times += 1
 
-    def retune(self) -> None:
+    def reconfigure(self) -> None:
         self.thing.reconfigure(Bulkhead(20, 0))
 
     def left(self) -> object:
@@ -116,41 +116,41 @@ class Places(Used):
 
 
 class Interruption:
-    """Does something at the n-th place where a signal may come."""
+    """Calls a function at the n-th point where a signal handler may run."""
 
-    def __init__(self, place: int, does: Callable[[], object]) -> None:
-        self.left, self.does = place, does
+    def __init__(self, place: int, action: Callable[[], object]) -> None:
+        self.left, self.action = place, action
 
     def __call__(self, frame: FrameType, what: str, _: object) -> None:
         if what in ("call", "c_return") and frame.f_code.co_filename in FILES:
             self.left -= 1
             if not self.left:
                 sys.setprofile(None)
-                self.does()
+                self.action()
 
 
-@pytest.mark.parametrize("make", [Budget, Bucket, Rate, Places])
-@pytest.mark.parametrize("ways", ["use retune", "retune use", "retune retune"])
-def test_nothing_is_lost_and_nothing_is_made(make: Callable[[], Used], ways: str) -> None:
-    """Twenty are there in the end, less what was used; wherever the one comes in the middle of the other."""
+@pytest.mark.parametrize("make", [Budget, Bucket, Rate, Slots])
+@pytest.mark.parametrize("ways", ["use reconfigure", "reconfigure use", "reconfigure reconfigure"])
+def test_interrupted_operations_neither_lose_nor_create_permits(make: Callable[[], Used], ways: str) -> None:
+    """In the end there are twenty, less those used, wherever one operation interrupts the other."""
     before = sys.getprofile()
     for place in count(1):
         used = make()
-        does, comes = (getattr(used, way) for way in ways.split())
-        interruption = Interruption(place, comes)
+        interrupted, action = (getattr(used, way) for way in ways.split())
+        interruption = Interruption(place, action)
         sys.setprofile(interruption)
         try:
-            does()
+            interrupted()
         finally:
             sys.setprofile(before)
         if interruption.left > 0:
             assert place > 1, "no code of these modules has run"
             break
-        used.retune()
+        used.reconfigure()
         assert used.left() == 20, place
 
 
-def test_a_flow_that_is_released_in_the_middle() -> None:
+def test_a_pacer_that_is_released_during_reconfigure() -> None:
     class Interrupted(GcraPacer):
         __slots__ = ()
 
@@ -158,7 +158,7 @@ def test_a_flow_that_is_released_in_the_middle() -> None:
             super()._look(now)
             self.release()
 
-    flow: Any = Interrupted(10, 1)
-    flow.take(5.0)
-    flow.retune(20, 1, 5.0)
-    assert flow.quick == flow.free == 25.0
+    pacer: Any = Interrupted(10, 1)
+    pacer.take(5.0)
+    pacer.reconfigure(20, 1, 5.0)
+    assert pacer.quick == pacer.free == 25.0

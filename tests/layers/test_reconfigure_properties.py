@@ -1,4 +1,4 @@
-"""Whatever changes while calls come and go: no place is lost, no permit is made, never too many are inside.
+"""Reconfiguring during calls: no slot is lost, no permit is created, never too many calls are admitted.
 
 Threads switch every microsecond here.
 """
@@ -44,7 +44,7 @@ def switching() -> Iterator[None]:
     st.lists(st.tuples(st.sampled_from(["come", "come", "leave", "retune"]), st.integers(0, 6)), max_size=60),
 )
 def test_places(limit: int, steps: list[tuple[str, int]]) -> None:
-    """Who waits comes in as soon as there is a place, in order; nobody else does."""
+    """A waiter is admitted as soon as there is a slot, in order; no other call is."""
     places, everybody, rung = WaitableSlots(limit, None, None, None), list[Lease](), list[Lease]()
     for what, number in steps:
         before = len(places.inside)
@@ -129,7 +129,7 @@ def test_calls_while_the_limit_goes_up_and_down(colour: str) -> None:
     )
 )
 def test_permits(terms: list[tuple[float, int, list[float]]]) -> None:
-    """By whatever terms calls pass, in any t seconds of these at most t / interval + burst do."""
+    """Whatever the settings, in any t seconds at most t / interval + burst calls are admitted."""
     flow, now = GcraPacer(1, 1), 1000.0
     for interval, burst, waits in terms:
         flow.reconfigure(interval, burst, now)
@@ -148,7 +148,7 @@ def test_permits(terms: list[tuple[float, int, list[float]]]) -> None:
 
 
 def test_calls_while_the_rate_goes_up_and_down() -> None:
-    """Nobody is forgotten, nobody passes twice, and the gate is quick again in the end."""
+    """Every waiter is admitted exactly once, and the gate uses its fast path again in the end."""
     gate, passed = RateLimit(1e6, burst=1000), list[int]()
     take = gate(passed.append)
 
@@ -179,7 +179,7 @@ def test_calls_while_the_rate_goes_up_and_down() -> None:
     ],
 )
 def test_spending_while_the_values_change(thing: Any, others: list[Any]) -> None:
-    """However often they do, a hundred are granted: as many as each of them allows to begin with."""
+    """However often they do, a hundred are granted: as many as each of the settings allows initially."""
     granted: list[object] = []
 
     def spend() -> None:
@@ -196,7 +196,7 @@ def test_spending_while_the_values_change(thing: Any, others: list[Any]) -> None
     assert len(granted) == 100
 
 
-def test_a_breaker_whose_terms_change_all_the_time() -> None:
+def test_a_breaker_whose_settings_change_all_the_time() -> None:
     breaker, ends = CircuitBreaker(failures=10**6), list[BaseException | None]()
 
     @breaker
@@ -220,5 +220,5 @@ def test_a_breaker_whose_terms_change_all_the_time() -> None:
     for thread in threads:
         thread.join(A_MINUTE)
     assert [type(end) for end in ends] == [OSError] * len(range(0, 200, 3)) * 4
-    assert breaker._circuit.period.calls == {}
+    assert breaker._circuit.epoch.calls == {}
     assert breaker.state == "closed"

@@ -27,7 +27,7 @@ TWINS = [
     ("_drivers/context_managers", "Entrance.__enter__", "Entrance.__aenter__"),
     ("_drivers/context_managers", "Entrance.__exit__", "Entrance.__aexit__"),
     ("_layers/limits/bulkhead", "SlotAdmission.enter", "SlotAdmission.aenter"),
-    ("_layers/chaos", "Chaos.around.troubled", "Chaos.around_async.troubled"),
+    ("_layers/chaos", "Chaos.around.faulty", "Chaos.around_async.faulty"),
     ("_layers/gate", "Gate.__enter__", "Gate.__aenter__"),
     ("_layers/gate", "Gate.around", "Gate.around_async"),
     ("_drivers/streams", "Stream.__enter__", "Stream.__aenter__"),
@@ -60,7 +60,7 @@ TWINS = [
 ]
 
 # Twins that are no async functions of a module or a class: they have one inside, or are inside of another.
-INSIDE = {"Gate.around_async", "Chaos.around_async.troubled", "Model.around_async", "aattempting"}
+INSIDE = {"Gate.around_async", "Chaos.around_async.faulty", "Model.around_async", "aattempting"}
 
 # What has another name in async code. The name of the other colour is no name there.
 FUNCTIONS = {
@@ -335,20 +335,26 @@ def test_no_async_driver_is_without_a_twin() -> None:
         ),
         *("llm/_stream.GuardedItems.__anext__", "llm/_stream_source.AsyncUnreadSource.aclose"),
         *("llm/_stream_source._aentered", "llm/_stream_source.asource_of"),
-        "_layers/hedge/race.attempted",
+        "_layers/hedge/race.run_attempt",
         *(
             f"_layers/hedge/race_asyncio.{name}"
-            for name in ("RaceTask._attempt", "RaceTask.put_down", "_closed", "_over", "race")
+            for name in (
+                "RaceTask._attempt",
+                "RaceTask.end_others",
+                "_close_shielded",
+                "_wait_all",
+                "run_race",
+            )
         ),
         *(
             f"_layers/hedge/race_trio.{name}"
-            for name in ("RaceNurseryTask._attempt", "RaceNurseryTask.watch", "race")
+            for name in ("RaceNurseryTask._attempt", "RaceNurseryTask.watch", "run_race")
         ),
         *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
         *(
             "_layers/limits/slots.WaitableSlots.aenter",
             "_layers/fallback.FallbackStreamOwner.aopen",
-            "_layers/fallback._items",
+            "_layers/fallback._as_async_items",
         ),
         *(
             "_layers/gate.StreamAdmission.aopen",
@@ -365,7 +371,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         "_drivers/streams.Stream.aclose",
         "_drivers/stream_source.AsyncSource.aclose",
         "_drivers/stream_source.astream_of",
-        *(f"_layers/timeout.{name}" for name in ("TimeoutCall.cut", "TimeoutStreamOwner.aopen")),
+        *(f"_layers/timeout.{name}" for name in ("TimeoutCall.call_async", "TimeoutStreamOwner.aopen")),
         "_layers/retry/retry.Retry.acall",
         "config/_named_policy.Named.acall",
         "_runtime/trio_backend._quietly",

@@ -2,8 +2,6 @@
 
 The hooks of a layer may be written by users. So their results are validated here, and an exception that a
 hook raises gets a note with the name of the hook.
-
-Values that the hooks of layers exchange, for `Pipeline.explain` and `Pipeline.check`.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ __all__ = [
 
 @public("redouble.types")
 class Traits(NamedTuple):
-    """Properties of a layer that other layers ask about: what `Layer.traits` returns.
+    """Properties of a layer that other layers need: the result of `Layer.traits`.
 
     retries: True if the layer may call the inner function more than once; `Pipeline.check` calls every such
         layer a Retry.
@@ -57,7 +55,7 @@ class Traits(NamedTuple):
 
 @public("redouble.types")
 class WorstCase(NamedTuple):
-    """The most that one call can cost: what `Layer.worst_case` is given, and returns.
+    """The most that one call can cost: the argument and the result of `Layer.worst_case`.
 
     calls: how often the function is called; infinite if only time limits it.
     seconds: how long the call takes; infinite if nothing limits the function.
@@ -78,12 +76,12 @@ class WorstCase(NamedTuple):
 
 
 def explain(layers: tuple[Layer, ...]) -> str:
-    """Draw the layers, outermost first, with the worst case of a call."""
+    """Return a drawing of the layers, outermost first, with the worst case of a call."""
     names = [*(type(layer).__name__ for layer in layers), "your function"]
     rows = [("   " * (depth - 1) + "└─ " if depth else "") + name for depth, name in enumerate(names)]
     width = max(len(row) for row in rows) + 2
-    words = [*map(_description, layers), ""]
-    lines = [f"{row:<{width}}{said}".rstrip() for row, said in zip(rows, words, strict=True)]
+    texts = [*map(_description, layers), ""]
+    lines = [f"{row:<{width}}{text}".rstrip() for row, text in zip(rows, texts, strict=True)]
     return "\n".join([*lines, "", f"at worst: {_summary(combined_worst_case(layers, WorstCase()))}"])
 
 
@@ -92,17 +90,17 @@ def _summary(worst: WorstCase) -> str:
     calls = "1 call" if worst.calls == 1 else calls
     if not isinf(worst.seconds):
         return f"{calls}, {in_seconds(worst.seconds)}"
-    some = "any amount" if isinf(worst.waiting) else in_seconds(worst.waiting)
-    waiting = "" if not worst.waiting else f" and {some} of waiting"
+    amount = "any amount" if isinf(worst.waiting) else in_seconds(worst.waiting)
+    waiting = "" if not worst.waiting else f" and {amount} of waiting"
     return f"{calls}, for as long as your function takes{waiting}"
 
 
 def check(layers: tuple[Layer, ...]) -> Iterator[str]:
-    """Yield what is known to hurt, each with its reason, outermost layer first."""
-    traits = [_traits(layer) for layer in layers]  # all of them first: the layers ask each other
+    """Yield the known problems, each with its reason, outermost layer first."""
+    traits = [_traits(layer) for layer in layers]  # validate all: `lint` reads traits of other layers
     seen: list[object] = []
-    for own, found in zip(traits, lint(layers, (), (), WorstCase()), strict=True):
-        yield from found
+    for own, problems in zip(traits, lint(layers, (), (), WorstCase()), strict=True):
+        yield from problems
         for state in own.shared:
             if any(state is other for other in seen):
                 yield (
@@ -117,8 +115,8 @@ def check(layers: tuple[Layer, ...]) -> Iterator[str]:
 
 def describe(layers: tuple[Layer, ...]) -> str:
     """Return the descriptions of layers, in one line."""
-    words = ((type(layer).__name__, _description(layer)) for layer in layers)
-    return " | ".join(f"{name} ({said})" if said else name for name, said in words)
+    texts = ((type(layer).__name__, _description(layer)) for layer in layers)
+    return " | ".join(f"{name} ({text})" if text else name for name, text in texts)
 
 
 def combined_traits(layers: tuple[Layer, ...]) -> Traits:
@@ -144,70 +142,70 @@ def combined_worst_case(layers: tuple[Layer, ...], inner: WorstCase) -> WorstCas
 def lint(
     layers: tuple[Layer, ...], outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase
 ) -> list[list[str]]:
-    """Return what each layer reports, given the layers around them and the worst case inside."""
-    found: list[list[str]] = []
-    for place in reversed(range(len(layers))):
-        layer = layers[place]
-        found.insert(0, _findings(layer, (*outer, *layers[:place]), (*layers[place + 1 :], *inner), worst))
+    """Return the problems of each layer, given the layers around them and the worst case inside."""
+    reports: list[list[str]] = []
+    for index in reversed(range(len(layers))):
+        layer = layers[index]
+        reports.insert(0, _problems(layer, (*outer, *layers[:index]), (*layers[index + 1 :], *inner), worst))
         worst = _worst_case(layer, worst)
-    return found
+    return reports
 
 
 # --------------------------------------------------------------------------- validated hooks
 
 
 @contextmanager
-def _noted(layer: Layer, hook: str) -> Generator[None]:
+def _naming_hook(layer: Layer, hook: str) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        error.add_note(f"raised by {_spelled(layer, hook)}, a hook of a layer")
+        error.add_note(f"raised by {_hook_name(layer, hook)}, a hook of a layer")
         raise
 
 
-def _spelled(layer: Layer, hook: str) -> str:
+def _hook_name(layer: Layer, hook: str) -> str:
     return f"{type(layer).__name__}.{hook}()"
 
 
-def _returned(layer: Layer, hook: str, value: object, wanted: str) -> TypeError:
-    return TypeError(f"{_spelled(layer, hook)} returned {value!r}: return {wanted}")
+def _wrong_result(layer: Layer, hook: str, value: object, wanted: str) -> TypeError:
+    return TypeError(f"{_hook_name(layer, hook)} returned {value!r}: return {wanted}")
 
 
 def _description(layer: Layer) -> str:
-    with _noted(layer, "describe"):
-        words: object = layer.describe()
-    if not isinstance(words, str):
-        raise _returned(layer, "describe", words, 'a string, or "" for no description')
-    return words
+    with _naming_hook(layer, "describe"):
+        text: object = layer.describe()
+    if not isinstance(text, str):
+        raise _wrong_result(layer, "describe", text, 'a string, or "" for no description')
+    return text
 
 
 def _traits(layer: Layer) -> Traits:
-    with _noted(layer, "traits"):
+    with _naming_hook(layer, "traits"):
         traits: object = layer.traits()
     if not isinstance(traits, Traits):
-        raise _returned(layer, "traits", traits, "redouble.types.Traits(...)")
+        raise _wrong_result(layer, "traits", traits, "redouble.types.Traits(...)")
     return traits
 
 
 def _worst_case(layer: Layer, inner: WorstCase) -> WorstCase:
-    with _noted(layer, "worst_case"):
+    with _naming_hook(layer, "worst_case"):
         worst: object = layer.worst_case(inner)
     if not isinstance(worst, WorstCase):
-        raise _returned(layer, "worst_case", worst, "a redouble.types.WorstCase, such as the one it is given")
+        raise _wrong_result(
+            layer, "worst_case", worst, "a redouble.types.WorstCase, such as the one it is given"
+        )
     return worst
 
 
-def _findings(
+def _problems(
     layer: Layer, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase
 ) -> list[str]:
     wanted = "a list of sentences, () for none; or yield them"
-    with _noted(layer, "lint"):
-        found: object = layer.lint(outer, inner, worst)
-        if isinstance(found, str) or not isinstance(
-            found, Iterable
-        ):  # a string has characters, not sentences
-            raise _returned(layer, "lint", found, wanted)
-        sentences = list(cast("Iterable[object]", found))
+    with _naming_hook(layer, "lint"):
+        result: object = layer.lint(outer, inner, worst)
+        if isinstance(result, str) or not isinstance(result, Iterable):  # a string would yield characters
+            raise _wrong_result(layer, "lint", result, wanted)
+        sentences = list(cast("Iterable[object]", result))
     if not all(isinstance(sentence, str) for sentence in sentences):
-        raise _returned(layer, "lint", sentences, wanted)
+        raise _wrong_result(layer, "lint", sentences, wanted)
     return cast("list[str]", sentences)

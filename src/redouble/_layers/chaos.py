@@ -1,8 +1,6 @@
-"""Chaos: failures, delays and odd results on purpose, to see whether what stands around them holds.
+"""Chaos: injected failures, delays and results, to test the layers around them.
 
-The innermost layer: what is outside of it takes all of that for the service's own.
-
-Exceptions made on purpose: a new one each time, for one that was raised gathers tracebacks and notes.
+Chaos is the innermost layer: the layers outside cannot distinguish its faults from those of the service.
 """
 
 from __future__ import annotations
@@ -25,78 +23,43 @@ from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._runtime.clock import SYSTEM
 
-__all__ = ["Chaos", "Fault", "maker"]
-
-
-Fault: TypeAlias = "Exception | type[Exception] | Callable[[], Exception]"
-
-WHY = "injected by Chaos"
-
-
-def maker(fault: Any) -> Callable[[], Exception]:
-    """Return what makes a new exception each time: a raised one gathers tracebacks and notes."""
-    if isinstance(fault, type):
-        if not issubclass(cast("type[object]", fault), Exception):
-            raise TypeError(f"Chaos fault={fault.__name__}: write an exception type, and no other")
-        return partial(fault, WHY) if _makes(partial(fault, WHY)) else _tried(fault, fault)
-    if isinstance(fault, Exception):
-        return _tried(partial(_copied, fault), fault)
-    if not callable(fault) or isinstance(fault, BaseException):
-        raise TypeError(f"Chaos fault={fault!r}: write an exception, its type, or a function that makes one")
-    return cast("Callable[[], Exception]", fault)
-
-
-def _copied(error: Exception) -> Exception:
-    made = copy(error)
-    if hasattr(made, "__notes__"):
-        made.__notes__ = list(made.__notes__)  # which copies would share
-    return made
-
-
-def _tried(make: Callable[[], Any], fault: object) -> Callable[[], Exception]:
-    if not _makes(make):
-        name = display_name(fault)
-        raise TypeError(f"Chaos fault={name} cannot be made just so: write a function, lambda: {name}(...)")
-    return make
-
-
-def _makes(make: Callable[[], Any]) -> bool:
-    try:
-        return isinstance(make(), Exception)
-    except Exception:
-        return False
+__all__ = ["Chaos", "Fault"]
 
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
+Fault: TypeAlias = "Exception | type[Exception] | Callable[[], Exception]"
 
-class Unset(Enum):
-    """What was not said."""
+MESSAGE = "injected by Chaos"
 
-    nothing = "nothing"
+
+class NoResult(Enum):
+    """The default of ``result``, for which None is a value. Its repr is shown in signatures."""
+
+    UNSET = "nothing"
 
     def __repr__(self) -> str:
-        return "nothing"
+        return self.value
 
 
-NOTHING: Final = Unset.nothing  # None is a result too
+UNSET: Final = NoResult.UNSET
 
 
 @public("redouble")
 class Chaos(SharedByIdentity, Layer):
-    """Let a share of the calls go wrong, on purpose: they wait, and then fail, or return something else.
+    """Make a share of the calls go wrong, on purpose: they wait, and then fail, or return something else.
 
     fault: what to raise instead of calling: an exception type, an exception, or a function that makes one.
-    latency: how many seconds to wait first, or a function that tells. Without a fault or a result, the
+    latency: how many seconds to wait first, or a function that returns them. Without a fault or a result, the
         function is called after that.
     result: what to return instead of calling, or a function that makes it.
     rate: the share of the calls that this happens to, from 0 to 1.
-    seed: the same calls each time: a number to begin the drawing with.
-    switch: whether it is on: True or False, or a function that says so, asked at every call.
+    seed: the seed of the random numbers, for the same calls each time.
+    switch: True if it is on, or a function that returns True or False, called for every call.
 
-    Put it innermost, below all that is to hold: `Pipeline.check` says so too.
+    Put it innermost, below the layers that it is to test: `Pipeline.check` reports any other place.
     """
 
     def __init__(
@@ -104,17 +67,17 @@ class Chaos(SharedByIdentity, Layer):
         *,
         fault: Fault | None = None,
         latency: Duration | Callable[[], Duration] | None = None,
-        result: Any = NOTHING,
+        result: Any = UNSET,
         rate: float = 0.1,
         seed: int | None = None,
         switch: bool | Callable[[], bool] = True,
         name: str | None = None,
     ) -> None:
-        if fault is None and latency is None and result is NOTHING:
-            raise ValueError("Chaos(): say what goes wrong, such as fault=ConnectionError, or latency=2")
-        if fault is not None and result is not NOTHING:
+        if fault is None and latency is None and result is UNSET:
+            raise ValueError("Chaos(): write what goes wrong, such as fault=ConnectionError, or latency=2")
+        if fault is not None and result is not UNSET:
             raise ValueError("Chaos(fault=..., result=...): it can do one of them; use two Chaos layers")
-        self._fault = None if fault is None else maker(fault)
+        self._fault = None if fault is None else _exception_factory(fault)
         self._latency = latency if latency is None or callable(latency) else checked(latency, "Chaos latency")
         self._result = result
         self._rate = number(rate, "Chaos rate", 0, 1, "a share from 0 to 1, such as 0.1")
@@ -122,98 +85,98 @@ class Chaos(SharedByIdentity, Layer):
         instance(name, "Chaos name", str | None, "a text, or None")
         plain = (("fault", fault), ("latency", latency), ("switch", switch), ("result", result))
         for option, value in plain:
-            if (what := lazy_kind(value)) is not None:
-                raise TypeError(f"Chaos {option}={display_name(value)} is {what}: write a plain function")
+            if (kind := lazy_kind(value)) is not None:
+                raise TypeError(f"Chaos {option}={display_name(value)} is {kind}: write a plain function")
         if not callable(switch):
-            instance(switch, "Chaos switch", bool, "True, False, or a function that says so")
+            instance(switch, "Chaos switch", bool, "True, False, or a function that returns one")
         self.name = name
         self.register("layers")
         self.switch: bool | Callable[[], bool] = switch
         self._draw = chance.random if seed is None else Random(seed).random  # noqa: S311  no secret
-        self._hit = 0
+        self._hit_count = 0
 
     @property
     def _kept_by_wrapper(self) -> bool:
         return True
 
     def snapshot(self) -> Mapping[str, float]:
-        """Tell how many calls it ``hit``, at which ``rate``, and whether it is ``on``."""
-        return {"hit": self._hit, "rate": self._rate, "on": self._on()}
+        """Return how many calls it ``hit``, at which ``rate``, and whether it is ``on``."""
+        return {"hit": self._hit_count, "rate": self._rate, "on": self._on()}
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn``, some of whose calls go wrong."""
+        """Return ``fn`` with faults in a share of its calls."""
 
-        def troubled(*args: P.args, **kwargs: P.kwargs) -> T:
-            if self._strikes():
-                seconds = self._wait()
+        def faulty(*args: P.args, **kwargs: P.kwargs) -> T:
+            if self._hits():
+                seconds = self._latency_seconds()
                 if seconds:
                     SYSTEM.sleep(seconds)
-                if self._instead():
-                    return cast("T", self._outcome())
+                if self._replaces_call():
+                    return cast("T", self._raise_or_return())
             return reject_awaitable(fn, fn(*args, **kwargs))
 
-        return troubled
+        return faulty
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn``, some of whose calls go wrong, for a coroutine function."""
+        """Return ``fn`` with faults in a share of its calls, for a coroutine function."""
 
-        async def troubled(*args: P.args, **kwargs: P.kwargs) -> T:
-            if self._strikes():
-                seconds = self._wait()
+        async def faulty(*args: P.args, **kwargs: P.kwargs) -> T:
+            if self._hits():
+                seconds = self._latency_seconds()
                 if seconds:
                     await SYSTEM.asleep(seconds)
-                if self._instead():
-                    return cast("T", self._outcome())
+                if self._replaces_call():
+                    return cast("T", self._raise_or_return())
             return await fn(*args, **kwargs)
 
-        return troubled
+        return faulty
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
-        """Return ``fn``, some of whose streams go wrong before their first item, for a generator function."""
+        """Return ``fn`` with faults before the first item of some streams, for a generator function."""
         self._refuse_result(fn)
 
-        def troubled(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
-            if self._strikes():
-                seconds = self._wait()
+        def faulty(*args: P.args, **kwargs: P.kwargs) -> Generator[T, S, Any]:
+            if self._hits():
+                seconds = self._latency_seconds()
                 if seconds:
                     SYSTEM.sleep(seconds)
-                if self._instead():
-                    self._outcome()
+                if self._replaces_call():
+                    self._raise_or_return()
             return (yield from fn(*args, **kwargs))
 
-        return troubled
+        return faulty
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
-        """Return ``fn``, some of whose streams go wrong at first, for an async generator function."""
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
+        """Return ``fn`` with faults before the first item of some calls, for an async generator function."""
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  only streams need it
 
         self._refuse_result(fn)
 
-        def troubled(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
+        def faulty(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
+            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
             return AsyncItems(FaultyStreamOwner(self, partial(fn, *args, **kwargs)))
 
-        return StreamFunction(fn, troubled)
+        return StreamFunction(fn, faulty)
 
     def _on(self) -> bool:
         switch = self.switch
         return bool(switch() if callable(switch) else switch)
 
-    def _strikes(self) -> bool:
-        struck = self._on() and self._draw() < self._rate
-        self._hit += struck
-        return struck
+    def _hits(self) -> bool:
+        hit = self._on() and self._draw() < self._rate
+        self._hit_count += hit
+        return hit
 
-    def _wait(self) -> float:
+    def _latency_seconds(self) -> float:
         latency = self._latency
         return checked(latency() if callable(latency) else latency or 0.0, "Chaos latency")
 
-    def _instead(self) -> bool:
-        return self._fault is not None or self._result is not NOTHING
+    def _replaces_call(self) -> bool:
+        return self._fault is not None or self._result is not UNSET
 
-    def _outcome(self) -> Any:
+    def _raise_or_return(self) -> Any:
         if self._fault is not None:
             error: object = self._fault()
             if not isinstance(error, Exception):
@@ -224,15 +187,15 @@ class Chaos(SharedByIdentity, Layer):
         return self._result() if callable(self._result) else self._result
 
     def _refuse_result(self, fn: object) -> None:
-        if self._result is not NOTHING:
+        if self._result is not UNSET:
             raise TypeError(
                 f"Chaos result= cannot replace {display_name(fn)}, a generator: use fault= or latency="
             )
 
     def describe(self) -> str:
         parts = [("late", self._latency is not None), ("failing", self._fault is not None)]
-        parts.append(("replaced", self._result is not NOTHING))
-        return f"{100 * self._rate:.3g} % of the calls " + " and ".join(word for word, so in parts if so)
+        parts.append(("replaced", self._result is not UNSET))
+        return f"{100 * self._rate:.3g} % of the calls " + " and ".join(word for word, used in parts if used)
 
     def traits(self) -> Traits:
         return Traits(shared=(self,))
@@ -243,7 +206,7 @@ class Chaos(SharedByIdentity, Layer):
         if others:
             yield (
                 f"Chaos outside {others[0]}: what is inside of it never sees what goes wrong, so that it is "
-                "not tried; put it innermost"
+                "not tested; put it innermost"
             )
 
     def __repr__(self) -> str:
@@ -252,13 +215,53 @@ class Chaos(SharedByIdentity, Layer):
 
 
 class FaultyStreamOwner(PassiveStreamOwner):
-    """An async generator that may go wrong before its first item: the owner of its items."""
+    """The owner of the items of an async generator that may go wrong before its first item."""
 
     def __init__(self, chaos: Chaos, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
         self._chaos, self._make = chaos, make
 
     async def aopen(self) -> tuple[Any, Any]:
-        """Open it and take its first item, or fail."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
+        """Open the stream and return it with its first item, or fail."""
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
 
         return await self._chaos.around_async(aopen_first)(self._make)
+
+
+def _exception_factory(fault: Any) -> Callable[[], Exception]:
+    """Return a function that makes a new exception each time: a raised one collects tracebacks and notes."""
+    if isinstance(fault, type):
+        if not issubclass(cast("type[object]", fault), Exception):
+            raise TypeError(f"Chaos fault={fault.__name__}: write a subclass of Exception")
+        return (
+            partial(fault, MESSAGE)
+            if _makes_exception(partial(fault, MESSAGE))
+            else _checked_factory(fault, fault)
+        )
+    if isinstance(fault, Exception):
+        return _checked_factory(partial(_copy_of, fault), fault)
+    if not callable(fault) or isinstance(fault, BaseException):
+        raise TypeError(f"Chaos fault={fault!r}: write an exception, its type, or a function that makes one")
+    return cast("Callable[[], Exception]", fault)
+
+
+def _copy_of(error: Exception) -> Exception:
+    copied = copy(error)
+    if hasattr(copied, "__notes__"):
+        copied.__notes__ = list(copied.__notes__)  # a shallow copy shares the list
+    return copied
+
+
+def _checked_factory(make: Callable[[], Any], fault: object) -> Callable[[], Exception]:
+    if not _makes_exception(make):
+        name = display_name(fault)
+        raise TypeError(
+            f"Chaos fault={name} cannot be made without arguments: write a function, lambda: {name}(...)"
+        )
+    return make
+
+
+def _makes_exception(make: Callable[[], Any]) -> bool:
+    try:
+        return isinstance(make(), Exception)
+    except Exception:
+        return False

@@ -1,7 +1,4 @@
-"""Fallback: something else instead of an error.
-
-It makes no attempts and waits for nothing. A cancellation is nobody's to replace.
-"""
+"""Fallback: a substitute value or stream instead of an error. A cancellation is never replaced."""
 
 from __future__ import annotations
 
@@ -30,37 +27,37 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class _Nothing(Enum):
-    """Stands for no value at all, where None is one."""
+class NoFallbackValue(Enum):
+    """The default of ``value``, for which None is a value. Its repr is shown in signatures."""
 
-    NOTHING = "..."
+    UNSET = "..."
 
     def __repr__(self) -> str:
         return self.value
 
 
-NOTHING: Final = _Nothing.NOTHING
+UNSET: Final = NoFallbackValue.UNSET
 
 
 @public("redouble")
 class Fallback(Layer):
     """Return something else when a call fails: ``Fallback(fn)``, or ``Fallback(value=...)``.
 
-    ``fn`` gets the exception; in async code it may be a coroutine function. ``on`` says which errors are
-    replaced: an exception type, a tuple, a rule, or a list of these. A generator is replaced as a whole, by
+    ``fn`` receives the exception; in async code it may be a coroutine function. ``on`` selects the errors to
+    replace: an exception type, a tuple, a rule, or a list of these. A generator is replaced as a whole, by
     what can be iterated over, and only if it fails before its first item. ``value`` is the same object for
     all calls.
     """
 
     def __init__(
-        self, fn: Callable[[Exception], Any] | None = None, /, *, value: Any = NOTHING, on: On = Exception
+        self, fn: Callable[[Exception], Any] | None = None, /, *, value: Any = UNSET, on: On = Exception
     ) -> None:
-        if (fn is None) == (value is NOTHING):
+        if (fn is None) == (value is UNSET):
             raise TypeError("write Fallback(fn), with a function of the exception, or Fallback(value=...)")
         if fn is not None:
             _check_function(fn)
         self._fn, self._value = fn, value
-        self._waits = fn is not None and callable_kind(fn) in ("coroutine", "async generator")
+        self._is_async = fn is not None and callable_kind(fn) in ("coroutine", "async generator")
         self._failures = FailureFilter(on, "Fallback")
 
     @property
@@ -68,7 +65,7 @@ class Fallback(Layer):
         return True
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn``, with something else instead of its errors."""
+        """Return ``fn`` with the fallback in place of its errors."""
         self._refuse_async(fn)
 
         def replaced(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -77,23 +74,23 @@ class Fallback(Layer):
             except Exception as error:
                 if not self._failures.count(error):
                     raise
-                return cast("T", self._at_once(fn, error))
+                return cast("T", self._blocking_substitute(fn, error))
             return reject_awaitable(fn, result)
 
         return replaced
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn``, with something else instead of its errors, for a coroutine function."""
+        """Return ``fn`` with the fallback in place of its errors, for a coroutine function."""
 
         async def replaced(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
                 return await fn(*args, **kwargs)
             except Exception as error:
-                # A task that is being cancelled has to end, whatever its function made of that.
+                # A task that is being cancelled has to end, even if its function raised another error.
                 if not self._failures.count(error) or cancelling(error):
                     raise
-                instead = self._instead(error)
-                return cast("T", await instead if isawaitable(instead) else instead)
+                substitute = self._substitute(error)
+                return cast("T", await substitute if isawaitable(substitute) else substitute)
 
         return replaced
 
@@ -111,9 +108,9 @@ class Fallback(Layer):
             except Exception as error:
                 if not self._failures.count(error):
                     raise
-                stream = cast("Generator[T, S, Any]", self._at_once(fn, error))
+                stream = cast("Generator[T, S, Any]", self._blocking_substitute(fn, error))
                 if not hasattr(type(stream), "__iter__"):
-                    raise _no_stream(self, stream) from error
+                    raise _not_iterable(self, stream) from error
             else:
                 stream = PrimedGenerator(items, first)
             return (yield from stream)
@@ -124,10 +121,10 @@ class Fallback(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn``, replaced if it fails before its first item, for an async generator function."""
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  only streams need it
 
         def replaced(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
+            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
             return AsyncItems(FallbackStreamOwner(self, partial(fn, *args, **kwargs)))
 
         return StreamFunction(fn, replaced)
@@ -147,24 +144,24 @@ class Fallback(Layer):
                     f"{name} sees it, which then does nothing; put it outside"
                 )
 
-    def _instead(self, error: Exception) -> Any:
+    def _substitute(self, error: Exception) -> Any:
         return self._value if self._fn is None else self._fn(error)
 
-    def _at_once(self, fn: object, error: Exception) -> object:
-        instead: object = self._instead(error)
-        if hasattr(type(instead), "__await__"):
-            close_unawaited(instead)
-            raise self._must_wait(fn)
-        return instead
+    def _blocking_substitute(self, fn: object, error: Exception) -> object:
+        substitute: object = self._substitute(error)
+        if hasattr(type(substitute), "__await__"):
+            close_unawaited(substitute)
+            raise self._async_error(fn)
+        return substitute
 
     def _refuse_async(self, fn: object) -> None:
-        if self._waits:
-            raise self._must_wait(fn)
+        if self._is_async:
+            raise self._async_error(fn)
 
-    def _must_wait(self, fn: object) -> TypeError:
+    def _async_error(self, fn: object) -> TypeError:
         return TypeError(
-            f"{self!r} has to be awaited, and {display_name(fn)} blocks: write a plain function, or make both "
-            "coroutine functions"
+            f"{self!r} has to be awaited, and {display_name(fn)} blocks: write a plain function, or make "
+            "both coroutine functions"
         )
 
     def __repr__(self) -> str:
@@ -172,7 +169,7 @@ class Fallback(Layer):
 
 
 class PrimedGenerator(Generator[T, S, Any]):
-    """A generator whose first item has been taken already."""
+    """A generator whose first item has been read already, and is yielded again."""
 
     __slots__ = ("_first", "_items")
 
@@ -193,27 +190,27 @@ class PrimedGenerator(Generator[T, S, Any]):
 
 
 class FallbackStreamOwner(PassiveStreamOwner):
-    """An async generator that may be replaced before its first item: the owner of its items."""
+    """The owner of the items of an async generator that may be replaced before its first item."""
 
     def __init__(self, fallback: Fallback, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
         self._fallback, self._make = fallback, make
 
     async def aopen(self) -> tuple[Any, Any]:
-        """Open it and take its first item, or that of what replaces it."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
+        """Open the stream, or its substitute, and return it with its first item."""
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
 
         try:
             return await aopen_first(self._make)
         except Exception as error:
             if not self._fallback._failures.count(error) or cancelling(error):
                 raise
-            instead = self._fallback._instead(error)
-            instead = await instead if isawaitable(instead) else instead
-            if hasattr(type(instead), "__iter__"):
-                instead = _items(instead)
-            elif not hasattr(type(instead), "__aiter__"):
-                raise _no_stream(self._fallback, instead) from error
-        return await aopen_first(lambda: instead)
+            substitute = self._fallback._substitute(error)
+            substitute = await substitute if isawaitable(substitute) else substitute
+            if hasattr(type(substitute), "__iter__"):
+                substitute = _as_async_items(substitute)
+            elif not hasattr(type(substitute), "__aiter__"):
+                raise _not_iterable(self._fallback, substitute) from error
+        return await aopen_first(lambda: substitute)
 
 
 def _check_function(fn: Any) -> None:
@@ -225,11 +222,11 @@ def _check_function(fn: Any) -> None:
         raise TypeError(f"Fallback({display_name(fn)}) takes {took}: write a function of the exception")
 
 
-def _no_stream(fallback: Fallback, instead: object) -> TypeError:
-    kind = type(instead).__name__
+def _not_iterable(fallback: Fallback, substitute: object) -> TypeError:
+    kind = type(substitute).__name__
     return TypeError(f"{fallback!r} gave {kind!r}, which cannot be iterated over, in place of a generator")
 
 
-async def _items(iterable: Iterable[T]) -> AsyncGenerator[T, None]:
+async def _as_async_items(iterable: Iterable[T]) -> AsyncGenerator[T, None]:
     for item in iterable:
         yield item

@@ -1,6 +1,6 @@
-"""Gates: layers that let a call in or turn it away, and learn how it ended.
+"""Gate, the base class of layers that admit or reject a call and record its result.
 
-What a gate decides is its own; how calls, streams and blocks pass through it is written here, once.
+A gate implements `admit` and `ended`; this module drives both for calls, streams and ``with`` blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from redouble._engine.nested import asks_gate
 from redouble._internal.callables import reject_awaitable
 from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
-from redouble._layers.layer import AROUND, Layer
+from redouble._layers.layer import AROUND_METHODS, Layer
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.emit import TOLD, emit_rejected, layer_kind
@@ -34,28 +34,28 @@ T = TypeVar("T")
 
 @public("redouble")
 class Gate(Layer):
-    """A layer that lets a call in or raises `Rejected`, and learns how it ended.
+    """A layer that admits a call or raises `Rejected`, and records how the call ended.
 
-    Write ``admit`` and ``ended``; both are quick, take the time, and never wait. The time is that of
-    ``clock.now()`` in every colour: one gate may serve threads and event loops at once. A gate can
-    also be used by ``with gate:``, in blocking and in async code. All hooks of `Layer` are optional.
+    Write ``admit`` and ``ended``; both are quick, are passed the time, and never wait. The time is that of
+    ``clock.now()`` in every colour: one gate may serve threads and event loops at once. A gate also works as
+    ``with gate:`` and ``async with gate:``. All hooks of `Layer` are optional.
     """
 
     @property
     def _kept_by_wrapper(self) -> bool:
-        # A subclass with wrappers of its own may not keep a reference in them.
-        return all(getattr(type(self), around) is getattr(Gate, around) for around in AROUND.values())
+        # The wrappers of a subclass that defines its own may not refer to the gate.
+        return all(getattr(type(self), around) is getattr(Gate, around) for around in AROUND_METHODS.values())
 
     clock: Clock = SYSTEM
 
     def admit(self, now: float, /) -> Any:
-        """Let a call in and return a ticket for it, or raise `Rejected`."""
+        """Admit a call and return its ticket, or raise `Rejected`."""
         raise TypeError(
-            f"{type(self).__name__} admitted nobody at {now}: a gate needs a method admit(self, now)"
+            f"{type(self).__name__} cannot admit a call at {now}: a gate needs a method admit(self, now)"
         )
 
     def ended(self, ticket: Any, error: BaseException | None, now: float, /) -> None:
-        """Learn how an admitted call ended: None is success; a cancellation is an error too."""
+        """Record how an admitted call ended: None is success; a cancellation is an error too."""
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         def gated(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -82,53 +82,53 @@ class Gate(Layer):
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415
-        from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415  for those who stream
+        from redouble._drivers.stream_function import StreamFunction  # noqa: PLC0415  only streams need it
 
         def gated(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
+            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
             return AsyncItems(StreamAdmission(self, partial(fn, *args, **kwargs)))
 
         return StreamFunction(fn, gated)
 
     def traits(self) -> Traits:
-        """Return `Traits` with the gate itself as shared: it must not stand twice in one pipeline."""
-        from redouble._layers.analysis import Traits  # noqa: PLC0415  for those who ask
+        """Return `Traits` with the gate itself as shared: it must not occur twice in one pipeline."""
+        from redouble._layers.analysis import Traits  # noqa: PLC0415  only analysis needs it
 
         return Traits(shared=(self,))
 
     def _admission(self, *, stream: bool = False) -> Admission:
-        """Return the way of one call, or of one generator, through this gate."""
+        """Return the admission of one call, or of one generator."""
         return Admission(self, stream=stream)
 
     def __enter__(self) -> None:
-        passage, noted = self._admission(), False
+        admission, registered = self._admission(), False
         try:
-            passage.enter()
-            self._entered(passage)
-            noted = True
+            admission.enter()
+            self._push_exit(admission)
+            registered = True
         finally:
-            if not noted:
-                passage.undo()
+            if not registered:
+                admission.undo()
 
     async def __aenter__(self) -> None:
-        passage, noted = self._admission(), False
+        admission, registered = self._admission(), False
         try:
-            await passage.aenter()
-            self._entered(passage)
-            noted = True
+            await admission.aenter()
+            self._push_exit(admission)
+            registered = True
         finally:
-            if not noted:
-                passage.undo()
+            if not registered:
+                admission.undo()
 
-    def _entered(self, passage: Admission) -> None:
-        ways: ContextExits[Admission] = self.__dict__.setdefault("_ways_out", ContextExits())
-        ways.enter(passage)
+    def _push_exit(self, admission: Admission) -> None:
+        exits: ContextExits[Admission] = self.__dict__.setdefault("_context_exits", ContextExits())
+        exits.enter(admission)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        ways: ContextExits[Admission] = self.__dict__.get("_ways_out") or ContextExits()
-        ways.leave().__exit__(kind, error, tb)
+        exits: ContextExits[Admission] = self.__dict__.get("_context_exits") or ContextExits()
+        exits.leave().__exit__(kind, error, tb)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
@@ -137,13 +137,13 @@ class Gate(Layer):
 
 
 def better_inside(gate: Gate, inner: tuple[Layer, ...], why: str) -> Iterator[str]:
-    """Report a gate around a retry, where one end stands for several attempts."""
+    """Yield a problem if ``gate`` is around a retry, where it sees one call instead of several attempts."""
     if any(layer.traits().retries for layer in inner):
         yield f"{type(gate).__name__} outside Retry: {why}; put it inside"
 
 
 class Admission:
-    """One call on its way through one gate, or one generator, for which to be closed early is a good end."""
+    """The admission of one call or generator; closing a generator early counts as success."""
 
     __slots__ = ("entered", "gate", "stream", "ticket")
 
@@ -159,17 +159,17 @@ class Admission:
         try:
             self.ticket = self.gate.admit(self.gate.clock.now())
         except Rejected as error:
-            emit_rejected(error, layer_kind(self.gate), self.gate.name)  # one of a gate of your own
-            error.__dict__.pop(TOLD, None)  # which may raise this very error again
+            emit_rejected(error, layer_kind(self.gate), self.gate.name)  # no-op if the gate has emitted it
+            error.__dict__.pop(TOLD, None)  # a gate may raise the same instance again
             raise
         self.entered = True
 
     async def aenter(self) -> None:
-        """Be let in, or not, in async code; most gates do not wait."""
+        """Acquire admission in async code, or raise `Rejected`; most gates do not wait."""
         self.enter()
 
     def undo(self) -> None:
-        """Leave again, if it was let in: entering was interrupted."""
+        """End the call if it was admitted: entering was interrupted."""
         if self.entered:
             self.__exit__(None, sys.exception(), None)
 
@@ -185,17 +185,17 @@ class Admission:
 
 
 class StreamAdmission:
-    """One async generator on its way: the owner of its items."""
+    """The owner of the items of one async generator, with its admission."""
 
     def __init__(self, gate: Gate, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
-        self._passage = gate._admission()
+        self._admission = gate._admission()
         self._make = make
 
     async def aopen(self) -> tuple[Any, Any]:
-        """Let the stream in and take its first item."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
+        """Acquire admission, open the stream and return it with its first item."""
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
 
-        await self._passage.aenter()
+        await self._admission.aenter()
         is_open = False
         try:
             opening = await aopen_first(self._make)
@@ -205,26 +205,26 @@ class StreamAdmission:
                 self.cut(sys.exception())
         return opening
 
-    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it always is
-        """Learn that it failed; no other one is opened."""
+    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  every failure is final
+        """Record a failure; return False: the stream is not opened again."""
         self.cut(error)
         return False
 
     def cut(self, error: BaseException | None) -> None:
-        """Learn that it failed, or was cancelled."""
-        self._passage.__exit__(None, error, None)
+        """Record that the stream failed or was cancelled."""
+        self._admission.__exit__(None, error, None)
 
     returned = cut
 
     def ended(self) -> None:
-        """Learn that it came to its end, or was closed."""
+        """Record that the stream was exhausted or closed."""
         self.cut(None)
 
 
-CANCELLED = GeneratorExit()  # stands for it: nobody learns from this
+CANCELLED = GeneratorExit()  # stands for any cancellation: gates do not count it
 
 
 def task_error() -> BaseException | None:
-    """Return how a call failed; what is made of a cancellation says nothing about the service either."""
+    """Return the exception being handled; `CANCELLED` if the function turned a cancellation into an error."""
     error = sys.exception()
     return CANCELLED if isinstance(error, Exception) and cancelling(error) else error

@@ -1,8 +1,7 @@
 """Keyed: a layer of its own for each key, such as a breaker for each host.
 
-What is remembered, and for how long, is decided in `_table`. Keys go nowhere: into no name, no label, no log.
-
-What `Keyed` is given: whether the key can be told from a call, and whether the maker wants to know it.
+`KeyedTable` decides which keys are kept, and for how long. Keys may be private: no name, label, log or error
+contains them.
 """
 
 from __future__ import annotations
@@ -26,49 +25,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble._telemetry.registry import unregister
 
-__all__ = ["Keyed", "check_hashable", "check_key", "wants_key"]
-
-
-KEYWORD = inspect.Parameter.KEYWORD_ONLY
-SINGLE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, KEYWORD)
-
-
-def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
-    """Say so if the key cannot be told from the arguments of a function: it is given all of them."""
-    try:
-        takes, parameters = inspect.signature(key), inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # some built-ins do not tell
-        return
-    if any(p.kind not in SINGLE for p in parameters):  # who knows what it is called with
-        return
-    positional = [p.name for p in parameters if p.kind is not KEYWORD]
-    named = {p.name: p for p in parameters if p.kind is KEYWORD}
-    try:
-        takes.bind(*positional, **named)
-    except TypeError:
-        wanted = ", ".join([*positional, *(["*", *named] if named else [])])
-        said = f"Keyed key={display_name(key)} does not take what {display_name(fn)} does"
-        raise TypeError(f"{said}: write a function of ({wanted})") from None
-
-
-def check_hashable(found: object, key: Callable[..., Any]) -> None:
-    """Say so if what was told cannot be a key; not what it is, for keys go nowhere."""
-    try:
-        hash(found)
-    except TypeError:
-        given = f"Keyed key={display_name(key)} gave a {type(found).__name__}"
-        raise TypeError(f"{given}: keys must be hashable") from None
-
-
-def wants_key(make: Callable[..., object]) -> bool:
-    """Say whether it needs an argument."""
-    try:
-        inspect.signature(make).bind()
-    except TypeError:
-        return True
-    except ValueError:  # some built-ins do not tell
-        return False
-    return False
+__all__ = ["Keyed", "check_hashable", "check_key", "requires_argument"]
 
 
 L = TypeVar("L", bound=Layer)
@@ -76,47 +33,50 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-# The entry is a local: as long as the call runs, it is held by its frame.
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+NOT_VARIADIC = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, KEYWORD_ONLY)
+
+# The entry is a local variable: while the call runs, its frame keeps the entry alive.
 KEYED = Template(
     "keyed layer",
     """\
 {async_}def keyed({parameters}):
-    redouble_key = redouble_of({arguments})
+    redouble_key = redouble_key_of({arguments})
     redouble_moment = redouble_system() if redouble_ambient else redouble_now()
     try:
         redouble_entry = redouble_table[redouble_key]
         if redouble_moment - redouble_entry.used > redouble_idle:
-            redouble_entry = None  # or it would seem to be in use
+            redouble_entry = None  # a reference would mark the entry as in use
             raise redouble_KeyError
         redouble_touch(redouble_key)
-        redouble_way = redouble_ways[redouble_entry]
+        redouble_wrapper = redouble_wrappers[redouble_entry]
     except (redouble_KeyError, redouble_TypeError):
-        redouble_entry, redouble_way = redouble_find(redouble_key, redouble_moment, redouble_ways)
+        redouble_entry, redouble_wrapper = redouble_find(redouble_key, redouble_moment, redouble_wrappers)
     redouble_entry.used = redouble_moment
     try:
-        return {await_}redouble_way({arguments})
+        return {await_}redouble_wrapper({arguments})
     finally:
         redouble_entry.used = redouble_system() if redouble_ambient else redouble_now()
-        del redouble_entry  # the frame may live on, in a traceback
+        del redouble_entry  # a traceback may keep the frame alive
 """,
 )
 
-OPENED = "redouble_open(redouble_of({arguments}), ({positional}), {{{keywords}}})"
+OPENED = "redouble_open(redouble_key_of({arguments}), ({positional}), {{{keywords}}})"
 STREAM = Template("keyed stream", "def keyed({parameters}):\n    return (yield from " + OPENED + ")\n")
 ASYNC_STREAM = Template("keyed async stream", "def keyed({parameters}):\n    return " + OPENED + "\n")
 
 
 @public("redouble")
 class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
-    """A layer of its own for each key, which is told from the arguments of a call.
+    """A layer of its own for each key, which a function computes from the arguments of a call.
 
     key: a function of the arguments of the call, such as ``lambda host, *_: host``. Keys are hashable.
-    make: makes the layer of a key. It is given the key if it needs an argument, else none.
-    most: how many keys to remember; beyond that, the one that was not used for longest is forgotten.
+    make: makes the layer of a key. It is called with the key if it needs an argument, else without.
+    most: how many keys to keep; beyond that, the least recently used key is forgotten.
     idle: forget a key that was not used for this many seconds; None: only when there are too many.
-    name: what it is called in metrics. Keys never are a part of that.
+    name: its name in metrics, which never contain keys.
 
-    What a call in flight uses is not forgotten before it ends.
+    A layer that a call in flight uses is kept until the call ends.
     """
 
     def __init__(
@@ -132,35 +92,35 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
             if isinstance(value, Layer) or not callable(value):
                 wanted = "lambda host: host" if option == "key" else "lambda: CircuitBreaker()"
                 raise TypeError(f"Keyed {option}={value!r}: write a function, such as {wanted}")
-            if (what := lazy_kind(value)) is not None:
-                raise TypeError(f"Keyed {option}={display_name(value)} is {what}: write a plain function")
+            if (kind := lazy_kind(value)) is not None:
+                raise TypeError(f"Keyed {option}={display_name(value)} is {kind}: write a plain function")
         self._key, self._make = key, cast("Callable[..., L]", make)
-        self._given = wants_key(make)
-        if self._given and isinstance(make, type):
+        self._make_takes_key = requires_argument(make)
+        if self._make_takes_key and isinstance(make, type):
             raise TypeError(f"Keyed make={make.__name__} needs options: write lambda: {make.__name__}(...)")
-        self._most = whole(most, "Keyed most", 1, "how many keys, 1 or more")
+        self._max_keys = whole(most, "Keyed most", 1, "how many keys, 1 or more")
         self._idle = inf if idle is None else checked(idle, "Keyed idle")
         instance(name, "Keyed name", str | None, "a text, or None")
         self.name = name
         self.register("layers")
-        self._one: Layer | None = None  # to look at
-        self._table = KeyedTable(self._made, self._most, self._idle)
+        self._example: Layer | None = None  # for description only
+        self._table = KeyedTable(self._make_layer, self._max_keys, self._idle)
 
     def of(self, key: Hashable) -> L:
-        """Return the layer of a key, as a call with that key would use it."""
+        """Return the layer that a call with this key would use."""
         return cast("L", self._entry(key).layer)
 
     def snapshot(self) -> Mapping[str, float]:
-        """Tell how many ``keys`` there are, and how many were ``forgotten``."""
+        """Return how many ``keys`` there are, and how many were ``forgotten``."""
         return {"keys": len(self._table.entries), "forgotten": self._table.forgotten}
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped by the layer of its key."""
-        return self._shaped(fn, is_async=False)
+        return self._compile(fn, is_async=False)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped by the layer of its key, for a coroutine function."""
-        return self._shaped(fn, is_async=True)
+        return self._compile(fn, is_async=True)
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` wrapped by the layer of its key, for a generator function."""
@@ -174,13 +134,13 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
                 entry.used = SYSTEM.now()
                 del entry
 
-        return compile_wrapper(fn, STREAM, is_async=False, of=self._key, open=opened, layer=self)
+        return compile_wrapper(fn, STREAM, is_async=False, key_of=self._key, open=opened, layer=self)
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` wrapped by the layer of its key, for an async generator function."""
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  only streams need it
 
         check_key(self._key, fn)
 
@@ -188,23 +148,23 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
             entry = self._entry(key)
             return AsyncItems(KeyedStreamOwner(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
 
-        made = compile_wrapper(fn, ASYNC_STREAM, is_async=False, of=self._key, open=opened, layer=self)
+        made = compile_wrapper(fn, ASYNC_STREAM, is_async=False, key_of=self._key, open=opened, layer=self)
         return StreamFunction(fn, made)
 
-    def _shaped(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         check_key(self._key, fn)
-        if not self._given:  # a layer that cannot wrap it says so now, and not at the first call
-            sample = self._sample()
-            (sample.around_async if is_async else sample.around)(fn)
-        ways = self._table.wrapped(lambda layer: layer.around_async(fn) if is_async else layer.around(fn))
+        if not self._make_takes_key:  # a layer that cannot wrap `fn` raises now, not at the first call
+            example = self._example_layer()
+            (example.around_async if is_async else example.around)(fn)
+        cache = self._table.new_cache(lambda layer: layer.around_async(fn) if is_async else layer.around(fn))
         return compile_wrapper(
             fn,
             KEYED,
             is_async=is_async,
-            of=self._key,
+            key_of=self._key,
             table=self._table.entries,
             touch=self._table.entries.move_to_end,
-            ways=ways,
+            wrappers=cache,
             find=self._find,
             layer=self,  # for `policy_of`
             idle=self._idle,
@@ -215,44 +175,82 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
             TypeError=TypeError,
         )
 
-    def _find(self, key: Hashable, now: float, ways: WrapperCache) -> tuple[KeyedEntry, Callable[..., Any]]:
+    def _find(self, key: Hashable, now: float, cache: WrapperCache) -> tuple[KeyedEntry, Callable[..., Any]]:
         check_hashable(key, self._key)
-        return self._table.find(key, now, ways)
+        return self._table.find(key, now, cache)
 
     def _entry(self, key: Hashable) -> KeyedEntry:
         check_hashable(key, self._key)
         return self._table.entry(key, SYSTEM.now())
 
-    def _made(self, key: Hashable) -> L:
-        layer: object = self._make(key) if self._given else self._make()
+    def _make_layer(self, key: Hashable) -> L:
+        layer: object = self._make(key) if self._make_takes_key else self._make()
         if not isinstance(layer, Layer):
             raise TypeError(f"Keyed make={display_name(self._make)} made {layer!r}, which is no layer")
         return cast("L", layer)
 
-    # ---------------------------------------------------------------- as what it makes would
+    # ---------------------------------------------------------------- hooks, as those of the layers it makes
 
-    def _sample(self) -> Layer:
-        if self._one is None:
-            self._one = one = self._made(None)
+    def _example_layer(self) -> Layer:
+        if self._example is None:
+            self._example = one = self._make_layer(None)
             for layer in one.layers if isinstance(one, Pipeline) else (one,):
-                unregister(layer)  # nobody's calls go through it
+                unregister(layer)  # no call goes through it
                 unregister(getattr(layer, "budget", None))
-        return self._one
+        return self._example
 
     def _target_layers(self) -> tuple[Layer, ...]:
-        """Return the layers that one key has; none, if there is no key yet and its layers depend on it."""
-        known = self._table.any() if self._given else None
-        if self._given and known is None:
+        """Return the layers of one key; none if the layers depend on the key and there is no key yet."""
+        known = self._table.any() if self._make_takes_key else None
+        if self._make_takes_key and known is None:
             return ()
-        layer = self._sample() if known is None else known.layer
+        layer = self._example_layer() if known is None else known.layer
         return layer.layers if isinstance(layer, Pipeline) else (layer,)
 
     def describe(self) -> str:
-        return f"{super().describe() or 'a layer'} for each key, {self._most} at most"
+        return f"{super().describe() or 'a layer'} for each key, {self._max_keys} at most"
 
     def traits(self) -> Traits:
         return super().traits()._replace(shared=(self,))
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"
-        return f"Keyed({display_name(self._key)}, {display_name(self._make)}, most={self._most}{named})"
+        return f"Keyed({display_name(self._key)}, {display_name(self._make)}, most={self._max_keys}{named})"
+
+
+def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
+    """Raise TypeError if ``key`` cannot be called with the arguments of ``fn``: it receives all of them."""
+    try:
+        takes, parameters = inspect.signature(key), inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # a built-in without a signature
+        return
+    if any(p.kind not in NOT_VARIADIC for p in parameters):  # `*args` and `**kwargs` may be anything
+        return
+    positional = [p.name for p in parameters if p.kind is not KEYWORD_ONLY]
+    named = {p.name: p for p in parameters if p.kind is KEYWORD_ONLY}
+    try:
+        takes.bind(*positional, **named)
+    except TypeError:
+        wanted = ", ".join([*positional, *(["*", *named] if named else [])])
+        text = f"Keyed key={display_name(key)} does not take what {display_name(fn)} does"
+        raise TypeError(f"{text}: write a function of ({wanted})") from None
+
+
+def check_hashable(key_value: object, key: Callable[..., Any]) -> None:
+    """Raise TypeError if ``key_value`` is not hashable, without showing it: keys may be private."""
+    try:
+        hash(key_value)
+    except TypeError:
+        given = f"Keyed key={display_name(key)} gave a {type(key_value).__name__}"
+        raise TypeError(f"{given}: keys must be hashable") from None
+
+
+def requires_argument(make: Callable[..., object]) -> bool:
+    """Return True if ``make`` needs an argument."""
+    try:
+        inspect.signature(make).bind()
+    except TypeError:
+        return True
+    except ValueError:  # a built-in without a signature
+        return False
+    return False

@@ -1,9 +1,9 @@
-"""The layers of a `Keyed`, by key: which are remembered, and which are forgotten.
+"""The layers of a `Keyed`, by key: a table in the order of last use, bounded by size and idle time.
 
-Rule 1: what is in the table is found without a lock. What is used moves to its end, so that its beginning is
-        what was not used for longest.
-Rule 2: forgetting a key only takes it out of the table. A call in flight holds what it uses; as long as it
-        does, the same is found again under the same key. So no limit is ever doubled.
+Rule 1: a lookup takes no lock. An entry that is used moves to the end of the table, so the first entry is the
+        least recently used one.
+Rule 2: forgetting a key only removes it from the table. A call in flight keeps its entry alive, and until the
+        call ends, a lookup of the key returns the same entry. So no limit is ever doubled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["KeyedEntry", "KeyedStreamOwner", "KeyedTable", "WrapperCache"]
 
 
 class KeyedEntry:
-    """The layer of one key, and when it was last used."""
+    """The layer of one key, and the time of its last use."""
 
     __slots__ = ("__weakref__", "layer", "used")
 
@@ -31,7 +31,7 @@ class KeyedEntry:
 
 
 class WrapperCache(dict[KeyedEntry, Callable[..., Any]]):
-    """One function, wrapped by the layer of each key that it was called with."""
+    """The wrappers of one function, by entry: one for each key that the function was called with."""
 
     __slots__ = ("__weakref__", "wrap")
 
@@ -39,94 +39,94 @@ class WrapperCache(dict[KeyedEntry, Callable[..., Any]]):
         super().__init__()
         self.wrap = wrap
 
-    # By identity: they are kept weakly.
+    # By identity: the table keeps them in a WeakSet.
     __hash__ = object.__hash__  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
 class KeyedTable(ForkSafe):
-    """At most so many entries, none idle for longer than that."""
+    """At most ``max_keys`` entries, forgotten when they were not used for ``idle`` seconds."""
 
-    def __init__(self, make: Callable[[Hashable], Layer], most: int, idle: float) -> None:
+    def __init__(self, make: Callable[[Hashable], Layer], max_keys: int, idle: float) -> None:
         super().__init__()
-        self._make, self._most, self.idle = make, most, idle
+        self._make, self._max_keys, self.idle = make, max_keys, idle
         self.entries: OrderedDict[Hashable, KeyedEntry] = OrderedDict()
-        self._alive: WeakValueDictionary[Hashable, KeyedEntry] = WeakValueDictionary()  # also those forgotten
-        self._wrapped: WeakSet[WrapperCache] = WeakSet()
+        self._alive: WeakValueDictionary[Hashable, KeyedEntry] = WeakValueDictionary()  # also forgotten ones
+        self._caches: WeakSet[WrapperCache] = WeakSet()
         self.forgotten = 0
 
-    def wrapped(self, wrap: Callable[[Layer], Callable[..., Any]]) -> WrapperCache:
-        """Return the ways of another function."""
-        ways = WrapperCache(wrap)
+    def new_cache(self, wrap: Callable[[Layer], Callable[..., Any]]) -> WrapperCache:
+        """Return the wrapper cache of another function."""
+        cache = WrapperCache(wrap)
         with self._lock:
-            self._wrapped.add(ways)
-        return ways
+            self._caches.add(cache)
+        return cache
 
-    def find(self, key: Hashable, now: float, ways: WrapperCache) -> tuple[KeyedEntry, Callable[..., Any]]:
-        """Return the entry of a key, and the way of a function through its layer."""
+    def find(self, key: Hashable, now: float, cache: WrapperCache) -> tuple[KeyedEntry, Callable[..., Any]]:
+        """Return the entry of a key, and the wrapper of a function by its layer."""
         entry = self.entry(key, now)
-        way = ways.get(entry) or ways.wrap(entry.layer)
+        wrapper = cache.get(entry) or cache.wrap(entry.layer)
         with self._lock:
-            if self.entries.get(key) is entry:  # else it has been forgotten, and must not be held
-                ways[entry] = way
-        return entry, way
+            if self.entries.get(key) is entry:  # a forgotten entry must not be kept alive by the cache
+                cache[entry] = wrapper
+        return entry, wrapper
 
     def entry(self, key: Hashable, now: float) -> KeyedEntry:
-        """Return the entry of a key; it is made if there is none, or it was idle for too long."""
-        entry = self._known(key, now)
+        """Return the entry of a key; make a new one if there is none, or it was idle for too long."""
+        entry = self._lookup(key, now)
         if entry is not None:
             return entry
         layer = self._make(key)
         with self._lock:
-            return self._known(key, now) or self._keep(key, KeyedEntry(layer, now), now)
+            return self._lookup(key, now) or self._store(key, KeyedEntry(layer, now), now)
 
-    def _known(self, key: Hashable, now: float) -> KeyedEntry | None:
-        """Find a key in the table, or else in use."""
+    def _lookup(self, key: Hashable, now: float) -> KeyedEntry | None:
+        """Return the entry of a key from the table, or one that a call in flight uses, or None."""
         with self._lock:
             entry = self.entries.get(key)
             if entry is not None and now - entry.used > self.idle:
                 self._forget(key)
                 entry = None
             entry = self._alive.get(key) if entry is None else entry
-            return None if entry is None else self._keep(key, entry, now)
+            return None if entry is None else self._store(key, entry, now)
 
-    def _keep(self, key: Hashable, entry: KeyedEntry, now: float) -> KeyedEntry:
-        """Put an entry into the table, and forget those that were idle, or are too many."""
+    def _store(self, key: Hashable, entry: KeyedEntry, now: float) -> KeyedEntry:
+        """Put an entry into the table, and forget entries that are idle or too many."""
         entry.used = now
         table = self.entries
         table[key] = self._alive[key] = entry
         table.move_to_end(key)
-        while len(table) > self._most or (len(table) > 1 and now - self.first()[1].used > self.idle):
-            self._forget(self.first()[0])
+        while len(table) > self._max_keys or (len(table) > 1 and now - self.oldest()[1].used > self.idle):
+            self._forget(self.oldest()[0])
         return entry
 
     def any(self) -> KeyedEntry | None:
-        """Return one of the entries, if there are any."""
+        """Return an entry, or None if the table is empty."""
         with self._lock:
-            return self.first()[1] if self.entries else None
+            return self.oldest()[1] if self.entries else None
 
-    def first(self) -> tuple[Hashable, KeyedEntry]:
-        """Return what was not used for longest."""
+    def oldest(self) -> tuple[Hashable, KeyedEntry]:
+        """Return the key and the entry that were least recently used."""
         while True:
-            with suppress(RuntimeError):  # a call has moved to the end meanwhile, which needs no lock
+            with suppress(RuntimeError):  # a call moved its entry meanwhile, without the lock
                 return next(iter(self.entries.items()))
 
     def _forget(self, key: Hashable) -> None:
         entry = self.entries.pop(key)
-        for ways in tuple(self._wrapped):  # whose end may bring others
-            ways.pop(entry, None)
+        for cache in tuple(self._caches):  # a copy: a finalizer may decorate another function
+            cache.pop(entry, None)
         self.forgotten += 1
 
 
 class KeyedStreamOwner:
-    """An async generator on its way through the layer of its key, which it holds: the owner of its items."""
+    """The owner of the items of an async generator; it keeps the entry of its key alive."""
 
     def __init__(self, entry: KeyedEntry, stream: AsyncGenerator[Any, Any]) -> None:
         self._entry: KeyedEntry | None = entry
         self._stream = stream
 
     async def aopen(self) -> tuple[Any, Any]:
-        """Open it and take its first item."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
+        """Open the stream and return it with its first item."""
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
 
         is_open = False
         try:
@@ -137,19 +137,19 @@ class KeyedStreamOwner:
                 self.ended()
         return opening
 
-    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it always is
-        """Open no other one."""
+    def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  every failure is final
+        """Release the entry; return False: the stream is not opened again."""
         self.ended()
         return False
 
-    def cut(self, error: BaseException | None) -> None:  # noqa: ARG002  that is the layer's business
-        """Note that it was used until now."""
+    def cut(self, error: BaseException | None) -> None:  # noqa: ARG002  the layer records it
+        """Release the entry."""
         self.ended()
 
     returned = cut
 
     def ended(self) -> None:
-        """Note that it was used until now; and hold it no longer, for something may hold this."""
+        """Record the time of last use and release the entry, because this owner may live longer."""
         if self._entry is not None:
             self._entry.used = SYSTEM.now()
             self._entry = None

@@ -1,11 +1,9 @@
-"""Layers: something that wraps a function. A pipeline: layers in order, outermost first.
+"""Layer, the base class of everything that wraps a function, and Pipeline: layers in order, outermost first.
 
-A layer says how it wraps a plain function (`around`), a coroutine function (`around_async`), a generator
-function (`around_stream`) and an async generator function (`around_async_stream`). Finding out which one it
-is, methods, partials, callable objects, names, docstrings and `policy_of` are dealt with here, once. The
-hooks of a layer are declared here, and called in `_explain`, `_stats` and `config`.
-
-Layers that stand for other layers, such as those that a configuration has under a name.
+A layer implements `around` for plain functions, `around_async` for coroutine functions, `around_stream` for
+generator functions and `around_async_stream` for async generator functions. This module finds out the kind of
+a function, and handles methods, partials, callable objects, names, docstrings and `policy_of` for all layers.
+The optional hooks are declared here and called by `analysis`, `redouble.stats` and `config`.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-AROUND: dict[CallableKind, str] = {
+AROUND_METHODS: dict[CallableKind, str] = {
     "plain": "around",
     "coroutine": "around_async",
     "generator": "around_stream",
@@ -40,9 +38,9 @@ AROUND: dict[CallableKind, str] = {
 
 Reference: TypeAlias = "Callable[[], Layer | None]"
 
-# Kept beside the functions and not on them: what you decorate gains no attribute but __wrapped__. The
-# layers are referred to weakly where their wrappers hold them, as ours do: a layer that can reach the
-# wrapper (its observer is a method of the object that has the wrapper) would otherwise live for ever.
+# Kept in a table and not on the functions: a decorated function gains no attribute but __wrapped__. A layer
+# that its wrappers refer to, as all of ours, is kept by a weak reference: a layer that can reach its wrapper
+# (its observer is a method of the object that has the wrapper) would otherwise never be freed.
 _decorated: WeakKeyDictionary[Callable[..., Any], tuple[Reference, list[Reference]]] = WeakKeyDictionary()
 
 
@@ -58,7 +56,7 @@ class Layer:
     """
 
     name: str | None = None
-    """What the layer is called in events, metrics and `redouble.stats`."""
+    """The name of the layer in events, metrics and `redouble.stats`."""
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -67,23 +65,23 @@ class Layer:
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` wrapped, for a plain function."""
-        raise self._no(fn, "a plain function")
+        raise self._unsupported(fn, "a plain function")
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` wrapped, for a coroutine function."""
-        raise self._no(fn, "a coroutine function")
+        raise self._unsupported(fn, "a coroutine function")
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         """Return ``fn`` wrapped, for a generator function."""
-        raise self._no(fn, "a generator function")
+        raise self._unsupported(fn, "a generator function")
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` wrapped, for an async generator function."""
-        raise self._no(fn, "an async generator function")
+        raise self._unsupported(fn, "an async generator function")
 
-    def _no(self, fn: object, kind: str) -> TypeError:
+    def _unsupported(self, fn: object, kind: str) -> TypeError:
         return TypeError(f"{type(self).__name__} cannot wrap {kind}, which {display_name(fn)} is")
 
     def describe(self) -> str:
@@ -91,8 +89,8 @@ class Layer:
         return ""
 
     def traits(self) -> Traits:
-        """Return what other layers may ask about this one, for `Pipeline.check`."""
-        from redouble._layers.analysis import Traits  # noqa: PLC0415  for those who ask
+        """Return the properties of this layer that other layers need, for `Pipeline.check`."""
+        from redouble._layers.analysis import Traits  # noqa: PLC0415  only analysis needs it
 
         return Traits()
 
@@ -107,7 +105,7 @@ class Layer:
         worst: WorstCase,  # noqa: ARG002
         /,
     ) -> Iterable[str]:
-        """Return what is known to hurt about the place of this layer, a sentence with its reason each.
+        """Return the known problems of this layer at its place, each as a sentence with its reason.
 
         outer: the layers around this one, outermost first.
         inner: the layers inside, outermost first.
@@ -116,16 +114,16 @@ class Layer:
         return ()
 
     def can_reconfigure(self, other: Any, /) -> bool:  # noqa: ARG002
-        """Return True if this layer can take over the settings of ``other``, of the same class.
+        """Return True if this layer can adopt the settings of ``other``, which has the same class.
 
-        It changes nothing.
+        This method changes nothing.
         """
         return False
 
     def reconfigure(self, other: Any, /) -> None:
-        """Take over the settings of ``other`` and keep the state: called if `can_reconfigure` returns True.
+        """Adopt the settings of ``other`` and keep the state: called if `can_reconfigure` returned True.
 
-        Calls may be under way in other threads. It must not raise: a reload exchanges everything or nothing.
+        Calls may be in flight in other threads. It must not raise: a reload replaces everything or nothing.
         """
 
     def snapshot(self) -> Mapping[str, Any]:
@@ -146,10 +144,10 @@ class Layer:
 
     def _around(self, fn: Any) -> Any:
         """Return ``fn`` wrapped, whatever kind of function it is."""
-        return getattr(self, AROUND[callable_kind(fn)])(fn)
+        return getattr(self, AROUND_METHODS[callable_kind(fn)])(fn)
 
     def __call__(self, fn: F, /) -> F:
-        """Decorate: what you get back has the type, the name and the signature of ``fn``."""
+        """Decorate ``fn``: the result has its type, name and signature."""
         target: Any = fn
         if isinstance(target, staticmethod | classmethod):
             method = cast("Any", target)
@@ -169,8 +167,8 @@ class Layer:
 
     def __or__(self, inner: Layer, /) -> Pipeline:
         """Put ``inner`` inside this layer."""
-        known: object = inner
-        if not isinstance(known, Layer | type) and not hasattr(known, "spend"):
+        operand: object = inner
+        if not isinstance(operand, Layer | type) and not hasattr(operand, "spend"):  # Pipeline() explains
             return NotImplemented
         return Pipeline(self, inner)
 
@@ -186,65 +184,66 @@ class Pipeline(Layer):
     def __init__(self, *layers: Layer) -> None:
         for layer in layers:
             if not isinstance(layer, Layer):
-                raise TypeError(f"{layer!r} is not a layer{_instead(layer)}")
+                raise TypeError(f"{layer!r} is not a layer{_suggestion(layer)}")
         self.layers: tuple[Layer, ...] = tuple(
             part for layer in layers for part in (layer.layers if isinstance(layer, Pipeline) else (layer,))
         )
 
     def explain(self) -> str:
-        """Draw it for people: the layers, what each does, and what a call comes to at worst."""
-        from redouble._layers import analysis  # noqa: PLC0415  for those who ask
+        """Return a drawing of the layers, with what each does and the worst case of a call."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
         return analysis.explain(self.layers)
 
     def check(self) -> list[str]:
-        """Return what in it is known to hurt, each with its reason in a sentence; nothing, if all is well."""
-        from redouble._layers import analysis  # noqa: PLC0415  for those who ask
+        """Return the known problems, each as a sentence with its reason; an empty list if there are none."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
         return list(analysis.check(self.layers))
 
     def describe(self) -> str:
         """Return the descriptions of its layers, in one line."""
-        from redouble._layers import analysis  # noqa: PLC0415  for those who ask
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
         return analysis.describe(self.layers)
 
     def traits(self) -> Traits:
         """Return the traits that its layers have together."""
-        from redouble._layers import analysis  # noqa: PLC0415  for those who ask
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
         return analysis.combined_traits(self.layers)
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         """Return the worst case of a call through all of its layers."""
-        from redouble._layers import analysis  # noqa: PLC0415  for those who ask
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
         return analysis.combined_worst_case(self.layers, inner)
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterable[str]:
-        """Return what its layers report, outermost first."""
-        from redouble._layers import analysis  # noqa: PLC0415  for those who ask
+        """Return the problems that its layers report, outermost first."""
+        from redouble._layers import analysis  # noqa: PLC0415  only analysis needs it
 
-        return [said for own in analysis.lint(self.layers, outer, inner, worst) for said in own]
+        reports = analysis.lint(self.layers, outer, inner, worst)
+        return [problem for problems in reports for problem in problems]
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        return self._inside_out(fn, "around")
+        return self._wrap_inside_out(fn, "around")
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        return cast("Callable[P, Coroutine[Any, Any, T]]", self._inside_out(fn, "around_async"))
+        return cast("Callable[P, Coroutine[Any, Any, T]]", self._wrap_inside_out(fn, "around_async"))
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
-        return self._inside_out(fn, "around_stream")
+        return self._wrap_inside_out(fn, "around_stream")
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
-        return self._inside_out(fn, "around_async_stream")
+        return self._wrap_inside_out(fn, "around_async_stream")
 
-    def _inside_out(self, fn: F, how: str) -> F:
+    def _wrap_inside_out(self, fn: F, method: str) -> F:
         wrapped = fn
         for layer in reversed(self.layers):
-            wrapped = _dressed(cast("F", getattr(layer, how)(wrapped)), fn)
+            wrapped = _with_metadata(cast("F", getattr(layer, method)(wrapped)), fn)
         return wrapped
 
     def __eq__(self, other: object) -> bool:
@@ -257,8 +256,8 @@ class Pipeline(Layer):
         return " | ".join(repr(layer) for layer in self.layers) or "Pipeline()"
 
 
-def _instead(thing: object) -> str:
-    """Say what to write in place of something that is no layer."""
+def _suggestion(thing: object) -> str:
+    """Return what to write instead of ``thing``, which is no layer."""
     if isinstance(thing, type):
         return f": write {thing.__name__}(...)"
     if hasattr(thing, "spend"):
@@ -266,8 +265,8 @@ def _instead(thing: object) -> str:
     return ": write Pipeline(*layers)" if isinstance(thing, list | tuple) else ""
 
 
-def _dressed(wrapped: F, fn: Callable[..., Any]) -> F:
-    """Give a wrapper the name of what it wraps, so that the next layer can tell it."""
+def _with_metadata(wrapped: F, fn: Callable[..., Any]) -> F:
+    """Return ``wrapped`` with the name and the kind of ``fn``, which the next layer reads."""
     if wrapped is not fn:
         functools.update_wrapper(wrapped, fn)
     return wrapped
@@ -282,7 +281,7 @@ def policy_of(fn: object, /) -> Layer | None:
     """Return the layer that decorates ``fn`` (the outermost one), or None."""
     try:
         entry = _decorated.get(cast("Any", getattr(fn, "__func__", fn)))
-    except TypeError:  # it cannot be a key, so it is not there
+    except TypeError:  # not hashable, or without weak references: not decorated
         return None
     if entry is None:
         return None
@@ -291,7 +290,7 @@ def policy_of(fn: object, /) -> Layer | None:
 
 
 def decoration(fn: Any, /) -> tuple[Layer, Callable[..., Any]]:
-    """Return the outermost layer of ``fn`` and what it decorates."""
+    """Return the outermost layer of ``fn`` and the function that it decorates."""
     layer = policy_of(fn)
     if layer is None:
         raise TypeError(f"{display_name(fn)} is not decorated by a policy")
@@ -299,14 +298,14 @@ def decoration(fn: Any, /) -> tuple[Layer, Callable[..., Any]]:
 
 
 class LayerProxy(Layer):
-    """A layer that stands for those that ``_stands_for`` returns: its hooks answer as they would."""
+    """A layer in place of others, such as a policy named in a configuration: its hooks combine theirs."""
 
     @property
     def _kept_by_wrapper(self) -> bool:
         return True
 
     def _target_layers(self) -> tuple[Layer, ...]:
-        """Return the layers it stands for, outermost first; none if they are not known yet."""
+        """Return the layers it is a proxy of, outermost first; none if they are not known yet."""
         return ()
 
     def describe(self) -> str:

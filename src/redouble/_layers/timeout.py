@@ -1,6 +1,6 @@
-"""Timeout: a limit as a layer, around a whole pipeline or around each attempt inside a `Retry`.
+"""Timeout: a time limit as a layer, around a whole pipeline or around each attempt inside a `Retry`.
 
-Async functions are cut; blocking ones run on a worker. It makes no attempts and keeps no record.
+Async functions are cancelled; blocking ones run on a worker.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 class Timeout(Layer):
     """Raise `AttemptTimeout` if a call takes longer than ``seconds``, or than the deadline allows.
 
-    An async function is cancelled, an async generator has to give its first item in time. A blocking
+    An async function is cancelled, an async generator has to yield its first item in time. A blocking
     function needs a ``worker`` to run on: one that is still running there after the worker's grace is a
     `WorkerStillRunning`.
     """
@@ -72,7 +72,9 @@ class Timeout(Layer):
             )
 
         def limited(*args: P.args, **kwargs: P.kwargs) -> T:
-            return reject_awaitable(fn, TimeoutCall(self._limit, name).on(worker, fn, args, kwargs))
+            return reject_awaitable(
+                fn, TimeoutCall(self._limit, name).call_on_worker(worker, fn, args, kwargs)
+            )
 
         return limited
 
@@ -81,26 +83,26 @@ class Timeout(Layer):
         name = display_name(fn)
 
         async def limited(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await TimeoutCall(self._limit, name).cut(fn, args, kwargs)
+            return await TimeoutCall(self._limit, name).call_async(fn, args, kwargs)
 
         return limited
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
         raise TypeError(
-            f"Timeout cannot limit {display_name(fn)}, a generator that blocks: write an async generator, or a "
-            "function that returns a list, with worker=Worker()"
+            f"Timeout cannot limit {display_name(fn)}, a generator that blocks: write an async generator, or "
+            "a function that returns a list, with worker=Worker()"
         )
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
         """Return ``fn`` limited until its first item, for an async generator function."""
-        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  for those who stream
+        from redouble._drivers.async_items import AsyncItems  # noqa: PLC0415  only streams need it
 
         name = display_name(fn)
 
         def limited(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
+            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
             return AsyncItems(
                 TimeoutStreamOwner(TimeoutCall(self._limit, name), partial(fn, *args, **kwargs))
             )
@@ -128,11 +130,11 @@ class Timeout(Layer):
 
     @property
     def _limit(self) -> float:
-        return cast("float", self.seconds)  # a timedelta became seconds when it was checked
+        return cast("float", self.seconds)  # `__post_init__` has converted a timedelta
 
 
 class TimeoutCall:
-    """One call under a limit: the face that `worked` knows a run by."""
+    """The state of one call under a limit; `run_on_worker` uses it in place of a `Run`."""
 
     clock: Clock = SYSTEM
 
@@ -140,36 +142,38 @@ class TimeoutCall:
         self._seconds, self._name = seconds, name
         self.reading = context_clock()
         if ambient.active:
-            self.reading()  # a clock of a test learns here of the one it goes by
+            self.reading()  # the first reading binds a virtual clock to this context
         self.stuck = False
 
     def refresh_now(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.reading()
 
     def time_left(self, *, own: bool = True) -> float:
-        """Say how long it may take, and note whose limit that is."""
-        rest = time_left() if ambient.active else inf
+        """Return the seconds that the call may take, and record which limit that is."""
+        left = time_left() if ambient.active else inf
         limit = self._seconds if own else inf
-        self._bound: Limit = "attempt" if limit <= rest else "deadline"
-        self._took = limit if limit <= rest else max(0.0, rest)
-        return self._took
+        self._limiting_limit: Limit = "attempt" if limit <= left else "deadline"
+        self._allowed = limit if limit <= left else max(0.0, left)
+        return self._allowed
 
     def expired(self) -> AttemptTimeout:
-        """Return what to raise when it took longer."""
-        said = f"took longer than {self._took:g} s"
-        if self._bound == "deadline":
-            cut = f"was cut after {self._took:g} s: the deadline"
-            said = cut if self._took else "was not called: the deadline has passed"
-        error = AttemptTimeout(f"{self._name} {said}", limit=self._bound, seconds=self._took)
+        """Return the error to raise when the limit is reached, and emit it."""
+        text = f"took longer than {self._allowed:g} s"
+        if self._limiting_limit == "deadline":
+            cut = f"was cut after {self._allowed:g} s: the deadline"
+            text = cut if self._allowed else "was not called: the deadline has passed"
+        error = AttemptTimeout(f"{self._name} {text}", limit=self._limiting_limit, seconds=self._allowed)
         return emit_timeout(error, self._name)
 
     def leave_worker(self, *, alone: bool) -> None:
-        """Take in that the worker goes on."""
+        """Record whether the function is still running on its worker."""
         self.stuck = alone
 
-    def on(self, worker: Worker, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Call ``fn`` on a worker."""
+    def call_on_worker(
+        self, worker: Worker, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> T:
+        """Call ``fn`` on a worker, within the limit."""
         if not self.time_left():
             raise self.expired()
         try:
@@ -180,8 +184,10 @@ class TimeoutCall:
             raise
         return result
 
-    async def cut(self, fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Call ``fn``, and cut it."""
+    async def call_async(
+        self, fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> T:
+        """Call ``fn``, and cancel it when the limit is reached."""
         seconds = self.time_left()
         if seconds:
             with cut_after(seconds):
@@ -190,13 +196,13 @@ class TimeoutCall:
 
 
 class TimeoutStreamOwner(PassiveStreamOwner):
-    """An async generator whose first item has to come in time: the owner of its items."""
+    """The owner of the items of an async generator whose first item has to arrive in time."""
 
-    def __init__(self, once: TimeoutCall, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
-        self._once, self._make = once, make
+    def __init__(self, call: TimeoutCall, make: Callable[[], AsyncGenerator[Any, Any]]) -> None:
+        self._call, self._make = call, make
 
     async def aopen(self) -> tuple[Any, Any]:
-        """Open it and take its first item."""
-        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  for those who stream
+        """Open the stream and return it with its first item."""
+        from redouble._drivers.stream_source import aopen_first  # noqa: PLC0415  only streams need it
 
-        return await self._once.cut(aopen_first, (self._make,), {})
+        return await self._call.call_async(aopen_first, (self._make,), {})

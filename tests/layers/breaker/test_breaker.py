@@ -1,4 +1,4 @@
-"""A circuit breaker opens after failures in a row, rejects calls for a while, and is what its owner says."""
+"""A circuit breaker opens after failures in a row, rejects calls, and obeys isolate() and close()."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.support.fakes import Boom, Panic, always
 @pytest.mark.parametrize(
     ("options", "story"),
     [
-        # so many in a row, and not one less
+        # exactly this many in a row, not one less
         ({"failures": 1}, "good:closed bad:open good:no bad:no"),
         ({"failures": 3}, "bad:closed bad:closed bad:open"),
         ({"failures": 3}, "bad bad good bad bad:closed bad:open"),
         ({}, "bad bad bad bad:closed bad:open"),
-        # what says nothing about the service counts as nothing
+        # an error without a verdict is not counted
         ({"failures": 2}, "bad cancelled refused cancelled:closed bad:open"),
         ({"failures": 1}, "cancelled refused cancelled refused:closed"),
         # calls that run at the same time: the last one to fail opens it, those behind it change nothing
@@ -38,7 +38,7 @@ from tests.support.fakes import Boom, Panic, always
         ({"failures": 1, "cooldown": 5}, "bad +5 bad:open +4.9 good:no +0.1 good:closed bad:open"),
         ({"failures": 1, "cooldown": 0}, "bad:half_open bad:half_open good:closed"),
         ({"failures": 1, "cooldown": 1}, "bad" + " +0.1" * 10 + " good:closed"),  # that is 0.9999999999999999
-        # what was counted before is forgotten
+        # earlier counts are reset
         ({"failures": 2, "cooldown": 5}, "bad bad +5 good:closed bad:closed bad:open"),
         # by hand
         ({}, "isolate:isolated good:no +1000000:isolated bad:no close:closed good:closed"),
@@ -76,7 +76,7 @@ def test_stories(options: dict[str, Any], story: str) -> None:
 )
 @pytest.mark.parametrize("end", ["good", "bad", "cancelled", "refused"])
 @pytest.mark.parametrize("slow", [None, 1000])
-def test_what_a_call_of_another_time_has_to_say_changes_nothing(
+def test_the_result_of_a_call_from_another_epoch_is_ignored(
     begun: str, then: str, end: str, slow: float | None
 ) -> None:
     script = BreakerScript(failures=1, cooldown=5, slow=slow)
@@ -115,7 +115,7 @@ def test_what_a_call_of_another_time_has_to_say_changes_nothing(
     ],
 )
 def test_what_counts(on: Any, error: BaseException, counts: str) -> None:
-    """Seen after one failure of two: it opens, begins to count anew, or goes on counting."""
+    """Observed after one failure of two: the breaker opens, restarts counting, or continues counting."""
     breaker = CircuitBreaker([ZeroDivisionError, on], failures=2)
 
     def fail(error: BaseException) -> None:
@@ -169,11 +169,11 @@ def test_a_rule_that_answers_nonsense() -> None:
         ({"name": "pay"}, "bad", "pay is open after ScriptedError, for another 30 s", 30),
         ({}, "bad +27.5", "the circuit breaker is open after ScriptedError, for another 2.5 s", 2.5),
         ({"slow": 1}, "a> +1 a=good", "the circuit breaker is open after a slow call, for another 30 s", 30),
-        ({}, "bad +30 a>", "the circuit breaker is half open, and others are trying whether", None),
-        ({"name": "pay"}, "isolate", "pay is isolated, until somebody closes it", None),
+        ({}, "bad +30 a>", "the circuit breaker is half open, and probes are testing whether", None),
+        ({"name": "pay"}, "isolate", r"pay is isolated, until close\(\) is called", None),
     ],
 )
-def test_a_rejection_says_why_and_when_to_come_back(
+def test_a_rejection_names_its_reason_and_retry_after(
     options: dict[str, Any], story: str, said: str, retry_after: float | None
 ) -> None:
     told = BreakerScript(failures=1, **options)
@@ -189,8 +189,8 @@ def test_a_rejection_says_why_and_when_to_come_back(
 
 @pytest.mark.parametrize("start", [0.1, 0.7, 1e5 + 0.3, 1e9 / 7])
 @pytest.mark.parametrize("cooldown", [0.1, 0.3, 7.7])
-def test_who_comes_back_when_told_is_let_in(start: float, cooldown: float) -> None:
-    """However the float that is "now" was rounded."""
+def test_a_call_after_retry_after_is_admitted(start: float, cooldown: float) -> None:
+    """Regardless of how the float of the current time was rounded."""
     script = BreakerScript(failures=1, cooldown=cooldown, start=start)
     script.run("bad")
     script.clock.time += cooldown / 3
@@ -206,7 +206,7 @@ def test_who_comes_back_when_told_is_let_in(start: float, cooldown: float) -> No
 # ------------------------------------------------------------------------------ itself
 
 
-def test_what_it_says_of_itself() -> None:
+def test_its_description() -> None:
     script = BreakerScript(failures=2, name="pay")
     closed = {"state": "closed", "retry_after": None, "rejected": 0, "failures": 0, "calls": 0}
     assert script.breaker.snapshot() == closed
@@ -243,7 +243,7 @@ def test_it_is_shared_and_never_copied() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_child_process_goes_on_by_itself() -> None:
-    """Even if another thread had the lock at that moment, or was telling an observer something."""
+    """Even if another thread held the lock at that moment, or was calling an observer."""
     entered, leave = threading.Event(), threading.Event()
 
     def hold(_: object = None) -> None:

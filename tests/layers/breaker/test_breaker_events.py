@@ -1,4 +1,4 @@
-"""A circuit breaker tells of its changes in order and outside its lock, and logs rejections once."""
+"""A circuit breaker emits its state changes in order and outside its lock, and logs rejections once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for st
         ("bad bad", "opened"),
         ("a> b> c> d> a=bad b=bad c=bad d=bad", "opened"),
         ("bad bad good good good", "opened rejected"),
-        ("bad bad +30", "opened"),  # nobody came
+        ("bad bad +30", "opened"),  # no call was made
         ("bad bad +30 a> good good", "opened half_open rejected"),
         ("bad bad +30 good", "opened half_open closed"),
         ("bad bad good +30 bad good +30 good", "opened rejected half_open opened half_open closed"),
@@ -36,7 +36,7 @@ PATIENCE = 30.0  # seconds, after which a thread that waits here is taken for st
         ("bad bad +30 a> isolate a=good close", "opened half_open isolated closed"),
     ],
 )
-def test_what_is_told(story: str, told: str) -> None:
+def test_emitted_events(story: str, told: str) -> None:
     described = BreakerScript(failures=2)
     with recorded() as events:
         described.run(story)
@@ -79,7 +79,7 @@ def test_a_clock_that_goes_back_makes_no_time_negative() -> None:
 
 
 def test_an_observer_may_use_the_breaker() -> None:
-    """What it changes is told after what it was told of, to everybody."""
+    """A change that the observer causes is emitted after the one it received, to all observers."""
     first, second = list[str](), list[str]()
 
     def closing(event: Event) -> None:
@@ -99,7 +99,7 @@ def test_an_observer_may_use_the_breaker() -> None:
             raise Boom
         assert breaker.state == "closed"
     assert first == ["circuit_opened", "circuit_isolated", "circuit_rejected", "circuit_closed"]
-    assert second == ["rejected", *first]  # a call is told of where it is made, a change when its turn comes
+    assert second == ["rejected", *first]  # a call's event is emitted at once, a state change in queue order
 
 
 def test_an_observer_that_closes_it_again_and_again_comes_to_an_end() -> None:
@@ -150,7 +150,7 @@ def test_an_observer_that_crashes_loses_no_place() -> None:
 
 
 def test_an_observer_that_waits_for_another_thread_s_call() -> None:
-    """It is not told under the lock, so the other one can call, reject, isolate and close."""
+    """The observer is called without the lock, so another thread can call, reject, isolate and close."""
     done: list[str] = []
 
     def elsewhere() -> None:
@@ -176,8 +176,8 @@ def test_an_observer_that_waits_for_another_thread_s_call() -> None:
     assert told == ["circuit_opened", "circuit_rejected", "circuit_isolated", "circuit_closed"]
 
 
-def test_what_a_child_process_begins_with() -> None:
-    """The state as it was; but what was not told yet is the parent's to tell."""
+def test_the_state_in_a_child_process() -> None:
+    """The child keeps the state; pending changes are emitted by the parent only."""
     told: list[str] = []
 
     def crashing(event: Event) -> None:
@@ -218,7 +218,7 @@ def test_each_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("story", ["bad +30 good", "isolate close", "bad bad +1", "good good"])
-def test_an_outage_that_nobody_noticed_is_not_logged(caplog: pytest.LogCaptureFixture, story: str) -> None:
+def test_an_outage_without_rejections_is_not_logged(caplog: pytest.LogCaptureFixture, story: str) -> None:
     caplog.set_level(logging.DEBUG, "redouble")
     BreakerScript(failures=2 if "bad bad" in story else 1).run(story)
     assert said(caplog) == []
@@ -227,10 +227,10 @@ def test_an_outage_that_nobody_noticed_is_not_logged(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("story", "message"),
     [
-        ("isolate good", "the circuit breaker is isolated, until somebody closes it; further rejections"),
+        ("isolate good", "the circuit breaker is isolated, until close() is called; further rejections"),
         (
             "bad +30 a> good",
-            "the circuit breaker is half open, and others are trying whether the service is back",
+            "the circuit breaker is half open, and probes are testing whether the service is back",
         ),
     ],
 )

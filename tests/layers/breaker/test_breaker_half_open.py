@@ -1,4 +1,4 @@
-"""After the cooldown a few calls are let through to see; what becomes of them, or of their loss, decides."""
+"""After the cooldown a few calls are admitted as probes; their results, or their loss, decide."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ OPENED = "bad:open +10:half_open"
         # one at a time
         ({}, "a>:half_open b>:no c>:no a=good:closed b>:closed"),
         ({}, "a> a=bad:open b>:no +9.9 b>:no +0.1 b>:half_open b=good:closed"),
-        # one that says nothing makes place for the next
+        # a probe without a verdict frees its slot for the next
         ({}, "a> b>:no a=cancelled:half_open b>:half_open b=good:closed"),
         ({}, "refused:half_open cancelled:half_open refused:half_open good:closed"),
-        # several: all of them must succeed, and no more than that many are let in at all
+        # several: all of them must succeed, and no more than that many are admitted
         (
             {"probes": 3},
             "a> b> c>:half_open d>:no a=good:half_open d>:no b=good:half_open d>:no c=good:closed",
@@ -48,7 +48,7 @@ def test_probes(options: dict[str, Any], story: str) -> None:
 @pytest.mark.parametrize(
     ("cooldown", "options", "story"),
     [
-        # after as long as the cooldown another one is let in, and the lost one has nothing to say any more
+        # after the cooldown another probe is admitted, and the result of the lost one is ignored
         (10, {}, "a> +9.9 b>:no +0.1 b>:half_open a=bad:half_open c>:no b=good:closed"),
         (10, {}, "a> +10 b> a=good:half_open b=bad:open"),
         (10, {}, "a> +10 b> +10 c> +10 d>:half_open a=good b=bad c=good:half_open d=good:closed"),
@@ -67,7 +67,7 @@ def test_probes(options: dict[str, Any], story: str) -> None:
     ],
 )
 def test_a_lost_probe_wedges_nothing(cooldown: float, options: dict[str, Any], story: str) -> None:
-    """Its task was dropped, or it hangs for ever."""
+    """Its task was dropped, or it hangs."""
     told = BreakerScript(failures=1, cooldown=cooldown, **options)
     told.run(f"bad +{cooldown}:half_open")
     told.run(story)
@@ -89,7 +89,7 @@ def test_a_generator_that_is_dropped_in_the_middle_frees_its_place() -> None:
     next(second)
     with pytest.raises(errors.CircuitOpen):
         breaker.call(int)
-    del first  # a GeneratorExit says nothing about the service
+    del first  # a GeneratorExit is no verdict about the service
     breaker.call(int)
     with pytest.raises(errors.CircuitOpen):
         breaker.call(int)
@@ -121,15 +121,15 @@ LOW, HIGH = 0.05, 0.95
         ([LOW], {"failures": 3}, "good bad good +10 good:half_open +10 good:closed"),
         ([LOW], {"ratio": 0.5, "minimum": 20}, "good bad bad good +10 good:no"),
         ([LOW], {"ratio": 0.5, "minimum": 20}, "good bad good good +10 good +10 good:closed"),
-        # hardly any calls: a stage goes on until one was seen, and then one is let in whatever chance says
+        # few calls: a stage lasts until one was seen; an overdue one is always admitted
         ([HIGH], {}, "good a>:no +9.9 a>:no +0.1 a>:half_open b>:no a=good c>:no +10 c>:half_open"),
         ([HIGH], {}, "good +100 good +100 good:no +10 good:closed good:closed"),
         ([HIGH], {}, "good +10 cancelled:half_open good:half_open"),
         ([LOW], {}, "good +10 bad:open a>:no"),
-        # such a call may get lost as well
+        # such a call may be lost as well
         ([HIGH], {}, "good +10 a> +9.9 b>:no +0.1 b>:half_open b=good"),
         ([LOW, LOW, HIGH], {}, "good a> b> +10 c>:no c>:half_open a=bad b=bad:half_open c=good"),
-        # those of one stage have nothing to say in the next
+        # calls of one stage are ignored in the next
         ([LOW], {"failures": 1}, "good a> good +10 good:half_open a=bad:half_open"),
         # by hand
         ([LOW], {}, "good close:closed"),
@@ -161,7 +161,7 @@ def _passes(breaker: CircuitBreaker) -> bool:
 
 
 def test_the_share_is_kept() -> None:
-    """Of a thousand calls as many as the stage says, give or take none: chance is even here."""
+    """Of a thousand calls exactly the share of the stage is admitted: random numbers are evenly spaced."""
     script = BreakerScript(
         *(number / 1000 for number in range(1000)), failures=1, cooldown=10, reopening=(0.125, 0.5)
     )
@@ -176,7 +176,7 @@ def test_the_share_is_kept() -> None:
 
 
 def test_chance_that_comes_back_to_the_breaker_is_rejected() -> None:
-    """It is asked in the middle of a decision, and there is nothing it could be told yet."""
+    """It is read in the middle of a decision, when there is no change to emit yet."""
 
     class Curious(Draws):
         def random(self) -> float:

@@ -1,6 +1,6 @@
-"""One circuit breaker, everybody at once: threads, event loops, and what interrupts a thread in the middle.
+"""One circuit breaker used by threads, event loops and signal handlers at once.
 
-Threads switch every microsecond here. A storm opens it once, and what is told is one chain of states.
+Threads switch every microsecond here. A burst of failures opens it once, and its events form one chain.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_no_call_of_a_ratio_is_miscounted() -> None:
 
 
 def test_no_more_probes_than_there_may_be() -> None:
-    """In every round as many as it says are inside together, however many come."""
+    """In every round the number of probes run at once, no matter how many calls arrive."""
     probes, clock = 3, Virtual()
     breaker = CircuitBreaker(failures=1, probes=probes, cooldown=10, clock=clock)
     tried(breaker, fail)
@@ -133,7 +133,7 @@ def test_no_more_probes_than_there_may_be() -> None:
     assert breaker.state == "open"
 
 
-def test_what_is_told_is_one_chain_of_states() -> None:
+def test_events_form_one_chain_of_states() -> None:
     """Some call, some isolate, some close: no state follows itself, and none is left out."""
     told: list[Event] = []
     breaker = CircuitBreaker(failures=1, cooldown=0, on_change=told.append)
@@ -178,7 +178,7 @@ def test_what_is_told_is_one_chain_of_states() -> None:
     ],
 )
 def test_an_isolation_by_a_signal_holds(options: dict[str, Any], before: str, call: str) -> None:
-    """Wherever it comes: it is isolated from then on, unless it is closed by hand after that."""
+    """Wherever the interruption happens, the breaker is isolated, unless close() is called later."""
     for seen in at_every_line(
         after_script(before, **options), lambda made: made.run(call), lambda made: made.breaker.isolate()
     ):
@@ -204,10 +204,10 @@ def test_an_isolation_by_a_signal_holds(options: dict[str, Any], before: str, ca
     ],
 )
 @pytest.mark.parametrize("end", ["good", "bad", "cancelled"])
-def test_what_the_collector_ends_in_the_middle_of_a_call(
+def test_the_collector_ends_a_call_in_the_middle_of_another(
     options: dict[str, Any], before: str, call: str, names: str, end: str
 ) -> None:
-    """Nothing breaks, nothing is told twice, and it closes again when others succeed."""
+    """Nothing breaks, no change is emitted twice, and the breaker closes again when other calls succeed."""
 
     def collect(made: BreakerScript) -> None:
         for name in names:
@@ -219,7 +219,7 @@ def test_what_the_collector_ends_in_the_middle_of_a_call(
         for _ in range(6):
             seen.run("+30 good")
         seen.run("good:closed")
-        assert not seen.breaker._circuit.period.calls
+        assert not seen.breaker._circuit.epoch.calls
 
 
 @pytest.mark.parametrize(
@@ -232,16 +232,14 @@ def test_what_the_collector_ends_in_the_middle_of_a_call(
     ],
 )
 @pytest.mark.parametrize("end", ["good", "bad", "cancelled"])
-def test_nobody_is_rejected_for_what_the_collector_does(
-    options: dict[str, Any], before: str, end: str
-) -> None:
-    """A place that was given is not lost either."""
+def test_no_call_is_rejected_because_of_the_collector(options: dict[str, Any], before: str, end: str) -> None:
+    """A probe slot that was acquired is not lost either."""
     for seen in at_every_line(
         after_script(before, **options),
         lambda made: made.run("good:closed"),
         lambda made: made.run(f"a={end} b={end}"),
     ):
-        assert not seen.breaker._circuit.period.calls
+        assert not seen.breaker._circuit.epoch.calls
         assert seen.breaker.snapshot()["rejected"] == 0
 
 

@@ -49,7 +49,7 @@ def test_it_opens_and_closes(colour: str, shape: str, options: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_one_of_one_s_own_is_asked_about_every_call(colour: str, shape: str) -> None:
+def test_a_subclass_admits_every_call_itself(colour: str, shape: str) -> None:
     asked: list[str] = []
 
     class Own(CircuitBreaker):
@@ -83,7 +83,7 @@ def broken(clock: Virtual, **options: Any) -> CircuitBreaker:
 @LOOPS
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "mixed"])
 @pytest.mark.parametrize("half_open", [False, True])
-def test_a_cancelled_call_says_nothing(colour: str, shape: str, half_open: bool) -> None:
+def test_a_cancelled_call_is_not_counted(colour: str, shape: str, half_open: bool) -> None:
     class Hanging(Service):
         async def acall(self, item: int = 0, *, scale: int = 1) -> int:
             await backend().sleep(FOR_EVER)
@@ -92,7 +92,7 @@ def test_a_cancelled_call_says_nothing(colour: str, shape: str, half_open: bool)
     breaker = broken(Virtual()) if half_open else CircuitBreaker(failures=1)
     assert cancelled(colour, lambda: SHAPES[shape][1](breaker, Hanging())) == "cancelled"
     assert breaker.state == ("half_open" if half_open else "closed")
-    assert breaker.call(int) == 0  # it took no place of a probe
+    assert breaker.call(int) == 0  # it occupied no probe slot
     assert breaker.state == "closed"
 
 
@@ -140,7 +140,7 @@ def test_a_coroutine_that_is_dropped_frees_its_place() -> None:
 
 @LOOPS
 def test_a_task_that_hangs_for_ever_wedges_nothing(colour: str) -> None:
-    """Another call is let in after the cooldown; when the task ends at last, it has nothing to say."""
+    """Another call is admitted after the cooldown; when the task finally ends, its result is ignored."""
     clock = Virtual()
     breaker = broken(clock)
 
@@ -224,7 +224,7 @@ def test_a_stream_holds_its_place_while_it_is_open(colour: str) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_policy_outside_waits_just_as_long_as_it_is_told(place: str) -> None:
+def test_a_policy_outside_waits_for_the_retry_after(place: str) -> None:
     service, boom = Service(), Boom()
 
     def healing(_: object) -> None:

@@ -1,4 +1,4 @@
-"""A circuit breaker with a ratio looks at the calls of a sliding window; slow calls are failed calls."""
+"""A circuit breaker with a ratio counts the calls of a sliding window; slow calls are failed calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.fakes import Boom
 @pytest.mark.parametrize(
     ("options", "story"),
     [
-        # not before the minimum is reached; a good call may be the one that reaches it
+        # not before the minimum is reached; a successful call may be the one that reaches it
         ({"ratio": 0.5, "minimum": 4}, "bad bad bad:closed bad:open"),
         ({"ratio": 0.5, "minimum": 4}, "bad bad bad good:open"),
         ({"ratio": 0.5, "minimum": 4}, "bad good good bad:open"),
@@ -33,14 +33,14 @@ from tests.support.fakes import Boom
         ({"ratio": 0.9, "minimum": 20, "failures": 1}, "bad bad bad:closed"),
         # neither good nor bad
         ({"ratio": 0.5, "minimum": 2}, "bad cancelled refused cancelled:closed good:open"),
-        # what is older than the window is forgotten
+        # calls older than the window are not counted
         ({"ratio": 0.5, "minimum": 2, "window": 10}, "bad +10 bad:closed +9.8 bad:open"),
         ({"ratio": 0.5, "minimum": 2, "window": 10}, "bad +100000 bad:closed"),
         ({"ratio": 0.5, "minimum": 3, "window": 10}, "good good good +5 bad bad:closed +5 good:open"),
-        # a circuit that closes begins to count anew
+        # a circuit that closes resets its counts
         ({"ratio": 0.5, "minimum": 2, "cooldown": 5}, "bad bad:open +5 good:closed bad:closed good:open"),
         ({"ratio": 0.5, "minimum": 2}, "bad close bad:closed bad:open"),
-        # what a call of another time says is not counted
+        # the result of a call from another epoch is not counted
         ({"ratio": 0.5, "minimum": 2}, "a> b> bad bad +30 good:closed a=bad b=bad:closed good good:closed"),
     ],
 )
@@ -92,7 +92,7 @@ def test_it_opens_just_when_the_window_is_bad_enough(
         assert (snapshot["calls"], snapshot["failures"]) == (len(recent), sum(recent))
 
 
-def test_what_it_says_of_itself() -> None:
+def test_its_description() -> None:
     script = BreakerScript(ratio=0.5, window=10, minimum=10)
     script.run("good bad good +5 bad")
     assert script.breaker.snapshot() == {
@@ -112,13 +112,13 @@ def test_what_it_says_of_itself() -> None:
 @pytest.mark.parametrize(
     ("options", "story"),
     [
-        # the end of a slow call is a failure, whatever it was
+        # the end of a slow call is a failure, whatever its result
         ({"failures": 1}, "a> +1.9 a=good:closed b> +2 b=good:open"),
         ({"failures": 2}, "a> +2 a=good:closed b> +3 b=bad:open"),
         ({"failures": 2}, "a> +2 a=good:closed good bad:closed bad:open"),
         ({"failures": 1}, "a> +2 a=cancelled:open"),
         ({"failures": 1}, "a> +1.9 a=cancelled:closed"),
-        # one that has not ended counts too, noticed when another one comes or goes, and counts once
+        # a slow call in flight counts too, once, when another call starts or ends
         ({"failures": 1}, "a> +2:closed b>:no a=good:open"),
         ({"failures": 1}, "a> +1 b> +1 b=good:open a=good:open +30 good:closed"),
         ({"failures": 3}, "a> +2 b>:closed a=bad:closed bad:closed bad:open"),
@@ -131,7 +131,7 @@ def test_what_it_says_of_itself() -> None:
         # those of another time do not count
         ({"failures": 1, "cooldown": 1}, "a> bad:open +1 good:closed +1 b>:closed a=bad:closed"),
         ({"failures": 1, "cooldown": 1}, "a> close +2 good:closed a=bad:closed"),
-        # a slow probe is a bad one, and so is one that has not ended
+        # a slow probe fails, even while it is in flight
         ({"failures": 1, "cooldown": 5}, "bad +5 a> +2 a=good:open"),
         ({"failures": 1, "cooldown": 5}, "bad +5 a> +2 b>:no +4.9:open b>:no +0.1 good:closed a=bad:closed"),
         ({"failures": 1, "cooldown": 0}, "bad a> +2 b>:half_open b=good:closed a=bad:closed"),
@@ -145,11 +145,11 @@ def test_a_call_that_never_ends_is_not_kept_for_ever() -> None:
     script = BreakerScript(slow=1, failures=10**9)
     for number in range(1000):
         script.run(f"{number}> +1")
-    assert len(script.breaker._circuit.period.calls) <= 1
+    assert len(script.breaker._circuit.epoch.calls) <= 1
     assert script.breaker.snapshot()["failures"] == 999
 
 
-def test_how_long_a_call_takes_is_told_by_its_clock() -> None:
+def test_the_duration_of_a_call_is_measured_by_its_clock() -> None:
     script = BreakerScript(slow=3, failures=1)
 
     @script.breaker
@@ -170,11 +170,11 @@ def test_how_long_a_call_takes_is_told_by_its_clock() -> None:
 @pytest.mark.parametrize(
     ("options", "story"),
     [
-        # of an open circuit: never longer than the cooldown, by whatever clock
+        # of an open circuit: never longer than the cooldown, on any clock
         ({"failures": 1}, "bad -500:open good:no +29 good:no +1:half_open good:closed"),
         ({"failures": 1}, "bad -1 good:no +30 good:closed"),
         ({"failures": 1, "cooldown": 0}, "bad -500 good:closed"),
-        # of a window: begins anew
+        # of a window: the counts restart
         ({"ratio": 0.5, "minimum": 2}, "bad -500 bad:closed bad:open"),
         ({"ratio": 0.5, "minimum": 2}, "bad -0.1 bad:open"),
         # of a probe that is lost
@@ -200,8 +200,8 @@ def test_a_clock_that_goes_back_wedges_nothing(options: dict[str, Any], story: s
 )
 @pytest.mark.parametrize("nonsense", [nan, inf, -inf])
 @pytest.mark.parametrize("step", range(6))
-def test_a_clock_that_says_nonsense_once(options: dict[str, Any], nonsense: float, step: int) -> None:
-    """Only the call's own error comes out, and the breaker is closed again some time later."""
+def test_a_clock_that_returns_nan_once(options: dict[str, Any], nonsense: float, step: int) -> None:
+    """Only the call's own error is raised, and the breaker closes again later."""
     script = BreakerScript(cooldown=5, **options)
 
     @script.breaker

@@ -1,4 +1,4 @@
-"""The state machine of a circuit breaker by itself: tickets, what is noted, and what is left to tell."""
+"""The state machine of a circuit breaker: tickets, what is recorded, and the changes to publish."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ticket(circuit: Circuit, now: float) -> StateEpoch | TrackedCall:
 
 
 def opened(**options: Any) -> Circuit:
-    """Make one that has opened at 0."""
+    """Return a circuit that opened at 0."""
     made = circuit(**options)
     for _ in range(2):
         made.ended(ticket(made, 0), True, 0)
@@ -43,21 +43,21 @@ def opened(**options: Any) -> Circuit:
 
 
 def test_while_it_is_closed_everybody_has_the_same_ticket() -> None:
-    """Nothing is made for a call whose time does not matter."""
+    """No object is created for a call whose duration does not matter."""
     found = circuit()
-    assert found.admit(1) is found.admit(2) is found.period
-    assert not found.period.calls
+    assert found.admit(1) is found.admit(2) is found.epoch
+    assert not found.epoch.calls
 
 
 @pytest.mark.parametrize("options", [{"slow": 5}, {"slow": 5, "ratio": 0.5}])
 def test_where_slow_calls_count_each_has_its_own(options: dict[str, Any]) -> None:
     found = circuit(**options)
     first, second = ticket(found, 1), ticket(found, 2)
-    assert list(found.period.calls) == [first, second]
+    assert list(found.epoch.calls) == [first, second]
     found.ended(first, None, 3)
-    assert list(found.period.calls) == [second]
+    assert list(found.epoch.calls) == [second]
     found.ended(second, False, 3)
-    assert not found.period.calls
+    assert not found.epoch.calls
 
 
 @pytest.mark.parametrize(
@@ -69,20 +69,20 @@ def test_whether_a_good_call_is_worth_noting(
 ) -> None:
     """Only after a failure, unless there is a ratio of all calls."""
     found = circuit(**options)
-    period = ticket(found, 0)
-    seen = [period.noting]
+    epoch = ticket(found, 0)
+    seen = [epoch.failure_streak]
     for bad in (True, False):
-        found.ended(period, bad, 0)
-        seen.append(period.noting)
+        found.ended(epoch, bad, 0)
+        seen.append(epoch.failure_streak)
     assert seen == [before, after_one, after_good]
 
 
 def test_a_call_of_its_own_is_always_worth_noting() -> None:
-    assert ticket(circuit(slow=1), 0).noting
-    assert ticket(opened(), 10).noting
+    assert ticket(circuit(slow=1), 0).failure_streak
+    assert ticket(opened(), 10).failure_streak
 
 
-def test_what_is_left_to_tell() -> None:
+def test_the_changes_to_publish() -> None:
     found = circuit(now=3)
     for _ in range(2):
         found.ended(ticket(found, 4), True, 5)
@@ -99,60 +99,60 @@ def test_what_is_left_to_tell() -> None:
     assert found.rejected == 0
 
 
-def test_time_alone_changes_nothing_but_what_is_found() -> None:
+def test_reading_the_state_changes_nothing() -> None:
     found = opened()
     assert [found.state(now) for now in (0, 9, 10, 1000)] == ["open", "open", "half_open", "half_open"]
-    assert found.period.state == "open"
+    assert found.epoch.state == "open"
     assert not found.changes
     assert [found.retry_after(now) for now in (0, 9, 10, 1000)] == [10, 1, 0, 0]
     assert found.admit(1000) is not None
-    assert found.period.state == found.state(1000) == "half_open"
+    assert found.epoch.state == found.state(1000) == "half_open"
     assert found.retry_after(1000) is None
 
 
 @pytest.mark.parametrize("state", ["closed", "half_open", "isolated"])
 def test_when_to_come_back_is_known_of_an_open_one_only(state: Any) -> None:
     found = circuit()
-    found.become(state, 5)
+    found.change_state(state, 5)
     assert found.retry_after(6) is None
 
 
 @pytest.mark.parametrize("bad", [True, False, None])
 def test_a_ticket_counts_once(bad: bool | None) -> None:
-    """One that was counted as slow, or taken for lost, has nothing more to say at its end."""
+    """The end of a call that was counted as slow, or lost, is ignored."""
     found = circuit(slow=5, failures=9)
     slow = ticket(found, 0)
     other = ticket(found, 5)
-    assert found.counted(5) == (1, 1)
+    assert found.counts(5) == (1, 1)
     found.ended(slow, bad, 6)
-    assert found.counted(6) == (1, 1)
+    assert found.counts(6) == (1, 1)
     found.ended(other, False, 6)
-    assert found.counted(6) == (0, 0)
+    assert found.counts(6) == (0, 0)
 
     half = opened()
     lost = ticket(half, 10)
     probe = ticket(half, 20)
     half.ended(lost, bad, 21)
-    assert half.period.state == "half_open"
-    assert list(half.period.calls) == [probe]
+    assert half.epoch.state == "half_open"
+    assert list(half.epoch.calls) == [probe]
 
 
-def test_a_circuit_that_is_used_forgets_what_was() -> None:
-    """However many periods there were, only the running one is kept."""
+def test_a_circuit_in_use_keeps_only_the_current_epoch() -> None:
+    """However many epochs there were, only the current one is kept."""
     found = circuit(failures=1, cooldown=0, slow=1)
     for now in range(0, 3000, 3):
         found.ended(ticket(found, now), True, now)  # opens
         found.ended(ticket(found, now), False, now)  # closes
-        assert not found.period.calls
+        assert not found.epoch.calls
         found.changes.clear()
-    assert found.period.since == 2997
-    assert found.period.until == inf
+    assert found.epoch.since == 2997
+    assert found.epoch.until == inf
 
 
 def test_counts_of_a_ratio() -> None:
     found = circuit(ratio=0.9, minimum=50)
     for now, bad in [(0, True), (1, False), (2, True), (2, None), (50, False)]:
         found.ended(ticket(found, now), bad, now)
-    assert found.counted(50) == (4, 2)
-    assert found.counted(120) == (1, 0)
-    assert found.counted(10_000) == (0, 0)
+    assert found.counts(50) == (4, 2)
+    assert found.counts(120) == (1, 0)
+    assert found.counts(10_000) == (0, 0)

@@ -1,4 +1,4 @@
-"""Whatever calls do and whenever: the circuit agrees with a plain model of it, and never gets stuck."""
+"""For any calls at any times, the circuit agrees with a simple model of it, and never gets stuck."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SETTINGS = st.builds(
 
 @dataclass
 class Going:
-    """A call on its way, as the model sees it."""
+    """A call in flight, as the model sees it."""
 
     ticket: Ticket
     period: int
@@ -93,7 +93,7 @@ class Model:
             self.rejected = 0
 
     def bad_enough(self, minimum: int) -> bool:
-        """By the calls up to the last one: nothing is forgotten while nobody calls."""
+        """Compare the counts up to the last call: nothing expires while there are no calls."""
         if self.terms.ratio is None:
             row = [bad for _, bad in self.ends]
             return len(row) >= self.terms.failures and all(row[-self.terms.failures :])
@@ -190,11 +190,11 @@ class Circuits(RuleBasedStateMachine):
     def end(self, data: st.DataObject, bad: bool | None) -> None:
         call = data.draw(st.sampled_from(self.model.going))
         stale = call.period != self.model.period or call.counted or call.lost
-        before = self.circuit.period
+        before = self.circuit.epoch
         unseen = self.model.slow < inf and self.model.inside
         self.model.ended(call, bad, self.now)
         self.circuit.ended(call.ticket, bad, self.now)
-        assert not stale or unseen or self.circuit.period is before  # a stale ticket moves nothing
+        assert not stale or unseen or self.circuit.epoch is before  # a stale ticket moves nothing
 
     @rule(bad=st.booleans(), count=st.integers(2, 9))
     def storm(self, bad: bool, count: int) -> None:
@@ -209,16 +209,19 @@ class Circuits(RuleBasedStateMachine):
     def by_hand(self, state: Any) -> None:
         if state != self.model.state:
             self.model.become(state)
-            self.circuit.become(state, self.now)
+            self.circuit.change_state(state, self.now)
 
     @invariant()
     def they_agree(self) -> None:
-        assert self.circuit.period.state == self.model.state
-        assert self.circuit.period.stage == self.model.stage
+        assert self.circuit.epoch.state == self.model.state
+        assert self.circuit.epoch.stage == self.model.stage
         assert self.circuit.rejected == self.model.rejected
-        assert len(self.circuit.period.calls) <= len(self.model.inside)
+        assert len(self.circuit.epoch.calls) <= len(self.model.inside)
         if self.model.state == "half_open" and not self.model.stage:
-            assert len(self.circuit.period.calls) + self.circuit.period.good <= self.model.terms.probes
+            assert (
+                len(self.circuit.epoch.calls) + self.circuit.epoch.successful_probes
+                <= self.model.terms.probes
+            )
 
     @invariant()
     def what_is_told_is_the_path(self) -> None:
@@ -227,8 +230,8 @@ class Circuits(RuleBasedStateMachine):
         assert all(change.lasted >= 0 for change in self.circuit.changes)
 
     def teardown(self) -> None:
-        """Nobody comes back of those who are inside, and still it closes, if others come and succeed."""
-        if not hasattr(self, "circuit") or self.circuit.period.state == "isolated":
+        """Check that the circuit closes if other calls succeed, even if the calls in flight never end."""
+        if not hasattr(self, "circuit") or self.circuit.epoch.state == "isolated":
             return
         self.chance = 0.9
         terms = self.model.terms
@@ -237,7 +240,7 @@ class Circuits(RuleBasedStateMachine):
             if ticket is not None:
                 self.circuit.ended(ticket, False, self.now)
             self.now += int(self.model.lease)
-        assert self.circuit.period.state == "closed"
+        assert self.circuit.epoch.state == "closed"
 
 
 TestCircuits = Circuits.TestCase

@@ -1,4 +1,4 @@
-"""What a breaker tells of itself is told in order, one thing at a time, and by whoever comes first."""
+"""The state changes of a breaker are delivered in order, one at a time, by one thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def change(number: int) -> StateChange:
 
 
 class Reader:
-    """Reads the news; may be told what to do at one of them."""
+    """Receives the changes; may run a function at one of them."""
 
     def __init__(self) -> None:
         self.read: list[int] = []
@@ -49,7 +49,7 @@ def test_in_order() -> None:
     assert reader.read == [1, 2, 3]
 
 
-def test_what_comes_up_while_one_is_told_waits_for_its_turn() -> None:
+def test_a_change_during_a_delivery_is_queued() -> None:
     reader = Reader()
 
     def meanwhile() -> None:
@@ -63,7 +63,7 @@ def test_what_comes_up_while_one_is_told_waits_for_its_turn() -> None:
 
 
 def test_a_crash_loses_none_of_the_others() -> None:
-    """The next one who has something to tell, or asks, tells what is left."""
+    """The next call of publish() delivers the remaining changes."""
     reader = Reader()
 
     def crash() -> None:
@@ -77,8 +77,8 @@ def test_a_crash_loses_none_of_the_others() -> None:
     assert reader.read == [1, 2, 3]
 
 
-def test_nobody_waits_for_an_observer_of_another_thread() -> None:
-    """Its thread tells what others add meanwhile."""
+def test_no_call_waits_for_an_observer_in_another_thread() -> None:
+    """Its thread delivers the changes that other threads add meanwhile."""
     reader = Reader()
     reading, go_on = threading.Event(), threading.Event()
 
@@ -99,7 +99,7 @@ def test_nobody_waits_for_an_observer_of_another_thread() -> None:
     assert reader.read == [1, 2]
 
 
-def test_many_threads_tell_everything_once_and_in_the_order_it_was_added() -> None:
+def test_many_threads_deliver_each_change_once_and_in_order() -> None:
     reader, lock, start = Reader(), threading.Lock(), threading.Barrier(THREADS)
     added: list[int] = []
 

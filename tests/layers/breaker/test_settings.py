@@ -1,4 +1,4 @@
-"""The options of a circuit breaker are checked when it is made, and what is wrong is said with the remedy."""
+"""The options of a circuit breaker are validated when it is made, and an error names the fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def numbers(*args: Any, **options: Any) -> dict[str, Any]:
-    """Return the settings of a breaker that say when it opens and closes."""
+    """Return the settings of a breaker that decide when it opens and closes."""
     settings = CircuitBreaker(*args, **options).settings
     return {option: getattr(settings, option) for option in DEFAULTS}
 
@@ -90,7 +90,7 @@ def test_they_may_be_given_by_position() -> None:
         ({"reopening": ["x"]}, TypeError, r"reopening='x': write a share above 0"),
     ],
 )
-def test_what_is_wrong_is_said(wrong: dict[str, Any], kind: type[Exception], said: str) -> None:
+def test_wrong_options_are_reported(wrong: dict[str, Any], kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=f"^CircuitBreaker {said}"):
         CircuitBreaker(**wrong)
 
@@ -105,7 +105,7 @@ def test_what_is_wrong_is_said(wrong: dict[str, Any], kind: type[Exception], sai
         ({"ratio": 0.005, "minimum": 9}, "opens after 0.5% failures of at least 9 calls in 30 s, for 30 s"),
     ],
 )
-def test_they_are_told_in_a_few_words(options: dict[str, Any], said: str) -> None:
+def test_settings_are_summarised(options: dict[str, Any], said: str) -> None:
     assert CircuitBreaker(**options).settings.summary() == said
 
 

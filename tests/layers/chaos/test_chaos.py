@@ -33,7 +33,7 @@ SHAPES = pytest.mark.parametrize("stream", [False, True], ids=["call", "stream"]
 
 
 class Service:
-    """What is behind the layers, in all shapes: it writes down which calls came through."""
+    """The functions inside the layers, of all kinds: they record which calls reached them."""
 
     def __init__(self) -> None:
         self.came: list[int] = []
@@ -55,7 +55,7 @@ class Service:
 
 
 def called(place: str, layer: Layer, calls: int, service: Service, *, stream: bool = False) -> list[Any]:
-    """Make calls one after the other; tell what came of each, and after how many seconds it was over."""
+    """Make calls one after the other; return the result of each, and its duration in seconds."""
     ends: list[Any] = []
 
     def blocking(clock: VirtualClock) -> None:
@@ -158,7 +158,7 @@ def test_each_has_a_chance_of_its_own() -> None:
     assert between.came == [number for number in alone.came if number >= 0]
 
 
-def test_without_a_seed_it_goes_by_the_chance_of_the_process() -> None:
+def test_without_a_seed_it_uses_the_random_module() -> None:
     before = random.getstate()
     try:
         random.seed(5)

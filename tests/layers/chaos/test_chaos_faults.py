@@ -1,4 +1,4 @@
-"""What `Chaos` raises: an exception made anew each time, from a type, an exception or a function."""
+"""The errors that `Chaos` raises: a new exception each time, from a type, an exception or a function."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_faults(fault: Any, expected: Exception) -> None:
 
 
 def test_an_exception_is_copied_each_time() -> None:
-    """What is raised gathers a traceback, a context and notes: none of that is anybody else's."""
+    """A raised exception collects a traceback, a context and notes: no other exception shares them."""
     own = Boom("x")
     own.__cause__ = cause = KeyError()
     own.add_note("mine")
@@ -83,13 +83,16 @@ def test_a_function_that_makes_no_exception(colour: str, made: Any) -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (KeyboardInterrupt, r"fault=KeyboardInterrupt: write an exception type, and no other"),
-        (int, r"fault=int: write an exception type, and no other"),
+        (KeyboardInterrupt, r"fault=KeyboardInterrupt: write a subclass of Exception"),
+        (int, r"fault=int: write a subclass of Exception"),
         (KeyboardInterrupt(), r"fault=KeyboardInterrupt\(\): write an exception, its type, or a function "),
         ("boom", r"fault='boom': write an exception, its type, or a function that makes one"),
         (3, r"fault=3: write an exception, its type, or a function that makes one"),
-        (Picky, r"fault=Picky cannot be made just so: write a function, lambda: Picky\(\.\.\.\)"),
-        (UnicodeDecodeError, r"fault=UnicodeDecodeError cannot be made just so: write a function, lambda:"),
+        (Picky, r"fault=Picky cannot be made without arguments: write a function, lambda: Picky\(\.\.\.\)"),
+        (
+            UnicodeDecodeError,
+            r"fault=UnicodeDecodeError cannot be made without arguments: write a function, lambda:",
+        ),
         (Picky(3, reason="x"), r"fault=Picky.* cannot be .*: write a function, lambda: Picky\(\.\.\.\)"),
         (afetch, r"fault=afetch is a coroutine function: write a plain function"),
         (items, r"fault=items is a generator function: write a plain function"),

@@ -1,4 +1,4 @@
-"""An async generator function that a layer has decorated: a function as before, for whoever looks at it."""
+"""A decorated async generator function is still an async generator function to `inspect`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def numbers(first: int, /, second: int = 2, *, third: int = 3) -> AsyncGen
 
 
 class Counter:
-    """Numbers in every way a class may have them."""
+    """Numbers as every kind of method that a class may have."""
 
     @NEVER
     async def method(self, first: int) -> AsyncGenerator[int, None]:

@@ -1,4 +1,4 @@
-"""What `Chaos` can be told: how late, what instead, and when; and mistakes, said when it is made."""
+"""The options of `Chaos`: latency, result, rate and switch; mistakes are reported when it is made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def aitems() -> AsyncIterator[str]:
 
 
 def struck(**options: Any) -> Any:
-    """Make one call that is struck, and tell what came of it and after how long."""
+    """Make one call that is hit; return its result and its duration."""
     with virtual_time() as clock:
         try:
             end: Any = Chaos(**options, rate=1).call(fetch)
@@ -62,7 +62,7 @@ def test_latency(latency: Any, seconds: float) -> None:
     assert struck(latency=latency) == ("fetched", seconds)
 
 
-def test_latency_is_told_at_each_call() -> None:
+def test_a_latency_function_is_called_for_each_call() -> None:
     numbers = iter([1, 0, 3])
     chaos = Chaos(latency=lambda: next(numbers), rate=1)
     with virtual_time() as clock:
@@ -72,7 +72,7 @@ def test_latency_is_told_at_each_call() -> None:
 
 
 @pytest.mark.parametrize("told", [-1, nan, inf, "2s", None, True])
-def test_a_function_that_tells_no_latency(told: Any) -> None:
+def test_a_function_that_returns_no_latency(told: Any) -> None:
     error, moment = struck(latency=lambda: told, fault=Boom)
     assert isinstance(error, TypeError | ValueError)
     assert str(error).startswith(f"Chaos latency={told!r}: write ")
@@ -115,7 +115,7 @@ def test_a_plain_function_that_gives_something_to_await() -> None:
 
 
 def test_the_switch_may_be_thrown_any_time() -> None:
-    """And as long as it is off, nothing is drawn."""
+    """While it is off, no random number is drawn."""
     chaos, steady = (Chaos(result="struck", rate=0.5, seed=3) for _ in range(2))
     expected = [steady.call(fetch) for _ in range(20)]
     seen: list[str] = []
@@ -146,8 +146,8 @@ def test_the_switch_may_be_a_function(assigned: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "said"),
     [
-        ({}, ValueError, r"Chaos\(\): say what goes wrong, such as fault=ConnectionError, or latency=2$"),
-        ({"rate": 1}, ValueError, r"Chaos\(\): say what goes wrong"),
+        ({}, ValueError, r"Chaos\(\): write what goes wrong, such as fault=ConnectionError, or latency=2$"),
+        ({"rate": 1}, ValueError, r"Chaos\(\): write what goes wrong"),
         ({"fault": Boom, "result": 3}, ValueError, r"Chaos\(fault=\.\.\., result=\.\.\.\): it can do one of"),
         ({"fault": Boom, "result": None}, ValueError, r"Chaos\(fault=\.\.\., result=\.\.\.\): it can do one"),
         ({"latency": -1}, ValueError, r"Chaos latency=-1: write a finite number of seconds, 0 or more$"),
@@ -171,7 +171,7 @@ def test_the_switch_may_be_a_function(assigned: bool) -> None:
         (
             {"latency": 1, "switch": 1},
             TypeError,
-            r"Chaos switch=1: write True, False, or a function that says",
+            r"Chaos switch=1: write True, False, or a function that returns one",
         ),
         ({"latency": 1, "switch": None}, TypeError, r"Chaos switch=None: write True, False, or a function"),
         (

@@ -113,7 +113,7 @@ def test_an_async_generator_ends_as_it_would(colour: str, layer: Layer, ending: 
 
 @COLOURS
 def test_an_error_after_the_first_item_is_the_streams_own(colour: str) -> None:
-    """Nothing is opened anew, and chaos has no part in it."""
+    """The stream is not opened again, and chaos does not affect it."""
     own, opened = Boom("own"), list[None]()
 
     @NEVER
@@ -159,7 +159,7 @@ def test_a_stream_may_be_cancelled_between_items(colour: str) -> None:
 
 
 @COLOURS
-def test_struck_before_the_first_item_and_over(colour: str) -> None:
+def test_a_stream_hit_before_its_first_item_is_over(colour: str) -> None:
     tape = Tape()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""`Fallback`: something else instead of an error, in every colour; and what is never replaced."""
+"""`Fallback`: a substitute instead of an error, in every colour; and the errors that are never replaced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A_WHILE = 1e6
 
 
 def called(colour: str, layer: Layer, *steps: Any) -> Any:
-    """Call what does as the steps say."""
+    """Call an operation that follows the steps."""
     script = Script(*steps)
     return in_colour(colour, lambda: layer.call(script), lambda: layer.call(script.aio))
 
@@ -171,7 +171,7 @@ def broken(_: Exception) -> bool:
 
 @pytest.mark.parametrize("fallback", [Fallback(broken), Fallback(value=7, on=broken)], ids=stable_repr)
 def test_a_fallback_and_a_rule_that_fail(colour: str, fallback: Fallback) -> None:
-    """Their error comes out, and the operation's is not lost."""
+    """The fallback's error is raised, with the operation's as its context."""
     wrong = Boom("x")
     with pytest.raises(KeyError, match="no cache") as caught:
         called(colour, fallback, wrong)
@@ -206,7 +206,7 @@ def test_a_fallback_that_fails_after_a_wait(colour: str) -> None:
     ],
     ids=stable_repr,
 )
-def test_crashes_are_nobodys_to_replace(colour: str, crash: BaseException) -> None:
+def test_base_exceptions_are_never_replaced(colour: str, crash: BaseException) -> None:
     judged, seen = list[Exception](), list[BaseException]()
 
     def judge(error: Exception) -> bool:
@@ -238,8 +238,8 @@ def test_crashes_are_nobodys_to_replace(colour: str, crash: BaseException) -> No
 
 @LOOPS
 @pytest.mark.parametrize("where", ["call", "fallback"])
-def test_a_cancellation_is_nobodys_to_replace(colour: str, where: str) -> None:
-    """Neither in the call, nor while something else is looked for."""
+def test_a_cancellation_is_never_replaced(colour: str, where: str) -> None:
+    """Neither in the call, nor while the fallback runs."""
 
     async def waits(*_: object) -> None:
         await backend().sleep(A_WHILE)

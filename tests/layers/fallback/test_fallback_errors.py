@@ -1,4 +1,4 @@
-"""Mistakes with `Fallback`, said when it is made or when it decorates; and how it looks."""
+"""Mistakes with `Fallback`, reported when it is made or when it decorates; and its repr."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def two(error: Exception, other: object) -> None:
 @pytest.mark.parametrize(
     "fn", [atext, AsyncCache(), functools.partial(atext)], ids=["function", "object", "partial"]
 )
-def test_what_has_to_be_awaited_cannot_replace_a_plain_call(fn: Callable[[Exception], Any]) -> None:
+def test_an_awaitable_cannot_replace_a_plain_call(fn: Callable[[Exception], Any]) -> None:
     def fetch() -> str:
         return "fetched"
 
@@ -39,7 +39,7 @@ def test_what_has_to_be_awaited_cannot_replace_a_plain_call(fn: Callable[[Except
 
 @THREADS
 def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
-    """It is said, and nothing is left that was never awaited."""
+    """It is reported, and no coroutine is left unawaited."""
     wrong = Boom("x")
     with pytest.raises(TypeError, match=r"^Fallback\(deferred\) has to be awaited, and .* blocks") as caught:
         called(colour, Fallback(deferred), wrong)
@@ -85,7 +85,7 @@ def test_how_it_looks() -> None:
     assert repr(Fallback(value=None) | Retry(attempts=2)) == "Fallback(value=...) | Retry(attempts=2)"
 
 
-def test_what_has_to_be_awaited_cannot_replace_a_plain_generator() -> None:
+def test_an_awaitable_cannot_replace_a_plain_generator() -> None:
     def items() -> Generator[int]:
         yield 1
 
@@ -98,5 +98,5 @@ def test_what_has_to_be_awaited_cannot_replace_a_plain_generator() -> None:
 
 
 def test_how_its_signature_looks() -> None:
-    """No value at all is spelled as three dots."""
+    """The default of ``value`` is shown as three dots."""
     assert repr(inspect.signature(Fallback).parameters["value"].default) == "..."

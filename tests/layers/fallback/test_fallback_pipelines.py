@@ -1,4 +1,4 @@
-"""`Fallback` in pipelines: outside of what retries or refuses it comes last, inside it comes first."""
+"""`Fallback` in pipelines: outside a layer that retries or rejects it acts last, inside it acts first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.fakes import Boom, Virtual, in_colour
 
 
 def test_outside_a_retry_it_comes_last(colour: str) -> None:
-    """It gets the error that all attempts ended with, and what is told of it."""
+    """It receives the error of the last attempt, with its report."""
     asked: list[Exception] = []
     pipeline = Fallback(asked.append) | Retry(on=OSError, attempts=3, backoff=[0, 0], clock=Virtual())
     assert called(colour, pipeline, *[OSError(1), OSError(2), OSError(3)]) is None
@@ -26,7 +26,7 @@ def test_outside_a_retry_it_comes_last(colour: str) -> None:
 
 
 def test_inside_a_retry_it_comes_first(colour: str) -> None:
-    """What it replaces is not retried; what it does not replace is."""
+    """An error that it replaces is not retried; any other is."""
     script = Script(OSError(), KeyError(), ok(3))
     pipeline = Retry(on=Exception, backoff=[0] * 3, clock=Virtual()) | Fallback(value=7, on=KeyError)
     assert in_colour(colour, lambda: pipeline.call(script), lambda: pipeline.call(script.aio)) == 7
@@ -48,7 +48,7 @@ def test_inside_a_breaker_it_hides_the_failures(colour: str) -> None:
 
 
 def test_one_in_another(colour: str) -> None:
-    """The inner one is asked first; what it does not replace, or fails with, the outer one may."""
+    """The inner one acts first; an error that it does not replace, or raises, reaches the outer one."""
     both = Fallback(value="outer") | Fallback(lambda error: 1 // 0, on=OSError)
     assert called(colour, both, KeyError()) == "outer"
     assert called(colour, both, OSError()) == "outer"
@@ -64,7 +64,7 @@ def test_outside_a_full_bulkhead(colour: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_outside_a_timeout(place: str) -> None:
-    """That is an error like any other, though the call was cancelled on the way."""
+    """That is an error like any other, although the inner call was cancelled."""
 
     async def waiting(clock: VirtualClock) -> None:
         pipeline = Fallback(type) | Timeout(2)

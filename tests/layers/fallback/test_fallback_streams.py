@@ -23,7 +23,7 @@ BOOM, PANIC = Boom("x"), Panic()
 
 
 def play(colour: str, layer: Layer, tape: ScriptedSource, reader: Reader = Reader()) -> list[object]:  # noqa: B008  frozen
-    """Read a stream; return what came, and how it ended if that was badly or with a value."""
+    """Read a stream; return its items, and its error or return value if there is one."""
     taken: list[object] = []
 
     def blocking() -> None:
@@ -97,7 +97,7 @@ def test_replaced_as_a_whole(colour: str, fallback: Fallback) -> None:
 @pytest.mark.parametrize(
     "fn", [aletters, soon, asoon, always(OnlyAsync())], ids=["generator", "soon", "asoon", "plain"]
 )
-def test_replaced_by_what_has_to_be_awaited(colour: str, fn: Callable[[Exception], Any]) -> None:
+def test_replaced_by_an_awaitable(colour: str, fn: Callable[[Exception], Any]) -> None:
     assert play(colour, Fallback(fn), tape(BOOM)) == ["a", "b"]
 
 
@@ -125,7 +125,7 @@ def test_an_error_that_is_not_replaced(colour: str) -> None:
 
 
 def test_nothing_runs_before_it_is_iterated_over(colour: str) -> None:
-    """And what is dropped or closed before never runs."""
+    """A stream that is dropped or closed before that never runs."""
     asked: list[Exception] = []
     for way in (Reader("drop", 0), Reader("close", 0)):
         source = tape(BOOM)
@@ -150,7 +150,7 @@ def test_nothing_runs_before_it_is_iterated_over(colour: str) -> None:
         ([1, 2], Reader("break", 1), [1], []),
         ([1, 2], Reader("drop", 1), [1], []),
         ([1, 2], Reader("raise", 1, BOOM), [1, BOOM], []),
-        ([FailsToClose(), 1, 2], Reader("close", 1), [1, Boom], []),  # it cannot be closed: that is told
+        ([FailsToClose(), 1, 2], Reader("close", 1), [1, Boom], []),  # it cannot be closed, which is reported
     ],
 )
 def test_all_goes_through(
@@ -171,7 +171,7 @@ def test_all_goes_through(
         (Reader("drop", 1), [1], []),
     ],
 )
-def test_all_goes_through_to_what_replaced_it(
+def test_send_throw_and_close_reach_the_substitute(
     colour: str, reader: Reader, taken: list[object], got: list[object]
 ) -> None:
     other = tape(Catches(1), 2)
@@ -201,7 +201,7 @@ def test_a_fallback_that_fails(colour: str) -> None:
     assert taken[0].__context__ is BOOM
 
 
-def test_what_replaced_it_fails_later(colour: str) -> None:
+def test_the_substitute_fails_later(colour: str) -> None:
     """It is not replaced again, and is closed."""
     for script in ([BOOM], [1, BOOM]):
         other = tape(*script)
@@ -226,7 +226,7 @@ def deferred(error: Exception) -> object:
 
 @THREADS
 def test_a_plain_fallback_that_gives_something_to_await(colour: str) -> None:
-    """It is said, and nothing is left that was never awaited."""
+    """It is reported, and no coroutine is left unawaited."""
     for fn in (deferred, always(OnlyAsync())):
         taken = play(colour, Fallback(fn), tape(BOOM))
         assert isinstance(taken[0], TypeError)
@@ -262,7 +262,7 @@ def test_a_stream_that_is_refused(colour: str) -> None:
 
 @LOOPS
 @pytest.mark.parametrize("where", ["stream", "fallback"])
-def test_a_cancellation_is_nobodys_to_replace(colour: str, where: str) -> None:
+def test_a_cancellation_is_never_replaced(colour: str, where: str) -> None:
     async def waits(*_: object) -> AsyncGenerator[int]:
         await backend().sleep(A_WHILE)
         yield 1
@@ -280,7 +280,7 @@ def test_a_cancellation_is_nobodys_to_replace(colour: str, where: str) -> None:
     assert cancelled(colour, first) == "cancelled"
 
 
-def test_what_is_decorated_keeps_its_kind() -> None:
+def test_a_decorated_function_keeps_its_kind() -> None:
     def items(most: int) -> Generator[int]:
         yield most
 

@@ -1,4 +1,4 @@
-"""`Hedge`: who wins, when extra calls are made, and how many; on every event loop, from one table."""
+"""`Hedge`: which attempt wins, when extra calls start, and how many; on every event loop, from one table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 
 class Busy(Exception):
-    """An error that says when to come back."""
+    """An error with a ``retry_after``."""
 
     retry_after = 3.0
 
@@ -52,7 +52,7 @@ ROWS: list[tuple[dict[str, Any], list[tuple[float, Any]], str, list[float]]] = [
     ({"hedges": 2}, [(1.5, Boom), (0.2, Boom)], "ScriptedError(attempt 1) after 1.5", [0, 1]),
     ({"hedges": 2}, [(4, Boom), (2, Boom), (5, Boom)], "ScriptedError(attempt 1) after 7", [0, 1, 2]),
     ({"hedges": 2}, [(9, "a"), (4, "same"), (3, "same")], "same after 5", [0, 1, 2]),  # the same moment
-    # errors that nobody named
+    # errors that ``on`` does not name
     ({"on": Boom}, [(9, "a"), (1, OSError)], "OSError(attempt 2) after 2", [0, 1]),
     ({"on": Boom}, [(2, OSError), (9, "b")], "OSError(attempt 1) after 2", [0, 1]),
     ({"on": Boom}, [(2, Boom), (2, OSError)], "OSError(attempt 2) after 3", [0, 1]),
@@ -66,7 +66,7 @@ ROWS: list[tuple[dict[str, Any], list[tuple[float, Any]], str, list[float]]] = [
     ({"until": good}, [(2, "bad"), (3, Boom)], "bad after 4", [0, 1]),
     ({"until": good}, [(2, Boom), (3, "bad")], "ScriptedError(attempt 1) after 4", [0, 1]),
     ({"until": puzzled}, [(9, "a"), (1, "b")], "LookupError(b) after 2", [0, 1]),
-    # who is told to wait puts the next one off
+    # a `retry_after` delays the next attempt
     ({"hedges": 2}, [(9, "a"), (0.5, Busy), (1, "c")], "c after 5.5", [0, 1, 4.5]),
     ({"hedges": 2}, [(1.5, Busy), (9, "b"), (1, "c")], "c after 5.5", [0, 1, 4.5]),
     ({"hedges": 2}, [(9, "a"), (0.5, OSError), (1, "c")], "c after 3", [0, 1, 2]),
@@ -81,7 +81,7 @@ ROWS: list[tuple[dict[str, Any], list[tuple[float, Any]], str, list[float]]] = [
 def test_one_call(
     colour: str, options: dict[str, Any], steps: list[tuple[float, Any]], ends: str, began: list[float]
 ) -> None:
-    """What comes out and after how many seconds, and when the attempts began."""
+    """The outcome, the duration in seconds, and when the attempts started."""
     said: dict[str, Any] = {"delay": 1, "max_extra_load": None, **options}
     hedge, work = Hedge(**said), ScriptedAttempts([*steps, (9, "unused")])
 
@@ -206,7 +206,7 @@ def test_a_budget_that_is_shared(colour: str) -> None:
 
 
 @LOOPS
-def test_what_the_budget_refuses_is_not_taken_from_the_share(colour: str) -> None:
+def test_a_hedge_refused_by_the_budget_costs_no_quota(colour: str) -> None:
     ledger = Ledger(retries=0)
     hedge = Hedge(1, 1e-6, budget=ledger)  # one extra call, and then none for a long time
 
@@ -241,4 +241,4 @@ def test_retries_and_extra_calls_from_one_bucket(colour: str) -> None:
         return str(await seen(policy, ScriptedAttempts([(2, Boom), (2, Boom), (0.5, "c")])))
 
     assert timed(colour, main) == "c after 3.5"
-    assert bucket.snapshot()["tokens"] == 500 - 5  # the extra call; the retry has brought back what it cost
+    assert bucket.snapshot()["tokens"] == 500 - 5  # the extra call; the retry succeeded and was refunded

@@ -1,4 +1,4 @@
-"""A caller who is cancelled: at any moment of a race, twice, by a timeout; nobody is left running."""
+"""A cancelled caller: at any moment of a race, twice, or by a timeout; no attempt is left running."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOMENTS = pytest.mark.parametrize(
 
 
 def three() -> ScriptedAttempts:
-    """Make three attempts, of which the last one ends first, at 3.5 s; who is cancelled needs 2 s."""
+    """Make three attempts; the last one ends first, at 3.5 s; a cancelled attempt takes 2 s to end."""
     return ScriptedAttempts([(9, "a"), (9, "b"), (1.5, "c")], tidies=2)
 
 
@@ -40,7 +40,7 @@ def three() -> ScriptedAttempts:
 def test_a_limit_around_a_race(
     colour: str, moment: float, began: int, on_trio: float, on_asyncio: float
 ) -> None:
-    """What was begun has ended, in its own time, before the caller goes on."""
+    """Every attempt that started has ended, in its own time, before the caller continues."""
     work = three()
 
     async def main() -> float:
@@ -55,7 +55,7 @@ def test_a_limit_around_a_race(
 
 @ON_ASYNCIO
 @pytest.mark.parametrize("moments", [[0.5], [0.5, 1], [1.5, 2, 4], [2.5, 2.6], [4, 4.1, 5]])
-def test_a_caller_who_is_cancelled_again_and_again(colour: str, moments: list[float]) -> None:
+def test_a_caller_that_is_cancelled_repeatedly(colour: str, moments: list[float]) -> None:
     """Also while it is put down: it waits for all that have begun."""
     work = three()
 
@@ -73,7 +73,7 @@ def test_a_caller_who_is_cancelled_again_and_again(colour: str, moments: list[fl
 
 
 @ON_ASYNCIO
-def test_a_caller_who_is_cancelled_after_the_race_goes_on_with_the_next(colour: str) -> None:
+def test_a_caller_cancelled_after_the_race_continues_with_the_next(colour: str) -> None:
     """Our own cancellation of the first attempt is taken back, and that of the caller is not."""
 
     async def main() -> list[Any]:
@@ -108,7 +108,7 @@ def test_the_caller_sees_a_cancellation_and_no_group(colour: str, moment: float)
 @LOOPS
 @pytest.mark.parametrize("moment", [0.5, 2.5])
 def test_a_first_attempt_that_swallows_the_callers_cancellation(colour: str, moment: float) -> None:
-    """It was asked once, and so its result is the caller's, as if nobody stood by."""
+    """There was one attempt, and so its result is the caller's, as without a hedge."""
     result = Response()
     work = ScriptedAttempts([(9, result), (9, "b")], stubborn=[1])
 
@@ -124,13 +124,13 @@ def test_a_first_attempt_that_swallows_the_callers_cancellation(colour: str, mom
     assert (result.closed, work.running) == (0, 0)
 
 
-# ------------------------------------------------------------------ results nobody gets
+# ------------------------------------------------------------------ unused results
 
 
 @LOOPS
 @pytest.mark.parametrize("how", ["refused", "won", "closing"])
-def test_results_that_nobody_gets_are_closed(colour: str, how: str) -> None:
-    """The one that was refused; the one that had won; and while another one is closed, which takes 1 s."""
+def test_unused_results_are_closed(colour: str, how: str) -> None:
+    """The refused result; the winning one; and while another one is being closed, which takes 1 s."""
     results = [Response(), Response()]
     works = {
         "refused": ScriptedAttempts([(2, results[0]), (9, "b")]),
@@ -145,7 +145,7 @@ def test_results_that_nobody_gets_are_closed(colour: str, how: str) -> None:
     async def main() -> None:
         async with limit(moments[how]):
             got.append(await Hedge(1, None, until=until).call(works[how]))
-            await backend().sleep(0)  # Trio lets it be closed in peace, and so it is the caller's
+            await backend().sleep(0)  # Trio shields the closing, and so the result is the caller's
 
     timed(colour, main)
     expected = {"refused": [1, 0], "won": [0, 1], "closing": [1, colour != "trio"]}

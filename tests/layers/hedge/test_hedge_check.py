@@ -1,4 +1,4 @@
-"""What a `Hedge` refuses, and what it says of itself: `check`, `explain`, numbers, text, `policy_of`."""
+"""The options that a `Hedge` rejects, and its `check`, `explain`, statistics, repr and `policy_of`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def accepts(_: object) -> bool:
         ({"max_extra_load": 4, "hedges": 3}, ValueError, "Hedge max_extra_load=4: .* up to 3"),
         ({"max_extra_load": True}, TypeError, "Hedge max_extra_load=True"),
         ({"max_extra_load": "2%"}, TypeError, "Hedge max_extra_load='2%'"),
-        ({"max_extra_load": None}, ValueError, "without a limit of the load, say delay=, in seconds"),
+        ({"max_extra_load": None}, ValueError, "without a limit of the load, write delay=, in seconds"),
         ({"hedges": 0}, ValueError, "Hedge hedges=0: write how many extra calls, 1 or more"),
         ({"hedges": 1.0}, TypeError, "Hedge hedges=1.0"),
         ({"hedges": True}, TypeError, "Hedge hedges=True"),
@@ -97,7 +97,7 @@ def test_options_that_are_refused(options: dict[str, Any], error: type[Exception
         Hedge(**options)
 
 
-def test_what_else_to_call_is_no_coroutine() -> None:
+def test_different_that_returns_no_awaitable() -> None:
     coroutine: Any = fetch()
     with pytest.raises(TypeError, match=r"Hedge different=.*: write an async function"):
         Hedge(1, different=coroutine)
@@ -105,8 +105,8 @@ def test_what_else_to_call_is_no_coroutine() -> None:
 
 
 @LOOPS
-def test_what_else_to_call_does_not_block(colour: str) -> None:
-    """It cannot be seen before it is called; then it is said, and not taken for a failure."""
+def test_different_must_not_block(colour: str) -> None:
+    """It cannot be detected before the call; then it is raised, and not treated as a failure."""
 
     def measured(_: object) -> int:
         return 3
@@ -149,10 +149,10 @@ def test_functions_that_are_refused(fn: Callable[..., Any], says: str, layer: La
         (Timeout(1) | Hedge(1), [NEVER]),
         (Timeout(5) | CircuitBreaker() | Timeout(0.5) | Hedge(1), [NEVER]),
         (Retry(attempt_timeout=0.5) | Hedge(1), [NEVER]),
-        (Timeout(0.001) | Hedge(), []),  # what is learned may be shorter still
+        (Timeout(0.001) | Hedge(), []),  # a measured delay may be shorter still
     ],
 )
-def test_what_is_known_to_hurt(layers: Layer, said: list[str]) -> None:
+def test_known_problems(layers: Layer, said: list[str]) -> None:
     checked(layers, said)
 
 
@@ -183,7 +183,7 @@ def test_what_is_explained(layer: Layer, told: str) -> None:
         (plain(backoff=[0, 0]) | Hedge(1, None) | Timeout(2), WorstCase(calls=6, seconds=9)),
     ],
 )
-def test_what_it_comes_to_at_worst(layers: Layer, worst: WorstCase) -> None:
+def test_the_worst_case(layers: Layer, worst: WorstCase) -> None:
     assert worst_of(Pipeline(layers)) == worst
 
 
@@ -213,7 +213,7 @@ def test_it_is_one_and_stays_one() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"delay": 1}])
-def test_what_is_decorated_keeps_its_face(options: dict[str, Any]) -> None:
+def test_a_decorated_function_keeps_its_signature(options: dict[str, Any]) -> None:
     hedge = Hedge(**options)
     decorated = hedge(fetch)
     assert policy_of(decorated) is hedge

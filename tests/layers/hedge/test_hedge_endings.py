@@ -1,4 +1,4 @@
-"""How races end: losers are cancelled and awaited, what they bring is closed, and nothing is left."""
+"""The end of a race: losers are cancelled and awaited, their results are closed, and nothing is left."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def test_results_that_are_refused_are_closed(colour: str, last: str) -> None:
         return await seen(hedge, ScriptedAttempts(list(zip(times, results, strict=True))))
 
     winner = results[last == "hedge"]
-    assert timed(colour, main).value is winner  # where all are refused, the first one's comes out
+    assert timed(colour, main).value is winner  # if all are refused, the first result is returned
     assert [result.closed for result in results] == [result is not winner for result in results]
 
 
 @LOOPS
 @pytest.mark.parametrize("refused", [False, True])
-def test_what_all_of_them_return_is_not_closed_if_it_wins(colour: str, refused: bool) -> None:
+def test_a_shared_result_is_not_closed_if_it_wins(colour: str, refused: bool) -> None:
     shared = Response()
     work = ScriptedAttempts([(2 if refused else 9, shared), (3, shared)], stubborn=[1])
 
@@ -161,7 +161,7 @@ def test_a_hedge_that_cancels_itself_has_lost(colour: str, first: Any) -> None:
 
 @LOOPS
 @pytest.mark.parametrize("steps", [[(0.5, Panic)], [(2, Panic), (9, "b")], [(9, "a"), (1, Panic)]])
-def test_what_nobody_may_judge_comes_out_as_itself(colour: str, steps: list[tuple[float, Any]]) -> None:
+def test_a_base_exception_is_raised_as_itself(colour: str, steps: list[tuple[float, Any]]) -> None:
     work = ScriptedAttempts(steps)
 
     async def main() -> float:
@@ -185,7 +185,7 @@ def test_a_group_of_the_callers_own_comes_out_as_itself(colour: str, inside: lis
     async def main() -> None:
         with pytest.raises(BaseExceptionGroup) as caught:
             await Hedge(1, None).call(failing)
-        if colour != "trio":  # which makes it anew wherever it passes a nursery
+        if colour != "trio":  # Trio makes a new one at every nursery
             assert caught.value is group
         assert (caught.value.message, list(caught.value.exceptions)) == ("own", inside)
 
@@ -210,6 +210,6 @@ def test_the_callers_context_reaches_every_attempt(colour: str) -> None:
         await Hedge(1, None, hedges=2).call(reading)
         return tenant.get()
 
-    # The first attempt runs as if nobody stood by, so what it sets stays set.
+    # The first attempt runs in the task of the caller, so context variables that it sets stay set.
     assert timed(colour, main) == "changed by 1"
     assert found == ["me"] * 3

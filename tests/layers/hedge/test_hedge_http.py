@@ -15,7 +15,7 @@ from tests.support.servers import Server
 
 pytestmark = pytest.mark.one_python
 
-SOON = 0.02  # seconds: what is later than that is late
+SOON = 0.02  # seconds: the hedge delay
 SLOW = "~driphead=0.0002"  # a little at a time, which takes longer than that
 PATIENCE = 10  # seconds until a test fails
 POLICY = Retry(attempts=2, backoff=[0])
@@ -38,7 +38,7 @@ def good(response: Any) -> bool:
 
 
 def getting(http: Client) -> Callable[[str], Awaitable[Any]]:
-    """Return what gets an answer, whose body is to be read yet."""
+    """Return a function that gets a response whose body is not read yet."""
 
     async def get(url: str) -> Any:
         if http.name == "aiohttp":
@@ -50,7 +50,7 @@ def getting(http: Client) -> Callable[[str], Awaitable[Any]]:
 
 
 def got(http: Client, layer: Layer, url: str) -> tuple[int, str, int]:
-    """Make a call; tell the status, which request was answered, and how long the body is."""
+    """Make a call; return the status, the number of the answered request, and the length of the body."""
 
     async def main() -> tuple[int, str, int]:
         response = await layer.call(getting(http), url)
@@ -63,7 +63,7 @@ def got(http: Client, layer: Layer, url: str) -> tuple[int, str, int]:
 
 @EVERY_CLIENT
 def test_the_second_answer_wins(server: Server, name: str) -> None:
-    """The first one never comes; it is not waited for, and its connection is closed."""
+    """The first response never arrives; the call does not wait for it, and its connection is closed."""
     url, hedge = server.url("stall,200"), Hedge(SOON, None)
     with client(name, POLICY) as http:
         assert got(http, hedge, url)[:2] == (200, "2")
@@ -83,7 +83,7 @@ def test_an_answer_in_time_is_all_there_is(server: Server, name: str) -> None:
 
 @EVERY_CLIENT
 def test_an_answer_that_is_refused_is_closed(server: Server, name: str) -> None:
-    """Also a large one, that nobody has read: or else the pool of two would be empty soon."""
+    """Also a large unread body: otherwise the pool of two connections would soon be empty."""
     hedge = Hedge(SOON, None, until=good)
     with client(name, Retry(attempts=1), pool=2) as http:
         for _ in range(2):
@@ -93,7 +93,7 @@ def test_an_answer_that_is_refused_is_closed(server: Server, name: str) -> None:
 
 @EVERY_CLIENT
 def test_the_pool_is_never_starved(server: Server, name: str) -> None:
-    """A call that is hedged takes two places for a while; all are free again when it is over."""
+    """A hedged call uses two connections for a while; all are free again when it ends."""
     scripts = [
         "stall,200",
         f"200{SLOW},stall",
@@ -124,7 +124,7 @@ def test_each_call_has_its_own_retries_and_its_own_story(server: Server, name: s
 
 @pytest.mark.parametrize("policy", [Hedge(SOON, None), Retry() | Hedge() | Timeout(1), Pipeline(Hedge())])
 @pytest.mark.parametrize("library", ["httpx", "httpx2", "aiohttp"])
-def test_a_client_that_is_told_to_hedge_says_what_to_do(library: str, policy: Layer) -> None:
+def test_a_client_rejects_a_hedge_with_the_fix(library: str, policy: Layer) -> None:
     """Its attempts share one request; and a POST must not be sent twice."""
     says = r"policy=.*Hedge.*: hedge the call instead, as in Hedge\(0.1\)\(client.get\)"
     ours: Any = importlib.import_module(f"redouble.{library}")

@@ -1,4 +1,4 @@
-"""What a race leaves behind: nothing, and without any garbage collection."""
+"""A race leaves nothing behind, even without garbage collection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures(unwaiting.__name__, uncollected.__name__)
 
 
 async def cancelled(call: Awaitable[object]) -> None:
-    """Cancel a call after four seconds; not by a context manager of ours, which would hold what came out."""
+    """Cancel a call after four seconds; not by a context manager of ours, which would keep the outcome."""
     if under_trio():
         with trio.move_on_after(4):
             await call

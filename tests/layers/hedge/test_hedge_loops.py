@@ -1,4 +1,4 @@
-"""Races on odd loops, at odd moments and in several threads: the same as on any other."""
+"""Races on unusual loops, at unusual moments and in several threads: the same as on any other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.virtual_time import unwaiting
 
 pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
-OFTEN = 20  # Trio tosses a coin who goes first
+OFTEN = 20  # Trio schedules tasks in random order
 THREADS, CALLS = 4, 40
 
 
@@ -55,10 +55,10 @@ class Looking(Ledger):
         ([(1, Boom), (0.5, "b"), (9, "c")], "ScriptedError(attempt 1) after 1", "b after 1.5"),
     ],
 )
-def test_who_is_about_to_end_has_ended(
+def test_an_attempt_about_to_end_decides_the_race(
     colour: str, steps: list[tuple[float, Any]], ends: str, on_trio_also: str
 ) -> None:
-    """On asyncio nobody begins at the very moment when all is over; Trio may have begun it just before."""
+    """On asyncio no attempt starts at the moment when the race ends; Trio may have started it before."""
     works, running = list[ScriptedAttempts](), list[int]()
 
     async def main() -> set[str]:
@@ -75,7 +75,7 @@ def test_who_is_about_to_end_has_ended(
     if colour != "trio":
         assert begun == {1 if ends.endswith("after 1") else 2}
     assert not any(work.running for work in works)
-    assert 0 not in running  # nobody begins when all have ended
+    assert 0 not in running  # no attempt starts when all have ended
 
 
 @ON_ASYNCIO
@@ -144,7 +144,7 @@ def test_a_coroutine_driven_by_hand() -> None:
 
 
 def test_a_cancelled_function_with_tasks_of_its_own_on_trio() -> None:
-    """Whatever is in whatever: the caller sees one cancellation."""
+    """However the layers are nested, the caller sees one cancellation."""
     found: list[BaseException] = []
 
     async def fetch() -> None:
@@ -170,7 +170,7 @@ def test_a_cancelled_function_with_tasks_of_its_own_on_trio() -> None:
 
 @pytest.fixture
 def hectic() -> Iterator[None]:
-    """Let threads switch all the time."""
+    """Make threads switch all the time."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -179,7 +179,7 @@ def hectic() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hectic")
 def test_loops_in_several_threads_share_one_hedge() -> None:
-    """Extra calls are counted once, whoever makes them."""
+    """Each extra call is counted once, in whichever thread."""
     hedge, attempts = Hedge(0, 0.1), count()
 
     async def fetch() -> str:

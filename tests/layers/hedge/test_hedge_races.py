@@ -1,4 +1,4 @@
-"""What holds in every race, whatever the attempts do and wherever a `Hedge` is put."""
+"""Invariants of every race, whatever the attempts do and wherever a `Hedge` is in a pipeline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ATTEMPTS = st.lists(st.tuples(st.integers(0, 6), ENDINGS), min_size=4, max_size=
 
 
 def expected(steps: Steps, hedges: int) -> tuple[str, float, int]:
-    """Say what comes out of a race with a delay of 1 s, when, and of how many attempts: by another way."""
+    """Return the outcome of a race with a delay of 1 s, its duration and the number of attempts: a model."""
     ends = {1: steps[0][0]}
     first = ""
     for begun in range(1, len(steps) + 1):
@@ -143,7 +143,7 @@ def test_calls_are_attempts_times_one_more_than_hedges_at_most(colour: str, hedg
 
 @LOOPS
 def test_the_limit_inside_is_each_attempts_own(colour: str) -> None:
-    """The first one is cut after its 5 s; the one that began a second later has a second more."""
+    """The first attempt is cut after its 5 s; the one that started a second later has a second more."""
     work = ScriptedAttempts([(9, "a"), (4.5, "b")])
 
     async def main() -> Seen:
@@ -201,7 +201,7 @@ def test_an_interrupt_comes_out_of_trio_as_itself(
 
 
 def test_two_interrupts_at_once_come_out_of_trio_as_a_group() -> None:
-    """Neither of them may get lost."""
+    """Neither of them may be lost."""
     work = ScriptedAttempts([(9, Panic), (1, Panic)], stubborn=[1])
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""How late is late, and how many extra calls there may be: what hedging goes by, without any clock."""
+"""The latency histogram and the quota of extra calls, without any clock."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble._layers.hedge.latency import (
-    AHEAD,
-    FEWEST,
-    OFTEN,
-    PLENTY,
-    SELDOM,
-    SHORTEST,
-    SOME,
+    MAX_SAVED_CALLS,
+    MAX_UPDATE_INTERVAL,
+    MIN_CALLS,
+    MIN_UPDATE_INTERVAL,
+    SAMPLING_INTERVAL,
+    SAMPLING_THRESHOLD,
+    SHORTEST_DELAY,
     WINDOW,
     HedgeQuota,
     LatencyHistogram,
 )
 
-FINEST = 1 + 1 / 16  # an estimate is at most so much too high
+FINEST = 1 + 1 / 16  # an estimate is at most this factor too high
 HOUR = 4096.0
 
 
 def learned(share: float, times: list[float]) -> float | None:
-    """Tell what is learned of these, as often as it takes until somebody looks."""
+    """Record these latencies until the threshold is updated, and return it."""
     latencies = LatencyHistogram(share, 0.0)
     for seconds in times:
         latencies.record(seconds, 1.0)
-    return latencies.longest
+    return latencies.threshold
 
 
 # ----------------------------------------------------------------------------- latencies
@@ -38,11 +38,11 @@ def learned(share: float, times: list[float]) -> float | None:
 
 @settings(max_examples=50)
 @given(
-    times=st.lists(st.floats(SHORTEST, HOUR * 0.99), min_size=32, max_size=150),
+    times=st.lists(st.floats(SHORTEST_DELAY, HOUR * 0.99), min_size=32, max_size=150),
     share=st.sampled_from([0.05, 0.1, 0.2, 0.5, 0.99]),
 )
 def test_it_is_a_percentile_and_rather_late_than_early(times: list[float], share: float) -> None:
-    times = times[: len(times) // OFTEN * OFTEN]
+    times = times[: len(times) // MIN_UPDATE_INTERVAL * MIN_UPDATE_INTERVAL]
     allowed = floor(len(times) * share)
     exactly = sorted(times, reverse=True)[allowed]
     found = learned(share, times)
@@ -52,16 +52,16 @@ def test_it_is_a_percentile_and_rather_late_than_early(times: list[float], share
 
 
 @settings(max_examples=50)
-@given(share=st.floats(1e-3, 1.0), takes=st.floats(SHORTEST, HOUR * 0.99))
+@given(share=st.floats(1e-3, 1.0), takes=st.floats(SHORTEST_DELAY, HOUR * 0.99))
 def test_nothing_is_known_before_there_are_enough_calls(share: float, takes: float) -> None:
-    """The share must be one call at least, and a handful says nothing."""
-    latencies, enough = LatencyHistogram(share, 0.0), max(FEWEST, 1 / share)
+    """The share must be at least one call, and a few calls are not enough."""
+    latencies, enough = LatencyHistogram(share, 0.0), max(MIN_CALLS, 1 / share)
     for many in range(1, 1100):
         latencies.record(takes, 1.0)
-        if latencies.longest is not None:
+        if latencies.threshold is not None:
             assert many >= enough
             break
-        assert many < enough + 2 * OFTEN
+        assert many < enough + 2 * MIN_UPDATE_INTERVAL
     else:
         pytest.fail("it is never known")
 
@@ -73,11 +73,11 @@ def test_without_a_share_nothing_is_learned() -> None:
 @pytest.mark.parametrize(
     ("takes", "expected"),
     [
-        (0.0, SHORTEST),
-        (-1.0, SHORTEST),  # a clock that went back
-        (1e-12, SHORTEST),
-        (1e-7, SHORTEST),
-        (0.0005, SHORTEST),
+        (0.0, SHORTEST_DELAY),
+        (-1.0, SHORTEST_DELAY),  # a clock that went back
+        (1e-12, SHORTEST_DELAY),
+        (1e-7, SHORTEST_DELAY),
+        (0.0005, SHORTEST_DELAY),
         (0.1, 0.1015625),
         (1.0, 1.0625),
         (1.05, 1.0625),
@@ -99,16 +99,18 @@ def test_as_many_as_the_share_may_be_slower(slow: int, expected: float) -> None:
 
 
 def test_if_all_may_be_slower_it_is_the_shortest() -> None:
-    assert learned(1.0, [5.0] * 32) == SHORTEST
+    assert learned(1.0, [5.0] * 32) == SHORTEST_DELAY
 
 
-def fed(latencies: LatencyHistogram, takes: float, now: float, many: int = OFTEN) -> float | None:
+def fed(
+    latencies: LatencyHistogram, takes: float, now: float, many: int = MIN_UPDATE_INTERVAL
+) -> float | None:
     for _ in range(many):
         latencies.record(takes, now)
-    return latencies.longest
+    return latencies.threshold
 
 
-def test_what_is_old_is_forgotten() -> None:
+def test_old_latencies_are_forgotten() -> None:
     """The data of one window and of the one before it count."""
     latencies = LatencyHistogram(0.05, 0.0)
     assert fed(latencies, 1.0, 1.0, 32) == 1.0625
@@ -143,20 +145,20 @@ def test_the_more_there_are_the_less_often_it_looks() -> None:
     latencies = LatencyHistogram(0.001, 0.0)
     fed(latencies, 1.0, 1.0, 20_000)
     looks = 0
-    for _ in range(10 * SELDOM):
-        latencies.longest = None
+    for _ in range(10 * MAX_UPDATE_INTERVAL):
+        latencies.threshold = None
         latencies.record(1.0, 1.0)
-        looks += latencies.longest is not None
+        looks += latencies.threshold is not None
     assert looks == 10
 
 
 def test_with_plenty_of_data_some_calls_are_enough() -> None:
     latencies = LatencyHistogram(0.5, 0.0)
     assert latencies.skip == 0
-    fed(latencies, 1.0, 1.0, PLENTY // 2)
+    fed(latencies, 1.0, 1.0, SAMPLING_THRESHOLD // 2)
     assert latencies.skip == 1
-    fed(latencies, 1.0, 1.0, PLENTY)
-    assert latencies.skip == SOME
+    fed(latencies, 1.0, 1.0, SAMPLING_THRESHOLD)
+    assert latencies.skip == SAMPLING_INTERVAL
 
 
 # --------------------------------------------------------------------------- extra calls
@@ -170,7 +172,7 @@ def test_with_plenty_of_data_some_calls_are_enough() -> None:
 def test_extra_calls_are_a_share_of_all_and_one_in_every_prefix(
     share: float, calls: list[tuple[int, int, bool]]
 ) -> None:
-    """However they come: some calls, then some that are late, of which one may give its own back."""
+    """In any order: some calls, then some extra calls, one of which may be refunded."""
     extra, spent = HedgeQuota(share), 0
     for made, late, returns in calls:
         extra.calls += made
@@ -184,7 +186,7 @@ def test_extra_calls_are_a_share_of_all_and_one_in_every_prefix(
 
 @settings(max_examples=50)
 @given(share=st.floats(0.001, 1.0))
-def test_whoever_asks_every_time_gets_the_whole_share(share: float) -> None:
+def test_spending_at_every_call_uses_the_whole_share(share: float) -> None:
     extra, spent = HedgeQuota(share), 0
     for calls in range(1, 200):
         extra.calls += 1
@@ -201,11 +203,11 @@ def test_only_so_much_is_saved_up(share: float) -> None:
     spent = 0
     while extra.spend():
         spent += 1
-    assert spent == floor(AHEAD * share + 1 + 1e-9)
+    assert spent == floor(MAX_SAVED_CALLS * share + 1 + 1e-9)
     extra.calls += 100
     while extra.spend():
         spent += 1
-    assert spent == floor((AHEAD + 100) * share + 1 + 1e-9)
+    assert spent == floor((MAX_SAVED_CALLS + 100) * share + 1 + 1e-9)
 
 
 def test_without_a_share_there_is_no_limit() -> None:
@@ -213,7 +215,7 @@ def test_without_a_share_there_is_no_limit() -> None:
     assert all(extra.spend() for _ in range(1000))
 
 
-def test_what_is_given_back_may_be_spent_again() -> None:
+def test_a_refund_may_be_spent_again() -> None:
     extra = HedgeQuota(0.01)
     assert [extra.spend(), extra.spend()] == [True, False]
     extra.refund()

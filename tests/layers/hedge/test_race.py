@@ -1,4 +1,4 @@
-"""Who wins a race, and what comes out of it: decided without any clock, task or event loop."""
+"""The winner and the outcome of a race: decided without any clock, task or event loop."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.drivers.workers.test_threads_leaks import uncollected
 from tests.support.fakes import Boom, always
 
 
-def contest(begun: int = 2, on: On = Boom, until: Until | None = None) -> Race:
-    """Make a contest with so many attempts running."""
+def new_race(begun: int = 2, on: On = Boom, until: Until | None = None) -> Race:
+    """Return a race with this many attempts running."""
     made = Race(FailureFilter(on, "Hedge"), until)
-    assert [made.begin() for _ in range(begun - 1)] == list(range(2, begun + 1))
-    assert (made.begun, made.running, made.over) == (begun, begun, False)
+    assert [made.start_attempt() for _ in range(begun - 1)] == list(range(2, begun + 1))
+    assert (made.started, made.running, made.over) == (begun, begun, False)
     return made
 
 
@@ -35,19 +35,19 @@ class Late(Exception):
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_the_first_result_wins(number: int) -> None:
-    race = contest(3)
-    race.returned(number, f"of {number}")
+    race = new_race(3)
+    race.record_result(number, f"of {number}")
     assert (race.winner, race.over, race.running) == (number, True, 2)
     for other in {1, 2, 3} - {number}:
-        race.returned(other, f"of {other}")
+        race.record_result(other, f"of {other}")
     assert (race.winner, race.running, race.outcome()) == (number, 0, f"of {number}")
 
 
 @pytest.mark.parametrize("answer", [None, False, Verdict.stop(), Verdict.accept()])
 def test_an_error_that_is_not_named_wins(answer: Any) -> None:
-    race, error = contest(on=always(answer)), Boom()
-    race.raised(2, error, 0.0)
-    race.returned(1, "too late")
+    race, error = new_race(on=always(answer)), Boom()
+    race.record_error(2, error, 0.0)
+    race.record_result(1, "too late")
     assert (race.winner, race.over) == (2, True)
     with pytest.raises(Boom) as caught:
         race.outcome()
@@ -56,10 +56,10 @@ def test_an_error_that_is_not_named_wins(answer: Any) -> None:
 
 @pytest.mark.parametrize("order", list(permutations([1, 2, 3])))
 def test_if_all_fail_it_is_the_first_ones_error(order: tuple[int, ...]) -> None:
-    race, errors = contest(3), [Boom("1"), Boom("2"), Boom("3")]
+    race, errors = new_race(3), [Boom("1"), Boom("2"), Boom("3")]
     for number in order:
         assert not race.over
-        race.raised(number, errors[number - 1], 0.0)
+        race.record_error(number, errors[number - 1], 0.0)
     assert (race.winner, race.over) == (None, True)
     with pytest.raises(Boom) as caught:
         race.outcome()
@@ -67,18 +67,18 @@ def test_if_all_fail_it_is_the_first_ones_error(order: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_who_comes_after_the_end_changes_nothing(number: int) -> None:
-    race = contest()
-    race.returned(3 - number, "won")
-    race.raised(number, Late(60), 0.0)
+def test_an_attempt_that_ends_after_the_race_changes_nothing(number: int) -> None:
+    race = new_race()
+    race.record_result(3 - number, "won")
+    race.record_error(number, Late(60), 0.0)
     assert (race.not_before, race.running, race.outcome()) == (0.0, 0, "won")
 
 
 def test_one_that_was_cut_has_lost() -> None:
-    race, error = contest(), Boom()
-    race.cut()
+    race, error = new_race(), Boom()
+    race.record_cancelled()
     assert not race.over
-    race.raised(1, error, 0.0)
+    race.record_error(1, error, 0.0)
     assert (race.over, race.winner) == (True, None)
     with pytest.raises(Boom):
         race.outcome()
@@ -100,18 +100,18 @@ def is_good(value: object) -> bool:
 
 @pytest.mark.parametrize("until", [is_good, Judge()])
 def test_a_refused_result_leaves_it_to_the_others(until: Any) -> None:
-    race = contest(until=until)
-    race.returned(1, "bad")
+    race = new_race(until=until)
+    race.record_result(1, "bad")
     assert not race.over
-    race.returned(2, "good")
+    race.record_result(2, "good")
     assert (race.winner, race.outcome()) == (2, "good")
 
 
 @pytest.mark.parametrize("answer", [False, None, Verdict.retry(), Verdict.stop()])
 def test_if_all_are_refused_it_is_the_first_ones_result(answer: object) -> None:
-    race = contest(until=always(answer))
-    race.returned(2, "b")
-    race.returned(1, "a")
+    race = new_race(until=always(answer))
+    race.record_result(2, "b")
+    race.record_result(1, "a")
     assert (race.winner, race.over, race.outcome()) == (None, True, "a")
 
 
@@ -120,11 +120,11 @@ def test_a_rule_that_fails_decides(ending: str) -> None:
     def puzzled(_: object) -> bool:
         raise LookupError
 
-    race = contest(on=puzzled, until=puzzled)
+    race = new_race(on=puzzled, until=puzzled)
     if ending == "result":
-        race.returned(2, "b")
+        race.record_result(2, "b")
     else:
-        race.raised(2, Boom(), 0.0)
+        race.record_error(2, Boom(), 0.0)
     assert race.winner == 2
     with pytest.raises(LookupError):
         race.outcome()
@@ -137,20 +137,20 @@ def test_a_rule_that_fails_decides(ending: str) -> None:
     ("after", "not_before"),
     [(3, 13), (0.5, 10.5), (0, 10), (None, 0), (True, 0), ("3", 0), (float("nan"), 0)],
 )
-def test_who_was_told_to_wait_puts_the_next_one_off(after: object, not_before: float) -> None:
-    race = contest(on=Exception)
-    race.raised(2, Late(after), 10.0)
+def test_a_retry_after_delays_the_next_attempt(after: object, not_before: float) -> None:
+    race = new_race(on=Exception)
+    race.record_error(2, Late(after), 10.0)
     assert race.not_before == not_before
 
 
 def test_the_longest_hint_counts() -> None:
-    race = contest(4, on=Exception)
+    race = new_race(4, on=Exception)
     for number, after in ((2, 3), (3, 9), (4, 1)):
-        race.raised(number, Late(after), 10.0)
+        race.record_error(number, Late(after), 10.0)
     assert race.not_before == 19
 
 
-# ------------------------------------------------------------------- results nobody gets
+# ------------------------------------------------------------------- unused results
 
 
 ENDINGS = st.lists(st.tuples(st.sampled_from(["good", "bad", "fail", "cut"]), st.integers(0, 3)), max_size=5)
@@ -169,18 +169,18 @@ def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[st
         def judge(self, ended: Ended) -> bool:
             return ended.attempt in goods
 
-    race = contest(len(endings), until=ByAttempt())
+    race = new_race(len(endings), until=ByAttempt())
     returned: list[object] = []
     for number in data.draw(st.permutations(sorted(endings))):
         ending = endings[number][0]
         if ending == "fail":
-            race.raised(number, Boom(), 0.0)
+            race.record_error(number, Boom(), 0.0)
         elif ending == "cut":
-            race.cut()
+            race.record_cancelled()
         else:
-            race.returned(number, values[number])
+            race.record_result(number, values[number])
             returned.append(values[number])
-    everything, unwanted = race.unwanted(wanted=False), race.unwanted(wanted=True)
+    everything, unwanted = race.unused_results(delivered=False), race.unused_results(delivered=True)
     assert {id(value) for value in everything} == {id(value) for value in returned}
     assert len(everything) == len(set(map(id, everything)))
     try:
@@ -194,9 +194,9 @@ def test_every_result_comes_out_or_is_unwanted(first: str, others: list[tuple[st
 
 @pytest.mark.usefixtures(uncollected.__name__)
 def test_it_keeps_no_error_that_has_come_out() -> None:
-    race, watched = contest(), list[weakref.ref[Boom]]()
-    race.raised(2, Boom("2"), 0.0)
-    race.raised(1, Boom("1"), 0.0)
+    race, watched = new_race(), list[weakref.ref[Boom]]()
+    race.record_error(2, Boom("2"), 0.0)
+    race.record_error(1, Boom("1"), 0.0)
     try:
         race.outcome()
     except Boom as error:

@@ -1,4 +1,4 @@
-"""Closing a result that nobody is going to use, whatever it is; in every async colour."""
+"""Closing of unused results of any kind; in every async colour."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.hedge.race import close_all, closes
+from redouble._layers.hedge.race import closable, close_all
 from redouble._runtime.backend import backend
 from tests.support.fakes import Boom, Panic
 from tests.support.hedge_attempts import LOOPS, timed
 
 
 class Both:
-    """What httpx's responses are like: a blocking way and an async way, of which only one will do."""
+    """An object like httpx's responses: close() and aclose(), of which only one works."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.closed: list[str] = []
@@ -105,14 +105,14 @@ def test_a_file() -> None:
 
 
 @pytest.mark.parametrize("result", [None, 3, "text", {"close": 1}, [], Worded(), object()])
-def test_what_cannot_be_closed_is_left_alone(result: object) -> None:
-    assert not closes(result)
+def test_a_result_that_is_not_closable_is_ignored(result: object) -> None:
+    assert not closable(result)
     closed("asyncio", result)
 
 
 @pytest.mark.parametrize("result", [Both(), Session(waits=False), StringIO()])
-def test_what_can_be_closed(result: object) -> None:
-    assert closes(result)
+def test_closable(result: object) -> None:
+    assert closable(result)
 
 
 @LOOPS
@@ -128,7 +128,7 @@ def test_a_failure_is_logged_and_forgotten(colour: str, caplog: pytest.LogCaptur
 
 
 @LOOPS
-def test_what_is_no_failure_comes_out(colour: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_base_exception_of_close_propagates(colour: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(Panic):
         closed(colour, Both(Panic()))
     assert caplog.records == []

@@ -1,4 +1,4 @@
-"""`Keyed`: a layer of its own for each key, whatever the layer is, and in every colour."""
+"""`Keyed`: a layer of its own for each key, for any layer, and in every colour."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def aitems(key: Any, *fails: bool) -> AsyncIterator[Any]:
 
 
 def called(place: str, layer: Layer, script: str, *, stream: bool = False) -> str:
-    """Call with each letter of a script as the key, where capitals fail, and tell what came of each."""
+    """Call with each letter of a script as the key, where capitals fail; return the result of each."""
     ends: list[str] = []
 
     def note(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""What is told of a `Keyed`: what its layers are, as they would say it themselves; and never a key."""
+"""The description of a `Keyed`: that of its layers, and never a key."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_it_is_checked_as_what_it_makes(
 
 @pytest.mark.parametrize("make", [CircuitBreaker, Retry, lambda: Timeout(2)])
 @pytest.mark.parametrize("on", [Exception, ConnectionError, KeyError])
-def test_others_know_what_it_acts_on(make: Callable[[], Layer], on: type[Exception]) -> None:
+def test_its_traits_name_the_errors_it_handles(make: Callable[[], Layer], on: type[Exception]) -> None:
     """They call it by its name."""
     inside = Fallback(value=3, on=on)
     said = (Keyed(first, make) | inside).check()
@@ -100,7 +100,7 @@ def test_it_is_explained_as_what_it_makes(make: Any, told: str) -> None:
     assert Pipeline(Keyed(first, make, 7)).explain().splitlines()[0].split(maxsplit=1) == ["Keyed", told]
 
 
-def test_what_depends_on_the_key_is_told_once_there_is_one() -> None:
+def test_layers_that_depend_on_the_key_are_described_once_there_is_one() -> None:
     layers = Keyed(first, lambda key: Retry(attempts=key, backoff=[0] * 9))
     before = (layers | CircuitBreaker()).explain().splitlines()
     assert before[0].split(maxsplit=1) == ["Keyed", "a layer for each key, 1000 at most"]
@@ -115,7 +115,7 @@ def test_what_depends_on_the_key_is_told_once_there_is_one() -> None:
     assert any("outside" in line for line in (CircuitBreaker() | layers).check())
 
 
-def test_what_races_is_known_to_race() -> None:
+def test_its_traits_are_concurrent() -> None:
     races = {name: Keyed(first, make).traits().concurrent for name, make in MAKES.items()}
     assert [name for name, so in races.items() if so] == ["hedge"]
     assert Keyed(first, lambda: Bulkhead(1) | Hedge(1)).traits().concurrent
@@ -141,7 +141,7 @@ PRIVATE: dict[str, Callable[[], Layer]] = {
 
 @PLACES
 @pytest.mark.parametrize("make", PRIVATE.values(), ids=PRIVATE)
-def test_a_key_is_told_to_nobody(
+def test_a_key_is_never_shown(
     place: str, make: Callable[[], Layer], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not in a name, a text, a log, an event, a report, or a note."""
@@ -183,7 +183,7 @@ def test_a_key_is_told_to_nobody(
 
 
 @pytest.mark.parametrize("key", [[WHO], {WHO: 1}])
-def test_a_key_that_cannot_be_looked_up_is_told_to_nobody(colour: str, key: Any) -> None:
+def test_an_unhashable_key_is_never_shown(colour: str, key: Any) -> None:
     layers = Keyed(first, lambda: Bulkhead(1))
     with pytest.raises(TypeError) as caught:
         in_colour(colour, lambda: layers.call(fetch, key), lambda: layers.call(afetch, key))

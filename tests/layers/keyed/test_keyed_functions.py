@@ -1,4 +1,4 @@
-"""The functions that `Keyed` decorates: keys are told from their parameters, methods are methods."""
+"""The functions that `Keyed` decorates: keys are computed from their parameters, methods stay methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.layers.keyed.test_keyed import fetch, first
 from tests.support.fakes import Boom, in_colour
 
 
-def test_the_key_is_told_from_the_parameters() -> None:
+def test_the_key_is_computed_from_the_parameters() -> None:
     """As the function would have them: with its defaults, and by their names."""
     seen: list[Any] = []
 
@@ -51,7 +51,7 @@ def name_of(client: Client, _: str) -> str:
 
 
 class Client:
-    """Has a bulkhead for each host, in every way a class may have it."""
+    """Has a bulkhead for each host, as every kind of method that a class may have."""
 
     by_host = Keyed(second, lambda: Bulkhead(1, 0))
     by_self = Keyed(name_of, lambda: Bulkhead(1, 0))
@@ -136,7 +136,7 @@ FITTING: list[tuple[Callable[..., Any], Callable[..., Any], tuple[str, ...]]] = 
     (anything, by_name, ("a",)),
     (both, anything, ("a", "/")),
     (strict, functools.partial(anything), ("a",)),
-    (strict, max, ("ab",)),  # which does not tell its parameters
+    (strict, max, ("ab",)),  # which has no signature
     (max, strict, ("ab",)),
 ]
 
@@ -162,7 +162,7 @@ def test_keys_that_do_not_fit(key: Callable[..., Any], fn: Callable[..., Any], w
         Keyed(key, lambda: Bulkhead(1))(fn)
 
 
-def test_a_layer_that_cannot_wrap_a_function_says_so_at_once() -> None:
+def test_a_layer_that_cannot_wrap_a_function_raises_at_once() -> None:
     """Unless there is none before there is a key."""
     said = r"^Timeout cannot stop .*strict, which blocks"
     with pytest.raises(TypeError, match=said):
@@ -213,6 +213,6 @@ def test_a_traceback_shows_the_lines_of_its_own_kind() -> None:
     else:
         raise AssertionError
     assert shown == [
-        "return (yield from redouble_open(redouble_of(...), (...), {...}))",
-        "return redouble_way(...)",
+        "return (yield from redouble_open(redouble_key_of(...), (...), {...}))",
+        "return redouble_wrapper(...)",
     ]

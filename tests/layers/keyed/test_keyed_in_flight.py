@@ -1,4 +1,4 @@
-"""Calls in flight through `Keyed`: as long as one runs, its layer is that of its key; then all is let go."""
+"""Calls in flight through `Keyed`: while a call runs, the layer of its key stays; then it is released."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def crowd_out(uses: Uses) -> None:
 
 
 def still_full(uses: Uses, layer: Layer) -> None:
-    """See that the layer of the key is the same, however it is asked for, and full."""
+    """Assert that the layer of the key is the same, however it is looked up, and full."""
     crowd_out(uses)
     with pytest.raises(errors.BulkheadFull):
         uses.fetch("a")
@@ -52,7 +52,7 @@ async def still_full_async(uses: Uses, layer: Layer) -> None:
 
 
 def then_gone(uses: Uses, layer: weakref.ref[Layer]) -> None:
-    """See that nobody holds it any more."""
+    """Assert that nothing refers to it any more."""
     crowd_out(uses)
     assert layer() is None
     assert uses.fetch("a") == "a"
@@ -150,7 +150,7 @@ def test_async_generators(colour: str, ending: str) -> None:
 
 
 @PLACES
-def test_a_call_may_take_longer_than_what_is_idle(place: str) -> None:
+def test_a_call_may_take_longer_than_the_idle_time(place: str) -> None:
     uses = Uses(idle=10)
     full: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What `Keyed` is told: keys, what makes layers, how many; what functions it decorates; and mistakes."""
+"""The options of `Keyed`: keys, factories of layers, limits; the functions it decorates; and mistakes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def in_every_shape(colour: str, layer: Layer, *keys: Any) -> list[Any]:
 # ------------------------------------------------------------------------------ of, make
 
 
-def test_of_is_what_a_call_uses(colour: str) -> None:
+def test_of_returns_the_layer_that_a_call_uses(colour: str) -> None:
     made: list[CircuitBreaker] = []
 
     def make() -> CircuitBreaker:
@@ -60,7 +60,7 @@ def test_of_is_what_a_call_uses(colour: str) -> None:
 
 
 class Maker:
-    """Something that makes layers, in ways of its own."""
+    """A factory of layers, as every kind of callable."""
 
     def by_key(self, key: int) -> Bulkhead:
         return Bulkhead(key)
@@ -110,13 +110,13 @@ def test_what_is_no_layer(colour: str, made: Any) -> None:
     assert wrong.snapshot()["keys"] == 0
 
 
-def test_what_does_not_tell_its_parameters() -> None:
-    wrong: Any = dict  # takes anything, and says nothing of it
+def test_a_function_without_a_signature() -> None:
+    wrong: Any = dict  # accepts anything, and has no signature
     with pytest.raises(TypeError, match=r"^Keyed make=dict made {}, which is no layer$"):
         Keyed(first, wrong).of("a")
 
 
-def test_what_cannot_be_made_is_tried_again(colour: str) -> None:
+def test_a_failed_factory_is_called_again(colour: str) -> None:
     errors_left = [Boom("1"), Boom("2")]
 
     def make() -> Bulkhead:
@@ -154,7 +154,7 @@ def test_keys_that_cannot_be_looked_up(colour: str, key: Any) -> None:
     assert caught.value.__suppress_context__
 
 
-def test_a_key_that_cannot_be_told(colour: str) -> None:
+def test_a_key_that_does_not_fit_the_parameters(colour: str) -> None:
     def key_of(key: str) -> str:
         raise Boom
 

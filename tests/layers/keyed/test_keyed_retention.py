@@ -1,4 +1,4 @@
-"""How long `Keyed` keeps a layer: while there is room, while it is not idle, and as long as it is in use."""
+"""How long `Keyed` keeps a layer: until there are too many keys or it is idle, and no call uses it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def nothing() -> None: ...
 
 
 class Uses:
-    """Makes a bulkhead for each key, remembers for which it did so, and uses them in every way."""
+    """Makes a bulkhead for each key, records for which keys, and uses them in every colour."""
 
     def __init__(self, most: int = 1000, idle: float | timedelta | None = None) -> None:
         self.made = ""
@@ -91,7 +91,7 @@ class Uses:
         (3, "abcbadbac", "abcdc"),
     ],
 )
-def test_the_least_recently_used_is_made_anew(place: str, how: str, most: int, used: str, made: str) -> None:
+def test_the_least_recently_used_is_made_again(place: str, how: str, most: int, used: str, made: str) -> None:
     uses = Uses(most)
 
     def blocking(_: VirtualClock) -> None:
@@ -110,7 +110,7 @@ def test_the_least_recently_used_is_made_anew(place: str, how: str, most: int, u
 
 @PLACES
 @HOWS
-def test_what_is_idle_is_made_anew(place: str, how: str) -> None:
+def test_an_idle_layer_is_made_again(place: str, how: str) -> None:
     """At 0 a, at 10 a and b, at 19 a, at 21 b (idle for 11 s), at 31.5 a and b (for 12.5 s and 10.5 s)."""
     uses = Uses(idle=10)
     steps = [(0, "a"), (10, "a"), (0, "b"), (9, "a"), (2, "b"), (10.5, "a"), (0, "b"), (0, "a")]
@@ -224,7 +224,7 @@ def test_an_async_stream_is_a_use_until_its_end(colour: str, ending: str) -> Non
                 case _:
                     await anext(stream)
         del stream
-        gc.collect()  # an error that is thrown refers to what it goes through
+        gc.collect()  # a thrown error refers to the frames it passes
         for pause in (9, 11):
             clock.advance(pause)
             uses.layers.of("a")
@@ -234,7 +234,7 @@ def test_an_async_stream_is_a_use_until_its_end(colour: str, ending: str) -> Non
 
 
 def test_a_call_is_a_use_from_its_beginning() -> None:
-    """At 9 s a call begins, and at 15 s it is under way: it has not been idle for more than 10 s."""
+    """A call starts at 9 s and is in flight at 15 s: the key has not been idle for more than 10 s."""
     with virtual_time() as clock:
         uses = Uses(idle=10)
         uses.fetch("a")

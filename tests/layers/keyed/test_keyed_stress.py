@@ -1,4 +1,4 @@
-"""`Keyed` when everybody wants it at once, and room for hardly anybody: one layer for each key, all the same.
+"""`Keyed` used by many threads at once, with very few keys kept: still one layer for each key.
 
 Threads switch every microsecond here.
 """
@@ -35,13 +35,13 @@ def switching() -> Iterator[None]:
 
 
 def linger() -> None:
-    """Give others a chance."""
+    """Let other threads and tasks run."""
     for _ in range(20):
         pass
 
 
 class Houses:
-    """A house for each key, with a place for one: it sees who is inside."""
+    """A room for each key, for one call at a time: it records which calls are inside."""
 
     def __init__(self, most: int, idle: float | None = None) -> None:
         self.layers = Keyed(first, self._make, most, idle)
@@ -85,7 +85,7 @@ class Houses:
             self.too_many.append(key)
 
     def everywhere(self, mains: list[Callable[[int], object]]) -> None:
-        """Run all of them, each in a thread of its own; see that all came out, and nobody is left inside."""
+        """Run each function in its own thread; assert that all ended, and that no call is left inside."""
 
         def run(main: Callable[[int], object], number: int) -> None:
             try:
@@ -106,7 +106,7 @@ class Houses:
 
 
 def some_key(number: int, turn: int) -> str:
-    """Let some go round, each in their own way, and others change rarely."""
+    """Let some threads use all keys in turn, each in its own order, and others change keys rarely."""
     return KEYS[(turn * number + turn // 3) % 3 if number % 2 else turn // 20 % 3]
 
 
@@ -156,7 +156,7 @@ def test_threads_and_loops_never_meet_in_a_house_for_one(most: int) -> None:
 
 
 @pytest.mark.usefixtures(switching.__name__)
-def test_telling_of_it_disturbs_nobody() -> None:
+def test_explaining_changes_no_state() -> None:
     houses = Houses(2)
     visit, over = houses.layers(houses.visit), threading.Event()
     said: list[str] = []
@@ -193,7 +193,7 @@ class Model:
         self.used: OrderedDict[int, float] = OrderedDict()
 
     def use(self, key: int, now: float) -> bool:
-        """Use a key; say whether it is new."""
+        """Use a key; return True if it is new."""
         new = now - self.used.pop(key, -1e9) > self.idle
         self.used[key] = now
         if len(self.used) > self.most:

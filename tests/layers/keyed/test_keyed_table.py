@@ -1,4 +1,4 @@
-"""The table of a `Keyed`: the least recently used is forgotten first, and nothing that somebody holds."""
+"""The table of a `Keyed`: the least recently used key is forgotten first, and no entry that is in use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Of(Layer):
 
 
 def through(layer: Layer) -> Callable[..., Any]:
-    """Wrap nothing: return a function that tells its layer."""
+    """Wrap nothing: return a function that returns its layer."""
     return lambda: layer
 
 
@@ -63,7 +63,7 @@ def test_the_same_is_found_again() -> None:
 @pytest.mark.parametrize("way", ["entry", "find"])
 def test_the_least_recently_used_is_forgotten(most: int, used: str, left: str, way: str) -> None:
     rows = table(most)
-    ways = rows.wrapped(through)
+    ways = rows.new_cache(through)
     for moment, key in enumerate(used):
         if way == "entry":
             rows.entry(key, moment)
@@ -73,7 +73,7 @@ def test_the_least_recently_used_is_forgotten(most: int, used: str, left: str, w
     assert rows.forgotten == len(set(used)) - len(left)
 
 
-def test_what_is_forgotten_is_made_anew() -> None:
+def test_a_forgotten_layer_is_made_again() -> None:
     rows = table(1)
     first = weakref.ref(rows.entry("a", 0))
     rows.entry("b", 0)
@@ -84,7 +84,7 @@ def test_what_is_forgotten_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize(("later", "kept"), [(10, True), (10.1, False), (1e9, False), (0, True), (-5, True)])
-def test_what_is_idle_for_too_long_is_forgotten(later: float, kept: bool) -> None:
+def test_an_idle_entry_is_forgotten(later: float, kept: bool) -> None:
     rows = table(idle=10)
     first = rows.entry("a", 100).layer
     assert (rows.entry("a", 100 + later).layer is first) is kept
@@ -119,7 +119,7 @@ def test_no_idleness_at_all() -> None:
 # -------------------------------------------------------------------------- what is held
 
 
-def test_what_is_held_is_found_again() -> None:
+def test_an_entry_in_use_is_found_again() -> None:
     rows = table(1)
     held = rows.entry("a", 0)
     rows.entry("b", 0)
@@ -128,14 +128,14 @@ def test_what_is_held_is_found_again() -> None:
     assert keys(rows) == ["a"]
 
 
-def test_what_is_held_is_found_again_though_it_was_idle() -> None:
+def test_an_entry_in_use_is_found_again_though_it_was_idle() -> None:
     rows = table(idle=10)
     held = rows.entry("a", 0)
     assert rows.entry("a", 1000) is held
     assert (keys(rows), held.used, rows.forgotten) == (["a"], 1000, 1)
 
 
-def test_somebody_else_was_faster() -> None:
+def test_another_thread_made_the_layer_first() -> None:
     """Two make the layer of a key at the same time: there is only one, and it is the first."""
     theirs: list[KeyedEntry] = []
 
@@ -151,7 +151,7 @@ def test_somebody_else_was_faster() -> None:
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_what_cannot_be_made_leaves_nothing(held: bool) -> None:
+def test_a_failed_factory_leaves_no_entry(held: bool) -> None:
     def make(key: Hashable) -> Layer:
         if key == "bad":
             raise Boom
@@ -160,7 +160,7 @@ def test_what_cannot_be_made_leaves_nothing(held: bool) -> None:
     rows = table(1, make=make)
     entry = rows.entry("a", 0) if held else None
     with pytest.raises(Boom):
-        rows.find("bad", 0, rows.wrapped(through))
+        rows.find("bad", 0, rows.new_cache(through))
     assert (keys(rows), rows.forgotten) == (["a"] if entry else [], 0)
 
 
@@ -178,7 +178,7 @@ class Busy:
         return 1
 
 
-def test_what_has_just_been_found_is_not_forgotten_as_idle() -> None:
+def test_an_entry_just_looked_up_is_not_idle() -> None:
     rows, key = table(idle=0), Busy()
     key.entry = rows.entry(key, 0)
     assert rows.entry(key, 5) is key.entry
@@ -186,7 +186,7 @@ def test_what_has_just_been_found_is_not_forgotten_as_idle() -> None:
 
 
 class Items:
-    """What is there, of which another thread moves the first to the end when somebody begins to look."""
+    """Entries whose first one another thread moves to the end when an iteration starts."""
 
     def __init__(self, moving: Moving, items: Iterable[tuple[Hashable, KeyedEntry]]) -> None:
         self.moving, self.items = moving, items
@@ -200,7 +200,7 @@ class Items:
 
 
 class Moving(OrderedDict[Hashable, KeyedEntry]):
-    """Entries that are moved so many times yet."""
+    """Entries that are moved this many times."""
 
     moves = 2
 
@@ -208,13 +208,13 @@ class Moving(OrderedDict[Hashable, KeyedEntry]):
         return Items(self, super().items())
 
 
-def test_others_may_move_what_is_looked_at() -> None:
+def test_other_threads_may_move_the_oldest_entry() -> None:
     rows = table()
     rows.entries = moving = Moving()
     for key in "abc":
         rows.entry(key, 0)
     moving.moves = 2
-    assert rows.first()[0] == keys(rows)[0]
+    assert rows.oldest()[0] == keys(rows)[0]
     assert moving.moves == 0
 
 
@@ -230,7 +230,7 @@ def test_never_more_than_that_and_the_latest_always(
     most: int, idle: float, uses: list[tuple[int, float, bool]]
 ) -> None:
     rows, now = table(most, idle), 0.0
-    ways = rows.wrapped(through)
+    ways = rows.new_cache(through)
     for key, passed, found in uses:
         now += passed
         new = key not in rows.entries

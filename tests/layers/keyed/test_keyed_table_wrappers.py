@@ -1,4 +1,4 @@
-"""The ways of functions through the layers of a `Keyed`: each made once, and none kept that nobody needs."""
+"""The wrapper caches of a `KeyedTable`: each wrapper is made once, and none outlives its entry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.fakes import Boom
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: what is gone is gone because nobody refers to it any more."""
+    """Without garbage collection: an object is freed because nothing refers to it any more."""
     gc.collect()
     gc.disable()
     yield
@@ -26,9 +26,9 @@ def uncollected() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
-def test_what_nobody_holds_is_gone_at_once() -> None:
+def test_an_unreferenced_breaker_is_freed_at_once() -> None:
     rows = table(1)
-    functions = [rows.wrapped(through) for _ in range(3)]
+    functions = [rows.new_cache(through) for _ in range(3)]
     for ways in functions:
         rows.find("a", 0, ways)
     watched: list[weakref.ref[Any]] = [weakref.ref(rows.entry("a", 0)), weakref.ref(rows.entry("a", 0).layer)]
@@ -43,7 +43,7 @@ def test_functions_that_are_gone_are_forgotten() -> None:
     rows = table()
 
     def another() -> list[weakref.ref[Any]]:
-        ways = rows.wrapped(through)
+        ways = rows.new_cache(through)
         _, way = rows.find("a", 0, ways)
         return [weakref.ref(ways), weakref.ref(way)]
 
@@ -62,7 +62,7 @@ def test_a_way_is_made_once_for_each_function_and_key() -> None:
         return wrap
 
     rows = table()
-    first, second = rows.wrapped(wrapping("first")), rows.wrapped(wrapping("second"))
+    first, second = rows.new_cache(wrapping("first")), rows.new_cache(wrapping("second"))
     for ways in (first, second, first, second):
         for key in "ab":
             entry, way = rows.find(key, 0, ways)
@@ -71,23 +71,23 @@ def test_a_way_is_made_once_for_each_function_and_key() -> None:
     assert made == [("first", a), ("first", b), ("second", a), ("second", b)]
 
 
-def test_ways_are_told_apart() -> None:
+def test_wrapper_caches_are_distinct() -> None:
     """By identity: two functions that have been called with no key yet are not one."""
     rows = table()
-    first, second = rows.wrapped(through), rows.wrapped(through)
+    first, second = rows.new_cache(through), rows.new_cache(through)
     assert first == second
     assert len({first, second}) == 2
 
 
 def test_a_way_that_was_forgotten_meanwhile_is_not_kept() -> None:
-    """Somebody else uses another key while it is made."""
+    """Another thread uses another key while the wrapper is being made."""
 
     def wrap(layer: Layer) -> Callable[..., Any]:
         rows.entry("b", 0)
         return through(layer)
 
     rows = table(1)
-    ways = rows.wrapped(wrap)
+    ways = rows.new_cache(wrap)
     entry, way = rows.find("a", 0, ways)
     assert way() is entry.layer
     assert (keys(rows), dict(ways)) == (["b"], {})
@@ -99,22 +99,22 @@ def test_a_function_that_cannot_be_wrapped_leaves_the_layer() -> None:
         raise Boom
 
     rows = table()
-    ways: WrapperCache = rows.wrapped(wrap)
+    ways: WrapperCache = rows.new_cache(wrap)
     with pytest.raises(Boom):
         rows.find("a", 0, ways)
     assert (keys(rows), dict(ways)) == (["a"], {})
 
 
-def test_what_goes_may_bring_others() -> None:
-    """A function that is let go may be the last to hold something which decorates another one in its end."""
+def test_a_freed_function_may_decorate_another() -> None:
+    """A freed function may hold the last reference to an object whose finalizer decorates a function."""
 
     def wrap(layer: Layer) -> Callable[..., Any]:
         way = through(layer)
-        weakref.finalize(way, lambda: others.append(rows.wrapped(through)))
+        weakref.finalize(way, lambda: others.append(rows.new_cache(through)))
         return way
 
     rows, others = table(1), list[WrapperCache]()
-    functions = [rows.wrapped(wrap) for _ in range(3)]
+    functions = [rows.new_cache(wrap) for _ in range(3)]
     for ways in functions:
         rows.find("a", 0, ways)
     rows.entry("b", 0)
@@ -127,7 +127,7 @@ async def items() -> AsyncGenerator[int]:
 
 
 @pytest.mark.usefixtures(uncollected.__name__)
-def test_a_stream_that_has_ended_holds_its_entry_no_longer_however_often_it_is_told() -> None:
+def test_an_ended_stream_releases_its_entry_once() -> None:
     entry = KeyedEntry(Layer(), 0.0)
     watched = weakref.ref(entry)
     held = KeyedStreamOwner(entry, items())

@@ -177,7 +177,7 @@ def test_a_stream_has_to_give_its_first_item_in_time(place: str) -> None:
 def test_all_other_items_take_their_time(place: str) -> None:
     async def waiting(clock: VirtualClock) -> float:
         stream = Timeout(2)(items)(1, HOUR, 5)
-        await SYSTEM.asleep(HOUR)  # the time begins when somebody asks for the first one
+        await SYSTEM.asleep(HOUR)  # the time starts when the first item is requested
         assert [item async for item in stream] == [0, 1, 2]
         assert [item async for item in Timeout(2).call(items)] == []
         return clock.now()

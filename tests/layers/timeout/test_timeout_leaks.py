@@ -1,4 +1,4 @@
-"""What a `Timeout` leaves behind of a call that it cut: nothing, and without any garbage collection."""
+"""A `Timeout` leaves nothing behind of a call that it cut, even without garbage collection."""
 
 from __future__ import annotations
 

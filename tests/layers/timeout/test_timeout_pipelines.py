@@ -23,7 +23,7 @@ OVERLAPPING = replace(THREAD, overlap=True)
 
 
 class Open(Gate):
-    """Lets everybody in, and remembers how it went."""
+    """Admits every call, and records its result."""
 
     def __init__(self) -> None:
         self.errors: list[type[Any]] = []
@@ -46,7 +46,7 @@ FOUR = Retry(backoff=[1] * 9)
 MANY = Retry(attempts=9, backoff=[1] * 9)
 
 ROWS: dict[str, tuple[Pipeline, list[Any], object, int, float]] = {
-    # a pipeline, a script, what comes of it, the calls, and how late it is then
+    # a pipeline, a script, the result, the calls, and the time at the end
     "in time": (Timeout(10) | FOUR | Timeout(2), [fail(takes=1), ok(3, takes=1)], 3, 2, 3),
     "each attempt": (Timeout(30) | FOUR | Timeout(2), [ok(takes=9), ok(takes=9), ok(3)], 3, 3, 6),
     "all attempts": (Timeout(30) | FOUR | Timeout(2), [ok(takes=9)] * 4, 2, 4, 11),
@@ -62,7 +62,7 @@ ROWS: dict[str, tuple[Pipeline, list[Any], object, int, float]] = {
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("place", PLACES)
 def test_limits_of_the_whole_and_of_each_attempt(place: str, row: str) -> None:
-    """A number of seconds, as what comes of it, is whose limit it was."""
+    """A number of seconds as the expected result is the limit that was reached."""
     pipeline, steps, expected, calls, late = ROWS[row]
 
     async def waiting(clock: VirtualClock) -> None:
@@ -78,7 +78,7 @@ def test_limits_of_the_whole_and_of_each_attempt(place: str, row: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_of_equal_ones_the_outer_is_reported(place: str) -> None:
-    """The retry between them never hears of it: for it, the call was cancelled."""
+    """The retry between them never sees it: for the retry, the call was cancelled."""
     told_of: list[str] = []
     between = Retry(on_failure=lambda event: told_of.append(event.what))
     gate = Open()
@@ -108,7 +108,7 @@ def test_an_attempt_that_was_cut_is_in_the_history(place: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_under_a_deadline(place: str) -> None:
-    """The retry is the outermost that it cuts, and tells what went wrong before."""
+    """The retry is the outermost layer that it cuts, and reports the earlier failures."""
 
     async def waiting(clock: VirtualClock) -> None:
         script = Script(ok(takes=HOUR), ok(takes=HOUR))
@@ -158,7 +158,7 @@ def test_streams(place: str) -> None:
 
 
 def test_blocking_attempts_each_with_a_limit() -> None:
-    """In virtual time: what a worker sleeps there counts."""
+    """In virtual time, which includes the sleeps of a worker."""
     sleeps = [9.0, 9.0, 1.0]
 
     @(Timeout(60, worker=Worker()) | Retry(backoff=[1] * 3) | Timeout(5, worker=Worker()))
@@ -172,7 +172,7 @@ def test_blocking_attempts_each_with_a_limit() -> None:
 
 
 def test_the_whole_of_a_blocking_call() -> None:
-    """Its retry, on the worker, knows what is left and begins nothing that comes too late."""
+    """Its retry, on the worker, knows the time left and starts nothing that would be too late."""
     calls: list[None] = []
 
     @(Timeout(HOUR, worker=Worker()) | Retry(on=OSError, backoff=[HOUR] * 3, give_up_after=None))
@@ -187,7 +187,7 @@ def test_the_whole_of_a_blocking_call() -> None:
 
 @pytest.mark.parametrize("on", [Exception, errors.WorkerStillRunning, always(True)])
 def test_a_worker_that_is_still_running_ends_the_retry_around_it(on: Any) -> None:
-    """Whatever its rules say: a second one would run beside it."""
+    """Whatever its rules return: a second attempt would run beside it."""
     pipeline = Retry(on=on, backoff=[0] * 3) | Timeout(SOON, worker=THREAD)
     with stuck(times=1) as operation, pytest.raises(errors.WorkerStillRunning) as caught:
         pipeline.call(operation)
@@ -217,7 +217,7 @@ def test_a_gate_learns_of_it() -> None:
 
 
 def test_acall_of_blocking_code_with_a_limit_of_its_own() -> None:
-    """A policy's own worker, and that of a limit inside: threads both, neither on the loop's."""
+    """A policy's own worker, and that of a limit inside: both threads, neither one of the loop's."""
     seen: list[int] = []
 
     @Timeout(HOUR, worker=Worker())

@@ -63,8 +63,8 @@ def test_a_second_worker_beside_it_if_that_is_allowed() -> None:
         Timeout(SOON, worker=replace(THREAD, overlap=True)).call(operation)
 
 
-def test_an_attempt_timeout_of_somebody_elses() -> None:
-    """It came out of the function, and is passed on."""
+def test_an_attempt_timeout_raised_by_the_function() -> None:
+    """The function raised it, and it propagates."""
     theirs = errors.AttemptTimeout("theirs")
     with pytest.raises(errors.AttemptTimeout) as caught:
         Timeout(HOUR, worker=Worker()).call(Script(theirs))

@@ -1,11 +1,10 @@
 """The state machine of a circuit breaker.
 
-Rule 1: it is told what happened and when, and answers; it has no clock, no lock and no log.
-Rule 2: a call's ticket is the period it was let in during, or knows it. What a call of another period has to
-        say changes nothing: it tells of a service as it was.
-Rule 3: calls that nobody can learn from (cancelled, refused further in, judged by no rule) leave no trace.
-
-What a circuit breaker's state machine is made of: periods, calls, and what changed.
+Rule 1: the state machine is pure. The caller passes the time and what happened, holds the lock, and publishes
+        the changes.
+Rule 2: a ticket is, or refers to, the state epoch in which the call was admitted. Results of calls from
+        earlier epochs are ignored: they describe the service as it was.
+Rule 3: calls without a verdict (cancelled, rejected by an inner layer, judged by no rule) are not counted.
 """
 
 from __future__ import annotations
@@ -26,138 +25,149 @@ State: TypeAlias = Literal["closed", "open", "half_open", "isolated"]
 
 
 class StateEpoch:
-    """A time spent in one state, and the ticket of those who were let in meanwhile."""
+    """An interval spent in one state, with its counts. It is the ticket of the calls admitted in it."""
 
-    __slots__ = ("bad", "calls", "good", "noting", "since", "stage", "state", "total", "until")
+    __slots__ = (
+        "calls",
+        "failed",
+        "failure_streak",
+        "since",
+        "stage",
+        "state",
+        "successful_probes",
+        "total",
+        "until",
+    )
 
     def __init__(self, state: State, now: float, until: float = inf, stage: int = 0) -> None:
         self.state: State = state
         self.since, self.until = now, until
         self.stage = stage  # of reopening: 0 for the probes, then one for each share
-        self.noting = 0  # whether it matters that a call went well: how many failed in a row
-        self.good = 0
-        self.total, self.bad = SlidingCounter(), SlidingCounter()
-        self.calls: OrderedDict[TrackedCall, None] = OrderedDict()  # on their way, the oldest first
+        # Consecutive failures; with a ratio always 1. The wrapper records a success only if it is not 0.
+        self.failure_streak = 0
+        self.successful_probes = 0
+        self.total, self.failed = SlidingCounter(), SlidingCounter()
+        self.calls: OrderedDict[TrackedCall, None] = OrderedDict()  # in flight, the oldest first
 
     @property
-    def period(self) -> StateEpoch:
-        """Itself: as a ticket."""
+    def epoch(self) -> StateEpoch:
+        """The epoch itself, which is its own ticket."""
         return self
 
 
 class TrackedCall:
-    """One call whose time matters: a probe, or any where slow ones count. A ticket."""
+    """The ticket of a call whose duration matters: a probe, or any call if ``slow`` is set."""
 
-    __slots__ = ("counted", "period", "started")
+    __slots__ = ("counted_slow", "epoch", "started")
 
-    noting = 1
+    failure_streak = 1
 
-    def __init__(self, period: StateEpoch, now: float) -> None:
-        self.period: StateEpoch | None = period
+    def __init__(self, epoch: StateEpoch, now: float) -> None:
+        self.epoch: StateEpoch | None = epoch
         self.started = now
-        self.counted = False  # as a slow one
+        self.counted_slow = False  # as a failure, before it ended
 
 
 Ticket: TypeAlias = StateEpoch | TrackedCall
 
 
 class StateChange(NamedTuple):
-    """What happened to the circuit: the new state, or that a call was rejected for the first time."""
+    """A change to publish: a new state, or the first rejection since the circuit opened."""
 
     what: State | Literal["rejected"]
-    state: State  # it is in now
-    lasted: float  # the state before, or this one if nothing changed
-    rejected: int  # calls since it opened
+    state: State  # the current state
+    lasted: float  # seconds in the previous state; in the current one, for a rejection
+    rejected: int  # calls rejected since the circuit opened
     retry_after: float | None = None
 
 
-SHORTEST_LEASE = 1.0  # second, after which a probe that says nothing is taken for lost
+SHORTEST_LEASE = 1.0  # second: a probe without a result for this long, or the cooldown, counts as lost
 SLOW = "a slow call"
-ROUNDING = 1e-9  # who was told to come back in 0.3 s must not come 0.00000000000000004 s too early
+ROUNDING = 1e-9  # a caller that waits for the `retry_after` of 0.3 s may arrive 0.00000000000000004 s early
 
 
 class Circuit:
-    """Whether calls may pass."""
+    """A circuit: it admits or rejects calls, counts their results, and changes its state accordingly."""
 
     def __init__(self, settings: CircuitBreakerSettings, chance: Callable[[], float], now: float) -> None:
         self._chance, self._now = chance, now
-        self._go_by(settings)
-        self.period = StateEpoch("closed", now)
-        self.period.noting = int(settings.ratio is not None)
+        self._apply_settings(settings)
+        self.epoch = StateEpoch("closed", now)
+        self.epoch.failure_streak = int(settings.ratio is not None)
         self.rejected = 0
-        self.last = "failures"  # what the last one was
-        self.changes: deque[StateChange] = deque()  # not yet told to anybody
+        self.last_failure = "failures"  # the name of the last error, for messages
+        self.changes: deque[StateChange] = deque()  # to be published by the breaker
 
     def admit(self, now: float) -> Ticket | None:
-        """Let a call in, or return None."""
-        now = self._sane(now)
-        self._notice_slow(now)
-        self._pass_time(now)
-        period = self.period
+        """Admit a call and return its ticket; return None to reject it."""
+        now = self._finite_time(now)
+        self._count_slow_calls(now)
+        self._advance(now)
+        epoch = self.epoch
         ticket: Ticket | None = None
-        if period.state == "closed":
-            ticket = period if self._slow == inf else TrackedCall(period, now)
-        elif period.state == "half_open":
-            ticket = self._probe(period, now)
+        if epoch.state == "closed":
+            ticket = epoch if self._slow == inf else TrackedCall(epoch, now)
+        elif epoch.state == "half_open":
+            ticket = self._probe(epoch, now)
         if ticket is None:
             self.rejected += 1
             if self.rejected == 1:
-                lasted = max(0.0, now - self.period.since)
+                lasted = max(0.0, now - self.epoch.since)
                 self.changes.append(
-                    StateChange("rejected", self.period.state, lasted, 1, self.retry_after(now))
+                    StateChange("rejected", self.epoch.state, lasted, 1, self.retry_after(now))
                 )
         elif isinstance(ticket, TrackedCall):
-            period.calls[ticket] = None
+            epoch.calls[ticket] = None
         return ticket
 
     def ended(self, ticket: Ticket, bad: bool | None, now: float, error: str = "") -> None:
-        """Learn how a call ended; ``bad=None`` says nothing about the service."""
-        now = self._sane(now)
+        """Record the result of a call; ``bad=None`` is no verdict about the service."""
+        now = self._finite_time(now)
         if self._slow < inf:
-            self._notice_slow(now)
-        period = ticket.period
+            self._count_slow_calls(now)
+        epoch = ticket.epoch
         if isinstance(ticket, TrackedCall):
-            ticket.period = None  # who ends twice says nothing new
-            if period is not None:
-                period.calls.pop(ticket, None)
-            if ticket.counted:
+            ticket.epoch = None  # a second end of the same call is ignored
+            if epoch is not None:
+                epoch.calls.pop(ticket, None)
+            if ticket.counted_slow:
                 return
             if now - ticket.started >= self._slow:
                 bad, error = True, error if bad else SLOW
-        if period is self.period and bad is not None:
-            self.last = error if bad else self.last
-            self._learn(self.period, bad, now)
+        if epoch is self.epoch and bad is not None:
+            self.last_failure = error if bad else self.last_failure
+            self._record(self.epoch, bad, now)
 
     def state(self, now: float) -> State:
-        """Tell the state as the next call would find it."""
-        period = self.period
-        if period.state == "open" and not self._rest(now):
+        """Return the state as the next call would find it."""
+        epoch = self.epoch
+        if epoch.state == "open" and not self._cooldown_left(now):
             return "half_open"
-        if self._stage_is_over(period, now):
-            last = period.stage == len(self._reopening)
-            return "open" if self._went_badly(period) else "closed" if last else "half_open"
-        return period.state
+        if self._stage_is_over(epoch, now):
+            last = epoch.stage == len(self._reopening)
+            return "open" if self._stage_failed(epoch) else "closed" if last else "half_open"
+        return epoch.state
 
     def retry_after(self, now: float) -> float | None:
-        """Tell when to come back, if that is known."""
-        return self._rest(now) if self.period.state == "open" else None
+        """Return the seconds until the circuit is half open, or None if it is not open."""
+        return self._cooldown_left(now) if self.epoch.state == "open" else None
 
-    def counted(self, now: float) -> tuple[int, int]:
-        """Tell how many calls were counted, and how many of them failed."""
-        period = self.period
+    def counts(self, now: float) -> tuple[int, int]:
+        """Return how many calls are counted, and how many of them failed."""
+        epoch = self.epoch
         if self._settings.ratio is None:
-            return period.noting, period.noting
-        index = int(self._sane(now) * SLICES // self._settings.window)
-        return period.total.seen(index), period.bad.seen(index)
+            return epoch.failure_streak, epoch.failure_streak
+        index = int(self._finite_time(now) * SLICES // self._settings.window)
+        return epoch.total.seen(index), epoch.failed.seen(index)
 
-    def become(self, state: State, now: float, until: float = inf, stage: int = 0) -> None:
-        """Change the state."""
-        before = self.period
-        self.period = period = StateEpoch(state, now, until, stage)
+    def change_state(self, state: State, now: float, until: float = inf, stage: int = 0) -> None:
+        """Begin a new epoch in ``state``."""
+        before = self.epoch
+        self.epoch = epoch = StateEpoch(state, now, until, stage)
         if state == "closed":
-            period.noting = int(self._settings.ratio is not None)
-        if before.state == state:  # one stage further, or counting begins anew
-            period.since = before.since
+            epoch.failure_streak = int(self._settings.ratio is not None)
+        if before.state == state:  # the next stage, or a reset of the counts
+            epoch.since = before.since
             return
         after = self._settings.cooldown if state == "open" else None
         self.changes.append(StateChange(state, state, max(0.0, now - before.since), self.rejected, after))
@@ -165,138 +175,138 @@ class Circuit:
             self.rejected = 0
 
     def reconfigure(self, settings: CircuitBreakerSettings, now: float) -> None:
-        """Use other settings from now on. The state, its start and the counts stay."""
-        old, lease, period, now = self._settings, self._lease, self.period, self._sane(now)
-        self._go_by(settings)
-        if (old.ratio is None) != (settings.ratio is None) and period.state == "closed":
-            period.noting = int(settings.ratio is not None)  # how many in a row says nothing of a share
+        """Apply other settings from now on; keep the state, its start and the counts."""
+        old, lease, epoch, now = self._settings, self._lease, self.epoch, self._finite_time(now)
+        self._apply_settings(settings)
+        if (old.ratio is None) != (settings.ratio is None) and epoch.state == "closed":
+            epoch.failure_streak = int(settings.ratio is not None)  # a streak cannot be converted to a ratio
         if old.window != settings.window:
-            period.total.redate(old.window, settings.window)
-            period.bad.redate(old.window, settings.window)
-        if period.state == "open":
-            period.until += settings.cooldown - old.cooldown
-        elif period.stage:
-            period.until += self._lease - lease
-            period.stage = min(period.stage, len(self._reopening))
-            if not period.stage:
-                self.become("closed", now)
-        elif period.state == "half_open" and period.good >= settings.probes:
+            epoch.total.redate(old.window, settings.window)
+            epoch.failed.redate(old.window, settings.window)
+        if epoch.state == "open":
+            epoch.until += settings.cooldown - old.cooldown
+        elif epoch.stage:
+            epoch.until += self._lease - lease
+            epoch.stage = min(epoch.stage, len(self._reopening))
+            if not epoch.stage:
+                self.change_state("closed", now)
+        elif epoch.state == "half_open" and epoch.successful_probes >= settings.probes:
             self._reopen(1, now)
 
-    def _go_by(self, settings: CircuitBreakerSettings) -> None:
+    def _apply_settings(self, settings: CircuitBreakerSettings) -> None:
         self._settings = settings
         self._slow = inf if settings.slow is None else settings.slow
         self._reopening = settings.reopening or ()
         ratio = Fraction(str(settings.ratio or 0))
-        self._up, self._down = ratio.numerator, ratio.denominator
+        self._ratio_numerator, self._ratio_denominator = ratio.numerator, ratio.denominator
         self._lease = max(settings.cooldown, SHORTEST_LEASE)
 
-    def _sane(self, now: float) -> float:
-        """Return the time; a clock that tells nonsense once stands still."""
+    def _finite_time(self, now: float) -> float:
+        """Return ``now``, or the last finite time if the clock returned NaN or an infinity."""
         if -inf < now < inf:
             self._now = now
         return self._now
 
     # ----------------------------------------------------------------- half open
 
-    def _rest(self, now: float) -> float:
-        """Tell how long it stays open yet."""
-        rest = self.period.until - now
-        if rest > self._settings.cooldown:  # by another clock: begin to count here
-            self.period.until, rest = now + self._settings.cooldown, self._settings.cooldown
-        return rest if rest > ROUNDING else 0.0
+    def _cooldown_left(self, now: float) -> float:
+        """Return for how many seconds the circuit stays open."""
+        left = self.epoch.until - now
+        if left > self._settings.cooldown:  # the clock was replaced: restart the cooldown
+            self.epoch.until, left = now + self._settings.cooldown, self._settings.cooldown
+        return left if left > ROUNDING else 0.0
 
-    def _pass_time(self, now: float) -> None:
-        """Do what time alone does: half open it, or go on to the next stage of reopening."""
-        period = self.period
-        if period.state == "open":
-            if not self._rest(now):
-                self.become("half_open", now)
-        elif self._stage_is_over(period, now):
-            if self._went_badly(period):
+    def _advance(self, now: float) -> None:
+        """Make the changes that time alone causes: to half open, or to the next stage of reopening."""
+        epoch = self.epoch
+        if epoch.state == "open":
+            if not self._cooldown_left(now):
+                self.change_state("half_open", now)
+        elif self._stage_is_over(epoch, now):
+            if self._stage_failed(epoch):
                 self._open(now)
             else:
-                self._reopen(period.stage + 1, now)
+                self._reopen(epoch.stage + 1, now)
 
-    def _stage_is_over(self, period: StateEpoch, now: float) -> bool:
-        if period.stage and period.until - now > self._lease:  # by another clock: begin to count here
-            period.until = now + self._lease
-        return bool(period.stage) and now >= period.until and period.total.total > 0
+    def _stage_is_over(self, epoch: StateEpoch, now: float) -> bool:
+        if epoch.stage and epoch.until - now > self._lease:  # the clock was replaced: restart the stage
+            epoch.until = now + self._lease
+        return bool(epoch.stage) and now >= epoch.until and epoch.total.total > 0
 
-    def _went_badly(self, period: StateEpoch) -> bool:
-        failing = self._settings.ratio is None and period.noting > 0
-        return failing or self._too_bad(period, 1)
+    def _stage_failed(self, epoch: StateEpoch) -> bool:
+        failing = self._settings.ratio is None and epoch.failure_streak > 0
+        return failing or self._threshold_reached(epoch, 1)
 
-    def _probe(self, period: StateEpoch, now: float) -> Ticket | None:
-        oldest = next(iter(period.calls), None)
+    def _probe(self, epoch: StateEpoch, now: float) -> Ticket | None:
+        oldest = next(iter(epoch.calls), None)
         if oldest is not None and not -self._lease < now - oldest.started < self._lease:
-            del period.calls[oldest]  # lost: its task was dropped, or it hangs, or the clock is another one
-            oldest.period = None
-        if not period.stage:
-            room = period.good + len(period.calls) < self._settings.probes
+            del epoch.calls[oldest]  # lost: its task was dropped, it hangs, or the clock was replaced
+            oldest.epoch = None
+        if not epoch.stage:
+            admitted = epoch.successful_probes + len(epoch.calls) < self._settings.probes
         else:
-            # So that a service with hardly any calls gets beyond the stage at all.
-            overdue = now >= period.until and not period.calls
-            room = self._chance() < self._reopening[period.stage - 1] or overdue
-        return TrackedCall(period, now) if room else None
+            # Otherwise a service with very few calls would never leave the stage.
+            overdue = now >= epoch.until and not epoch.calls
+            admitted = self._chance() < self._reopening[epoch.stage - 1] or overdue
+        return TrackedCall(epoch, now) if admitted else None
 
     def _reopen(self, stage: int, now: float) -> None:
         if stage > len(self._reopening):
-            self.become("closed", now)
+            self.change_state("closed", now)
         else:
-            self.become("half_open", now, now + self._lease, stage)
+            self.change_state("half_open", now, now + self._lease, stage)
 
-    # ------------------------------------------------------------------ learning
+    # ------------------------------------------------------------------ counting
 
-    def _learn(self, period: StateEpoch, bad: bool, now: float) -> None:
-        """Take in that a call went well, or did not."""
-        if period.state == "half_open" and not period.stage:
+    def _record(self, epoch: StateEpoch, bad: bool, now: float) -> None:
+        """Count a success or a failure, and change the state if a threshold is reached."""
+        if epoch.state == "half_open" and not epoch.stage:
             if bad:
                 self._open(now)
                 return
-            period.good += 1
-            if period.good >= self._settings.probes:
+            epoch.successful_probes += 1
+            if epoch.successful_probes >= self._settings.probes:
                 self._reopen(1, now)
             return
-        self._count(period, bad, now)
-        if self._too_bad(period, self._settings.minimum):
+        self._count(epoch, bad, now)
+        if self._threshold_reached(epoch, self._settings.minimum):
             self._open(now)
 
-    def _count(self, period: StateEpoch, bad: bool, now: float) -> None:
+    def _count(self, epoch: StateEpoch, bad: bool, now: float) -> None:
         if self._settings.ratio is None:
-            period.noting = period.noting + 1 if bad else 0
-            if not period.stage:
+            epoch.failure_streak = epoch.failure_streak + 1 if bad else 0
+            if not epoch.stage:
                 return
-        total, failed = period.total, period.bad
+        total, failed = epoch.total, epoch.failed
         index = int(now * SLICES // self._settings.window)
         if index != total.latest:
             total.move(index)
             failed.move(index)
-        total.counts[total.place] += 1  # flat: every call comes here
+        total.counts[total.place] += 1  # inlined: this runs for every call
         total.total += 1
         if bad:
             failed.counts[failed.place] += 1
             failed.total += 1
 
-    def _too_bad(self, period: StateEpoch, minimum: int) -> bool:
+    def _threshold_reached(self, epoch: StateEpoch, minimum: int) -> bool:
         if self._settings.ratio is None:
-            return period.noting >= self._settings.failures
-        total, bad = period.total.total, period.bad.total
-        return total >= minimum and bad * self._down >= total * self._up
+            return epoch.failure_streak >= self._settings.failures
+        total, failed = epoch.total.total, epoch.failed.total
+        return total >= minimum and failed * self._ratio_denominator >= total * self._ratio_numerator
 
-    def _notice_slow(self, now: float) -> None:
-        """Count the calls that have been on their way for too long, without waiting for their end."""
-        slow, calls = self._slow, self.period.calls
+    def _count_slow_calls(self, now: float) -> None:
+        """Count calls in flight that have become slow as failures, without waiting for their end."""
+        slow, calls = self._slow, self.epoch.calls
         while calls and slow < inf:
             oldest = next(iter(calls))
             passed = now - oldest.started
             if -slow < passed < slow:
                 return
             del calls[oldest]
-            oldest.counted = passed > 0  # else it began by another clock
-            if oldest.counted and oldest.period is self.period:
-                self.last = SLOW
-                self._learn(self.period, True, now)
+            oldest.counted_slow = passed > 0  # else the clock was replaced
+            if oldest.counted_slow and oldest.epoch is self.epoch:
+                self.last_failure = SLOW
+                self._record(self.epoch, True, now)
 
     def _open(self, now: float) -> None:
-        self.become("open", now, now + self._settings.cooldown)
+        self.change_state("open", now, now + self._settings.cooldown)

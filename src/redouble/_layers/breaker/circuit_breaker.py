@@ -1,12 +1,8 @@
-"""CircuitBreaker: leave a service alone while it is down.
+"""CircuitBreaker: reject calls while a service is down.
 
-What opens and closes it is decided in `_circuit`; this file has the lock and the clock. Calls pass through
-`_guarded`, changes are told by `_news`.
-
-The lines that every call behind a circuit breaker goes through.
-
-While it is closed and all goes well, that is a look at two attributes: nobody is asked, nothing is locked,
-and no clock is read.
+`Circuit` decides when it opens and closes; the breaker adds the lock, the clock and the compiled wrapper.
+While the circuit is closed and a call succeeds, the wrapper reads two attributes: it takes no lock and reads
+no clock.
 """
 
 from __future__ import annotations
@@ -35,20 +31,23 @@ from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.events import Observer
 from redouble.errors import CircuitOpen
 
-__all__ = ["CircuitBreaker", "guarded"]
+__all__ = ["CircuitBreaker"]
 
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 GUARDED = Template(
     "circuit breaker",
     """\
 {async_}def guarded({parameters}):
-    redouble_ticket = redouble_breaker._passing or redouble_breaker.admit(redouble_now())
+    redouble_ticket = redouble_breaker._closed_epoch or redouble_breaker.admit(redouble_now())
     redouble_good = False
     try:
         redouble_result = {await_}redouble_fn({arguments})
         redouble_good = True
     finally:
-        if redouble_ticket.noting or not redouble_good:
+        if redouble_ticket.failure_streak or not redouble_good:
             redouble_breaker.ended(
                 redouble_ticket, None if redouble_good else redouble_exception(), redouble_now()
             )
@@ -57,34 +56,22 @@ GUARDED = Template(
 )
 
 
-def guarded(breaker: CircuitBreaker, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-    """Return ``fn`` behind the breaker, with its own signature."""
-    seen = task_error if is_async else sys.exception
-    return compile_wrapper(
-        fn, GUARDED, is_async=is_async, breaker=breaker, now=breaker.clock.now, exception=seen
-    )
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
 @public("redouble")
 class CircuitBreaker(ForkSafe, Gate):
-    """Open after too many failures: reject calls for a while, then let a few through to see.
+    """Open after too many failures: reject calls for a while, then admit a few as probes.
 
     on: what counts as a failure: an exception type, a tuple, a rule, or a list of these. An error that a
-        rule answers False to counts as a success (a 404 is a healthy answer); one that nobody has an
-        opinion about, a cancellation and a `Rejected` count as nothing.
-    failures: open after so many in a row. Not looked at if there is a ``ratio``.
+        rule answers False to counts as a success (a 404 is a healthy answer); an error that no rule
+        answers, a cancellation and a `Rejected` are not counted.
+    failures: open after this many in a row. Ignored if there is a ``ratio``.
     ratio: open when at least this share of the calls in the last ``window`` seconds failed, and there were
-        at least ``minimum`` of them. Without a ratio neither is looked at.
+        at least ``minimum`` of them. Without a ratio both are ignored.
     slow: a call that takes this many seconds counts as failed, from then on, whether it has ended or not.
     cooldown: how many seconds to stay open; `CircuitOpen` carries what is left of them as ``retry_after``.
-    probes: how many calls are let through after that. If all succeed it closes, if one fails it opens again.
-    reopening: after the probes, first let these shares of the calls through, such as ``(0.1, 0.5)``, each
+    probes: how many calls are admitted after that. If all succeed it closes, if one fails it opens again.
+    reopening: after the probes, first admit these shares of the calls, such as ``(0.1, 0.5)``, each
         for as long as the cooldown.
-    name, on_change: what it is called in events and logs, and who is told of changes.
+    name, on_change: its name in events and logs, and an observer of its state changes.
     """
 
     def __init__(
@@ -123,12 +110,13 @@ class CircuitBreaker(ForkSafe, Gate):
         )
         self.name, self.clock = name, clock
         self.register("breakers")
-        # A subclass that has its own is asked about every call.
-        self._as_is = type(self).admit is CircuitBreaker.admit and type(self).ended is CircuitBreaker.ended
+        # If a subclass overrides one of them, every call has to go through both.
+        own = type(self)
+        self._not_overridden = own.admit is CircuitBreaker.admit and own.ended is CircuitBreaker.ended
         self._circuit = Circuit(self.settings, random.random, clock.now())
-        self._news, self._desk = self._offices()
-        self._passing: StateEpoch | None = None  # what calls go by as long as nobody has to be asked
-        self._settle()
+        self._dispatcher, self._executor = self._make_delivery()
+        self._closed_epoch: StateEpoch | None = None  # the ticket of the fast path; None: call `admit`
+        self._follow_circuit()
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -141,21 +129,21 @@ class CircuitBreaker(ForkSafe, Gate):
 
     def isolate(self) -> None:
         """Reject all calls until `close` is called."""
-        self._become("isolated")
+        self._change_state("isolated")
 
     def close(self) -> None:
-        """Let all calls pass again, and forget what was counted."""
-        self._become("closed")
+        """Admit all calls again, and reset the counts."""
+        self._change_state("closed")
 
     def snapshot(self) -> Mapping[str, float | str | None]:
-        """Tell its ``state``, ``retry_after``, and how many calls were ``rejected`` since it opened.
+        """Return its ``state``, ``retry_after``, and how many calls were ``rejected`` since it opened.
 
-        Counted since the state changed: how many ``failures``, of how many ``calls``; lately if there is a
-        ratio, else in a row.
+        Since the last change of state: how many ``failures``, of how many ``calls``; in the window if there
+        is a ratio, else in a row.
         """
         with self._lock:
             circuit, now = self._circuit, self.clock.now()
-            calls, failures = circuit.counted(now)
+            calls, failures = circuit.counts(now)
             return {
                 "state": circuit.state(now),
                 "retry_after": circuit.retry_after(now) or None,
@@ -165,64 +153,70 @@ class CircuitBreaker(ForkSafe, Gate):
             }
 
     def admit(self, now: float, /) -> Ticket:
-        """Let a call in, or raise `CircuitOpen`."""
-        passing = self._passing
-        if passing is not None:
-            return passing
+        """Admit a call and return its ticket, or raise `CircuitOpen`."""
+        epoch = self._closed_epoch
+        if epoch is not None:
+            return epoch
         with self._lock:
             circuit = self._circuit
-            ticket: Ticket | None = circuit.period if circuit.period.state == "closed" else None
-            if not self._desk.busy:  # else a signal, or the collector, has come in the middle of a change
-                ticket = self._desk.run(circuit.admit, now)
-            state, retry_after = circuit.period.state, circuit.retry_after(now)
-        self._news.publish()
+            ticket: Ticket | None = circuit.epoch if circuit.epoch.state == "closed" else None
+            if not self._executor.busy:  # else a signal handler or finalizer runs in the middle of a change
+                ticket = self._executor.run(circuit.admit, now)
+            state, retry_after = circuit.epoch.state, circuit.retry_after(now)
+        self._dispatcher.publish()
         if ticket is None:
-            says = self._says(state, retry_after)
-            raise emit_rejected(CircuitOpen(says, retry_after=retry_after), "circuit_breaker", self.name)
+            status = self._status(state, retry_after)
+            raise emit_rejected(CircuitOpen(status, retry_after=retry_after), "circuit_breaker", self.name)
         return ticket
 
     def ended(self, ticket: Ticket, error: BaseException | None, now: float, /) -> None:
-        """Learn how a call ended."""
+        """Record the result of a call."""
         bad: bool | None = None
         try:
             bad = self._failures.counts(error)
-        finally:  # a rule may fail, and still the call is over
+        finally:  # the call is over even if a rule raises
             with self._lock:
-                self._desk.run(self._circuit.ended, ticket, bad, now, type(error).__name__)
-            self._news.publish()
+                self._executor.run(self._circuit.ended, ticket, bad, now, type(error).__name__)
+            self._dispatcher.publish()
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` behind the breaker."""
-        return guarded(self, fn, is_async=False) if self._as_is else super().around(fn)
+        return self._guarded(fn, is_async=False) if self._not_overridden else super().around(fn)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` behind the breaker, for a coroutine function."""
-        return guarded(self, fn, is_async=True) if self._as_is else super().around_async(fn)
+        return self._guarded(fn, is_async=True) if self._not_overridden else super().around_async(fn)
 
-    def _become(self, state: State) -> None:
+    def _guarded(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        exception = task_error if is_async else sys.exception
+        return compile_wrapper(
+            fn, GUARDED, is_async=is_async, breaker=self, now=self.clock.now, exception=exception
+        )
+
+    def _change_state(self, state: State) -> None:
         with self._lock:
-            if self._circuit.period.state != "isolated" or state != "isolated":
-                self._desk.run(self._circuit.become, state, self.clock.now())
-        self._news.publish()
+            if self._circuit.epoch.state != "isolated" or state != "isolated":
+                self._executor.run(self._circuit.change_state, state, self.clock.now())
+        self._dispatcher.publish()
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
         return True
 
     def reconfigure(self, other: Self, /) -> None:
-        """Take over the terms of another breaker; the state and the counts stay."""
+        """Adopt the settings of ``other``, and keep the state and the counts."""
         with self._lock:
-            self._desk.run(self._take_over, other)
-        self._news.publish()
+            self._executor.run(self._adopt_settings, other)
+        self._dispatcher.publish()
 
-    def _take_over(self, other: Self) -> None:
+    def _adopt_settings(self, other: Self) -> None:
         mine = self.settings
         self._failures = other._failures
         self.settings = replace(
             other.settings, name=mine.name, on_change=mine.on_change, clock=mine.clock, random=mine.random
         )
         self._circuit.reconfigure(self.settings, self.clock.now())
-        self._passing = None  # `_settle` looks again
+        self._closed_epoch = None  # `_follow_circuit` sets it again
 
     def describe(self) -> str:
         return self.settings.summary()
@@ -245,39 +239,41 @@ class CircuitBreaker(ForkSafe, Gate):
     def traits(self) -> Traits:
         return Traits(handles=self.settings.on, shared=(self,))
 
-    # ---------------------------------------------------------------- news
+    # ---------------------------------------------------------------- state changes
 
-    def _settle(self) -> None:
-        """Take over what has become of the circuit."""
+    def _follow_circuit(self) -> None:
+        """Update the fast path and queue the state changes, after each operation on the circuit."""
         circuit = self._circuit
-        if circuit.period is self._passing and not circuit.changes:
+        if circuit.epoch is self._closed_epoch and not circuit.changes:
             return
-        quick = self._as_is and circuit.period.state == "closed" and self.settings.slow is None
-        self._passing = circuit.period if quick else None
+        fast = self._not_overridden and circuit.epoch.state == "closed" and self.settings.slow is None
+        self._closed_epoch = circuit.epoch if fast else None
         while circuit.changes:
-            self._news.add(circuit.changes.popleft())
+            self._dispatcher.add(circuit.changes.popleft())
 
-    def _offices(self) -> tuple[ChangeDispatcher, SerialExecutor]:
-        # Held weakly: a breaker that nobody has any more is gone at once, and not when the collector comes.
-        return ChangeDispatcher(weak_method(self._tell)), SerialExecutor(weak_method(self._settle))
+    def _make_delivery(self) -> tuple[ChangeDispatcher, SerialExecutor]:
+        # Weak references avoid a cycle: an unused breaker is freed at once, not by the collector.
+        dispatcher = ChangeDispatcher(weak_method(self._dispatch))
+        return dispatcher, SerialExecutor(weak_method(self._follow_circuit))
 
-    def _tell(self, change: StateChange) -> None:
-        dispatch(change, self._whose(), self._says(change.state, change.retry_after), self.settings.on_change)
+    def _dispatch(self, change: StateChange) -> None:
+        status = self._status(change.state, change.retry_after)
+        dispatch(change, self._display_name(), status, self.settings.on_change)
 
-    def _whose(self) -> str:
+    def _display_name(self) -> str:
         return self.name or "the circuit breaker"
 
-    def _says(self, state: State, retry_after: float | None) -> str:
+    def _status(self, state: State, retry_after: float | None) -> str:
         if state == "isolated":
-            return f"{self._whose()} is isolated, until somebody closes it"
+            return f"{self._display_name()} is isolated, until close() is called"
         if state == "half_open":
-            return f"{self._whose()} is half open, and others are trying whether the service is back"
-        last, rest = self._circuit.last, in_seconds(retry_after or 0)
-        return f"{self._whose()} is open after {last}, for another {rest}"
+            return f"{self._display_name()} is half open, and probes are testing whether the service is back"
+        last, left = self._circuit.last_failure, in_seconds(retry_after or 0)
+        return f"{self._display_name()} is open after {last}, for another {left}"
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._news, self._desk = self._offices()
+        self._dispatcher, self._executor = self._make_delivery()
 
     def __repr__(self) -> str:
         settings = self.settings

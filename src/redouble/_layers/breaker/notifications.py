@@ -1,4 +1,4 @@
-"""What a circuit breaker tells of itself: outside its lock, in order, and one thing at a time."""
+"""Delivery of the state changes of a circuit breaker: outside its lock, in order, one at a time."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ WHATS: Mapping[str, What] = {
 
 
 class ChangeDispatcher:
-    """Changes that wait to be told. Whoever comes first tells them all; what comes up meanwhile queues."""
+    """A queue of state changes. One thread at a time delivers all that are pending."""
 
-    def __init__(self, tell: Callable[[StateChange], None]) -> None:
-        self._tell = tell
-        self._waiting: deque[StateChange] = deque()
+    def __init__(self, deliver: Callable[[StateChange], None]) -> None:
+        self._deliver = deliver
+        self._pending: deque[StateChange] = deque()
         self._lock = RLock()
-        self._telling = False
+        self._delivering = False
 
     def add(self, change: StateChange) -> None:
-        """Take one in: under the lock of the breaker, so that they are in order."""
-        self._waiting.append(change)
+        """Queue a change. The breaker calls it under its lock, which keeps the order."""
+        self._pending.append(change)
 
     def publish(self) -> None:
-        """Tell what waits, unless somebody is at it; an observer that changes the breaker comes here too."""
-        while self._waiting:
+        """Deliver the pending changes, unless another call does: an observer may change the breaker, too."""
+        while self._pending:
             mine = False
             try:
                 with self._lock:
-                    if self._telling:
+                    if self._delivering:
                         return
-                    mine = self._telling = True
-                while self._waiting:
-                    self._tell(self._waiting.popleft())
+                    mine = self._delivering = True
+                while self._pending:
+                    self._deliver(self._pending.popleft())
             finally:
-                self._telling = self._telling and not mine
+                self._delivering = self._delivering and not mine
 
 
-def dispatch(change: StateChange, name: str, says: str, own: Observer | None) -> None:
-    """Log a change, if it matters to people, and tell the observers: the breaker's own, and all others."""
+def dispatch(change: StateChange, name: str, status: str, observer: Observer | None) -> None:
+    """Log the first rejection and the recovery; emit the event to ``observer`` and to all global ones."""
     if change.what == "rejected":
-        log("%s; further rejections are counted, and not logged", says)
+        log("%s; further rejections are counted, and not logged", status)
     elif change.what == "closed" and change.rejected:
         log("%s is closed again, after %d rejected calls", name, change.rejected, news=True)
-    if own is not None or watch.listening[WHATS[change.what]]:
-        publish(_event(change, name), own)
+    if observer is not None or watch.listening[WHATS[change.what]]:
+        publish(_event(change, name), observer)
 
 
 def _event(change: StateChange, name: str) -> Event:

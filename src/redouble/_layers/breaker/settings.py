@@ -16,7 +16,7 @@ from redouble._telemetry.events import Observer
 __all__ = ["CircuitBreakerSettings", "validated"]
 
 
-SHORTEST = 0.001  # second: a window, or a call that is slow
+SHORTEST = 0.001  # second: the least `window` and the least `slow`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class CircuitBreakerSettings:
     random: Chance
 
     def summary(self) -> str:
-        """Describe in a few words when the breaker opens, and for how long."""
+        """Return a few words: when the breaker opens, and for how long."""
         often = f"{self.failures} failures in a row"
         if self.ratio is not None:
             share, window = f"{self.ratio * 100:g}%", in_seconds(self.window)
@@ -61,7 +61,7 @@ def validated(
     clock: Clock,
     random: Chance,
 ) -> CircuitBreakerSettings:
-    """Validate the options of a circuit breaker, except for ``on``, which `Failures` validates."""
+    """Validate the options of a circuit breaker, except for ``on``, which `FailureFilter` validates."""
     settings = CircuitBreakerSettings(
         on=on,
         failures=whole(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
@@ -86,10 +86,10 @@ def validated(
 
 
 def _positive(value: Duration, option: str) -> float:
-    found = checked(value, f"CircuitBreaker {option}")
-    if found < SHORTEST:
+    seconds = checked(value, f"CircuitBreaker {option}")
+    if seconds < SHORTEST:
         raise ValueError(f"CircuitBreaker {option}={value!r}: write more seconds, such as 30")
-    return found
+    return seconds
 
 
 def _share(value: float, option: str) -> float:
@@ -101,10 +101,10 @@ def _share(value: float, option: str) -> float:
 
 
 def _shares(reopening: object) -> tuple[float, ...]:
-    wanted = f"CircuitBreaker reopening={reopening!r}: write shares that rise, such as (0.1, 0.5)"
+    message = f"CircuitBreaker reopening={reopening!r}: write shares that rise, such as (0.1, 0.5)"
     if not isinstance(reopening, list | tuple) or not reopening:
-        raise TypeError(wanted)
+        raise TypeError(message)
     shares = tuple(_share(share, "reopening") for share in cast("Sequence[float]", reopening))
     if any(before >= after for before, after in pairwise(shares)):
-        raise ValueError(wanted)
+        raise ValueError(message)
     return shares

@@ -1,7 +1,4 @@
-"""What the races of one hedge share: how late is late, how many extra calls there may be, and the counts.
-
-Attempts side by side, in the async library that is running: `_race_asyncio` or `_race_trio`.
-"""
+"""State shared by all calls of one `Hedge`, and the choice of the race runner: asyncio or Trio."""
 
 from __future__ import annotations
 
@@ -19,70 +16,70 @@ from redouble._layers.hedge.race import Race, Unawaitable
 from redouble._runtime.backend import under_trio
 from redouble._runtime.clock import SYSTEM
 
-__all__ = ["HedgeControl", "RaceRules", "race"]
+__all__ = ["HedgeControl", "RaceRules", "run_race"]
 
 
 Operation: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class RaceRules(Protocol):
-    """What the drivers of a race ask the one who called it."""
+    """The decisions that a race runner leaves to the hedge."""
 
     hedges: int
     different: Operation | None
 
-    def may(self) -> bool:
-        """Say whether another attempt may be made now; if so, it is."""
+    def allow_attempt(self) -> bool:
+        """Return True if another attempt may start now; it then counts as started."""
         ...
 
     def delay(self) -> float:
-        """Tell the seconds from one attempt to the next."""
+        """Return the seconds from one attempt to the next."""
         ...
 
-    def contest(self) -> Race:
-        """Begin to compare them."""
+    def new_race(self) -> Race:
+        """Return the race of one call, whose first attempt is running."""
         ...
 
-    def outcome(self, contest: Race, /) -> Any:
-        """Return what comes out of it, or raise it."""
+    def outcome(self, race: Race, /) -> Any:
+        """Return the result of a decided race, or raise its error."""
         ...
 
 
-_on_asyncio: Callable[..., Coroutine[Any, Any, Any]] | None = None
+_run_on_asyncio: Callable[..., Coroutine[Any, Any, Any]] | None = None
 
 
-def race(
+def run_race(
     rules: RaceRules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
-    """Make a call, and others beside it when it is late."""
-    global _on_asyncio  # noqa: PLW0603  asking for a module again and again takes its time
+    """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
+    global _run_on_asyncio  # noqa: PLW0603  an import statement for each call would cost time
     if "trio" in modules and under_trio():
-        from redouble._layers.hedge import race_trio as _race_trio  # noqa: PLC0415  it is running
+        from redouble._layers.hedge import race_trio  # noqa: PLC0415  Trio is running
 
-        return _race_trio.race(rules, delay, fn, args, kwargs)
-    if _on_asyncio is None:
-        from redouble._layers.hedge import race_asyncio as _race_asyncio  # noqa: PLC0415  only once async code runs
+        return race_trio.run_race(rules, delay, fn, args, kwargs)
+    if _run_on_asyncio is None:
+        from redouble._layers.hedge import race_asyncio  # noqa: PLC0415  only if async code runs
 
-        _on_asyncio = _race_asyncio.race
-    return _on_asyncio(rules, delay, fn, args, kwargs)
+        _run_on_asyncio = race_asyncio.run_race
+    return _run_on_asyncio(rules, delay, fn, args, kwargs)
 
 
-def awaited(different: Operation) -> Operation:
-    """Return the same, which says so if what it gives cannot be awaited."""
+def require_awaitable(different: Operation) -> Operation:
+    """Return ``different``, wrapped to raise `Unawaitable` if its result cannot be awaited."""
 
     async def other(*args: Any, **kwargs: Any) -> Any:
-        made: object = different(*args, **kwargs)
-        if not isawaitable(made):
+        result: object = different(*args, **kwargs)
+        if not isawaitable(result):
             raise Unawaitable(
-                f"Hedge different={display_name(different)} gave a {type(made).__name__}: make it async"
+                f"Hedge different={display_name(different)} gave a {type(result).__name__}: make it async"
             )
-        return await made
+        return await result
 
     return different if callable_kind(different) == "coroutine" else other
 
 
 class HedgeControl(ForkSafe):
-    """Shared by all calls, in whatever event loop they run."""
+    """The state of one `Hedge`, shared by all its calls in all event loops: delay, quota and statistics."""
 
     def __init__(
         self,
@@ -96,52 +93,52 @@ class HedgeControl(ForkSafe):
     ) -> None:
         super().__init__()
         self.hedges = hedges
-        self.different = different if different is None else awaited(different)
+        self.different = different if different is None else require_awaitable(different)
         self._failures, self._until, self._budget = failures, until, budget
-        self.extra = HedgeQuota(share)
+        self.quota = HedgeQuota(share)
         self.latencies = LatencyHistogram(min(share or 0.0, 1.0), SYSTEM.now())
-        self.latencies.longest = fixed
+        self.latencies.threshold = fixed
         self._hedged = self._won = self._suppressed = 0
 
-    def may(self) -> bool:
-        """Allow an extra call, or count that there was none."""
+    def allow_attempt(self) -> bool:
+        """Return True if the quota and the budget allow an extra call; count it as hedged or suppressed."""
         with self._lock:
-            allowed = self.extra.spend()
-            if allowed and not self._granted():
-                self.extra.refund()
+            allowed = self.quota.spend()
+            if allowed and not self._budget_grants():
+                self.quota.refund()
                 allowed = False
             self._hedged += allowed
             self._suppressed += not allowed
         return allowed
 
     def delay(self) -> float:
-        """Tell the seconds from one attempt to the next."""
-        return self.latencies.longest or 0.0
+        """Return the seconds from one attempt to the next."""
+        return self.latencies.threshold or 0.0
 
-    def contest(self) -> Race:
-        """Begin to compare attempts."""
+    def new_race(self) -> Race:
+        """Return the race of one call, whose first attempt is running."""
         return Race(self._failures, self._until)
 
-    def outcome(self, contest: Race) -> Any:
-        """Return what comes out, or raise it."""
-        self._won += contest.winner not in (None, 1)
-        return contest.outcome()
+    def outcome(self, race: Race, /) -> Any:
+        """Return the result of a decided race, or raise its error; count a win of an extra call."""
+        self._won += race.winner not in (None, 1)
+        return race.outcome()
 
     def snapshot(self) -> Mapping[str, float | None]:
-        """Tell what there was."""
+        """Return the statistics."""
         return {
-            "delay": self.latencies.longest,
-            "calls": self.extra.calls,
+            "delay": self.latencies.threshold,
+            "calls": self.quota.calls,
             "hedged": self._hedged,
             "won": self._won,
             "suppressed": self._suppressed,
         }
 
-    def _granted(self) -> bool:
+    def _budget_grants(self) -> bool:
         budget, now = self._budget, SYSTEM.now()
         if budget is None:
             return True
         grant = budget.spend(Kind.unknown, now)
-        if grant is not None and grant.wait:  # later is too late
+        if grant is not None and grant.wait:  # a hedge cannot wait
             budget.refund(grant, now)
         return grant is not None and not grant.wait

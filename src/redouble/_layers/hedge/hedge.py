@@ -1,7 +1,6 @@
-"""Hedge: when a call takes longer than most, make it a second time beside the first; what comes first counts.
+"""Hedge: repeat a slow call beside the first one and use the first acceptable outcome.
 
-Who wins is decided in `_contest`, how late is late and how many there may be in `_load`; the attempts run in
-`_race`.
+`Race` decides which attempt wins; `LatencyHistogram` and `HedgeQuota` decide when an extra call may start.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.hedge.control import HedgeControl, race
+from redouble._layers.hedge.control import HedgeControl, run_race
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, fast_reader
@@ -36,31 +35,31 @@ FIXED = Template(
     "hedge",
     """\
 async def hedged({parameters}):
-    redouble_extra.calls += 1
-    return await redouble_race(
-        redouble_stakes, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+    redouble_quota.calls += 1
+    return await redouble_run_race(
+        redouble_control, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
     )
 """,
 )
-LEARNED = Template(
+MEASURED = Template(
     "hedge",
     """\
 async def hedged({parameters}):
-    redouble_extra.calls += 1
+    redouble_quota.calls += 1
     redouble_latencies.skip -= 1
     redouble_start = None
     if redouble_latencies.skip <= 0:
         redouble_start = redouble_system() if redouble_ambient else redouble_now()
-    redouble_delay = redouble_latencies.longest
+    redouble_delay = redouble_latencies.threshold
     if redouble_delay is None:
         redouble_result = await redouble_fn({arguments})
     else:
-        redouble_result = await redouble_race(
-            redouble_stakes, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+        redouble_result = await redouble_run_race(
+            redouble_control, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
         )
     if redouble_start is not None:
         redouble_moment = redouble_system() if redouble_ambient else redouble_now()
-        redouble_took(redouble_moment - redouble_start, redouble_moment)
+        redouble_record(redouble_moment - redouble_start, redouble_moment)
     return redouble_result
 """,
 )
@@ -82,23 +81,23 @@ class HedgeSettings:
 
 @public("redouble")
 class Hedge(SharedByIdentity, Layer):
-    """Make a late call a second time, beside the first: the first acceptable outcome wins, others are ended.
+    """Repeat a slow call beside the first: the first acceptable outcome wins, the others are cancelled.
 
-    For async functions that may well be called twice at once, such as those that only read.
+    For async functions that may be called twice at once, such as those that only read.
 
-    delay: how many seconds a call may take before it is late. None: learned, as what all but the slowest
-        ``max_extra_load`` of the calls take; nothing is hedged before there were enough calls to tell. If
-        more calls than that are slow, say a larger load, or the delay.
+    delay: how many seconds a call may take before an extra call starts. None: measured, as the time that
+        all but the slowest ``max_extra_load`` of the calls take; nothing is hedged before there were enough
+        calls to measure. If more calls than that are slow, set a larger load, or the delay.
     max_extra_load: how many extra calls there may be, as a share of all calls: never more than this and one.
-        None is no limit, and then ``delay`` must be said.
+        None is no limit, and then ``delay`` is required.
     hedges: how many extra calls one call may lead to, each a ``delay`` after the one before.
-    on: errors that do not end the race: others may still win. An error that is not named here wins at once.
-    until: a rule for results, as in `Retry`: one that is refused does not win while others are under way.
-    different: what to call instead for the extra calls, with the same arguments: another host, say.
-    budget: one that is shared with others, such as that of a `Retry`: each extra call takes from it.
-    name: what it is called in metrics.
+    on: errors that do not end the race: another attempt may still win. Any other error wins at once.
+    until: a rule for results, as in `Retry`: a result that it refuses does not win while others are running.
+    different: a function for the extra calls, with the same arguments: one for another host, for example.
+    budget: a budget that may be shared, such as that of a `Retry`: each extra call spends from it.
+    name: its name in metrics.
 
-    If all have failed, the error of the first one is raised. What may not be hedged goes on by itself.
+    If all attempts fail, the error of the first one is raised. A call that may not be hedged just continues.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class Hedge(SharedByIdentity, Layer):
             share = number(share, "Hedge max_extra_load", 1e-6, hedges, wanted)
         elif delay is None:
             raise ValueError(
-                "Hedge(max_extra_load=None): without a limit of the load, say delay=, in seconds"
+                "Hedge(max_extra_load=None): without a limit of the load, write delay=, in seconds"
             )
         if until is not None:
             check_until(until)
@@ -146,35 +145,36 @@ class Hedge(SharedByIdentity, Layer):
         )
         self.name = name
         self.register("layers")
-        self._stakes = HedgeControl(delay, share, hedges, failures, until, different, budget)
+        self._control = HedgeControl(delay, share, hedges, failures, until, different, budget)
 
     @property
     def _kept_by_wrapper(self) -> bool:
         return True
 
     def snapshot(self) -> Mapping[str, float | None]:
-        """Tell the ``delay`` (None: not known yet), of how many ``calls`` how many were ``hedged``.
+        """Return the ``delay`` (None: not known yet), and how many ``calls`` there were.
 
-        And how many extra calls ``won``, and how many were ``suppressed`` for the sake of the load.
+        Also how many extra calls were started (``hedged``), how many of them ``won``, and how many were
+        ``suppressed`` by the quota or the budget.
         """
-        return self._stakes.snapshot()
+        return self._control.snapshot()
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` hedged, for a coroutine function."""
         return compile_wrapper(
             fn,
-            LEARNED if self.settings.delay is None else FIXED,
+            MEASURED if self.settings.delay is None else FIXED,
             is_async=True,
-            stakes=self._stakes,
-            extra=self._stakes.extra,
+            control=self._control,
+            quota=self._control.quota,
             delay=self.settings.delay,
-            latencies=self._stakes.latencies,
-            took=self._stakes.latencies.record,
+            latencies=self._control.latencies,
+            record=self._control.latencies.record,
             layer=self,  # for `policy_of`
             ambient=ambient.active,
             system=SYSTEM.now,
             now=fast_reader(SYSTEM, aio=False),
-            race=race,
+            run_race=run_race,
         )
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:

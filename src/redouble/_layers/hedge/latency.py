@@ -1,7 +1,8 @@
-"""What hedging goes by: how long calls take, and how many extra ones there may be. Pure, and told the time.
+"""The latency histogram and the quota of extra calls of a hedge. Pure: the caller passes the time.
 
-Rule 1: nothing is known before there were enough calls; then it is an upper estimate, rather late than early.
-Rule 2: at most a share of the calls and one more are extra, counted from the first one on, whatever happens.
+Rule 1: there is no threshold before there were enough calls; then it is an upper bound, too late rather than
+        too early.
+Rule 2: extra calls never exceed the share of all calls plus one, counted from the first call.
 """
 
 from __future__ import annotations
@@ -11,96 +12,99 @@ from math import ceil, floor, frexp, inf, ldexp
 __all__ = ["HedgeQuota", "LatencyHistogram"]
 
 
-FINE = 16  # steps to the double: an estimate is less than 1/16 too high
-LOWEST, HIGHEST = -20, 12  # powers of two: from a microsecond to an hour
-STEPS = (HIGHEST - LOWEST + 1) * FINE
-FEWEST = 20  # calls
-SHORTEST = 0.001  # second: nobody gains by hedging what takes less
-WINDOW = 30.0  # seconds: the data of one to two of these count
-OFTEN, SELDOM = 16, 1024  # calls from one look at the data to the next
-PLENTY, SOME = 2000, 8  # with so much data, one call of so many is timed
-AHEAD = 1000  # calls whose share may be saved up
+PER_DOUBLING = 16  # an estimate is less than 1/16 too high
+LOWEST_POWER, HIGHEST_POWER = -20, 12  # of two: from a microsecond to an hour
+STEPS = (HIGHEST_POWER - LOWEST_POWER + 1) * PER_DOUBLING
+MIN_CALLS = 20  # before there is a threshold
+SHORTEST_DELAY = 0.001  # second: hedging faster calls gains nothing
+WINDOW = 30.0  # seconds: the histogram covers one to two windows
+MIN_UPDATE_INTERVAL, MAX_UPDATE_INTERVAL = 16, 1024  # timed calls between updates
+SAMPLING_THRESHOLD, SAMPLING_INTERVAL = 2000, 8  # from this many calls, time one in 8
+MAX_SAVED_CALLS = 1000  # calls whose share of extra calls may be saved up
 
 
 class LatencyHistogram:
-    """How long calls took lately, and the time that all but a ``share`` of them take at most."""
+    """A histogram of recent latencies, and the threshold that all but a ``share`` of the calls stay under."""
 
     __slots__ = (
-        "_before",
-        "_counted",
-        "_enough",
-        "_every",
-        "_left",
-        "_now",
-        "_old",
+        "_current",
+        "_current_total",
+        "_minimum",
+        "_previous",
+        "_previous_total",
+        "_sample_every",
         "_share",
         "_since",
-        "longest",
+        "_until_update",
         "skip",
+        "threshold",
     )
 
     def __init__(self, share: float, now: float) -> None:
         self._share = share
-        self._enough = max(FEWEST, ceil(1 / share)) if share else inf
-        self._now, self._before = [0] * STEPS, [0] * STEPS
-        self._counted = self._old = 0  # how many there are in each
-        self._left, self._every = OFTEN, 1  # calls until the next look, and to the next that is timed
+        self._minimum = max(MIN_CALLS, ceil(1 / share)) if share else inf
+        self._current, self._previous = [0] * STEPS, [0] * STEPS
+        self._current_total = self._previous_total = 0
+        self._until_update, self._sample_every = (
+            MIN_UPDATE_INTERVAL,
+            1,
+        )  # timed calls; all calls for each timed one
         self._since = now
-        self.skip = 0  # calls that need not be timed, before the next that is
-        self.longest: float | None = None  # what all but the share stay under; None if that is not known
+        self.skip = 0  # calls before the next timed one
+        self.threshold: float | None = None  # seconds; None before there were enough calls
 
     def record(self, seconds: float, now: float) -> None:
-        """Take in how long a call took, or at least took."""
+        """Record the latency of a call."""
         part, power = frexp(seconds if seconds > 0 else 1e-9)
-        step = (power - LOWEST) * FINE + int(part * 2 * FINE) - FINE
-        self._now[0 if step < 0 else step if step < STEPS else STEPS - 1] += 1
-        self._counted += 1
-        self.skip = self._every
-        self._left -= 1
-        if self._left <= 0:
-            self._look(now)
+        step = (power - LOWEST_POWER) * PER_DOUBLING + int(part * 2 * PER_DOUBLING) - PER_DOUBLING
+        self._current[0 if step < 0 else step if step < STEPS else STEPS - 1] += 1
+        self._current_total += 1
+        self.skip = self._sample_every
+        self._until_update -= 1
+        if self._until_update <= 0:
+            self._update(now)
 
-    def _look(self, now: float) -> None:
-        total = self._counted + self._old
-        if total >= self._enough:
-            self.longest = max(SHORTEST, self._edge(floor(total * self._share)))
-            if self._counted >= self._enough and not 0 <= now - self._since < WINDOW:
-                self._before, self._now, self._since = self._now, [0] * STEPS, now
-                self._counted, self._old = 0, self._counted
-        self._left = max(OFTEN, min(SELDOM, total // OFTEN))
-        self._every = 1 if total < PLENTY else SOME
+    def _update(self, now: float) -> None:
+        total = self._current_total + self._previous_total
+        if total >= self._minimum:
+            self.threshold = max(SHORTEST_DELAY, self._upper_bound(floor(total * self._share)))
+            if self._current_total >= self._minimum and not 0 <= now - self._since < WINDOW:
+                self._previous, self._current, self._since = self._current, [0] * STEPS, now
+                self._current_total, self._previous_total = 0, self._current_total
+        self._until_update = max(MIN_UPDATE_INTERVAL, min(MAX_UPDATE_INTERVAL, total // MIN_UPDATE_INTERVAL))
+        self._sample_every = 1 if total < SAMPLING_THRESHOLD else SAMPLING_INTERVAL
 
-    def _edge(self, over: int) -> float:
-        """Return what no more than ``over`` of those counted took longer than."""
+    def _upper_bound(self, over: int) -> float:
+        """Return a latency that at most ``over`` of the counted calls exceeded."""
         place = STEPS - 1
-        while place > 0 and (there := self._now[place] + self._before[place]) <= over:
+        while place > 0 and (there := self._current[place] + self._previous[place]) <= over:
             over -= there
             place -= 1
-        power, step = divmod(place, FINE)
-        return ldexp((FINE + step + 1) / (2 * FINE), power + LOWEST)
+        power, step = divmod(place, PER_DOUBLING)
+        return ldexp((PER_DOUBLING + step + 1) / (2 * PER_DOUBLING), power + LOWEST_POWER)
 
 
 class HedgeQuota:
-    """How many extra calls there may be: a share of all calls, and one. ``calls``: all that there were."""
+    """The quota of extra calls: a share of all calls, and one more. ``calls``: how many calls there were."""
 
-    __slots__ = ("_given", "_share", "calls")
+    __slots__ = ("_share", "_spent", "calls")
 
     def __init__(self, share: float | None) -> None:
         self._share = share
         self.calls = 0
-        self._given = 0.0  # out, or lost because nobody used it in time
+        self._spent = 0.0  # extra calls, and those that expired unused
 
     def spend(self) -> bool:
-        """Allow an extra call, or not."""
+        """Return True and count an extra call if the quota allows it."""
         if self._share is None:
             return True
         earned = 1 + self.calls * self._share
-        self._given = max(self._given, earned - 1 - AHEAD * self._share)
-        if earned - self._given < 1 - 1e-9:
+        self._spent = max(self._spent, earned - 1 - MAX_SAVED_CALLS * self._share)
+        if earned - self._spent < 1 - 1e-9:
             return False
-        self._given += 1
+        self._spent += 1
         return True
 
     def refund(self) -> None:
-        """Take one back that never started."""
-        self._given -= 1
+        """Return the quota of an extra call that never started."""
+        self._spent -= 1

@@ -1,14 +1,12 @@
-"""One call that is tried by several at once: who is running, who has won, what comes out. Pure.
+"""The race of one hedged call: which attempts are running, which one won, and the outcome.
 
-Rule 1: the first acceptable outcome wins: a result that is not refused, or an error that ``on`` does not
+Rule 1: the first acceptable outcome wins: a result that ``until`` accepts, or an error that ``on`` does not
         name.
-Rule 2: an attempt that fails leaves it to the others. If all have failed, what comes out is the first one's.
-Rule 3: nobody is started because somebody failed: that is what a `Retry` is for. One that was told to wait
-        puts the next one off for as long.
+Rule 2: a failed attempt leaves the decision to the others. If all fail, the outcome of the first one counts.
+Rule 3: a failure starts no attempt: that is the task of a `Retry`. A ``Retry-After`` of a failure delays the
+        next attempt.
 
-Closing a result that nobody is going to use, whatever it is.
-
-One attempt of a race, whatever async library runs it.
+`Race` is pure; the functions below it run one attempt and close unused results in any async library.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from redouble._failures.verdict import Ended, FailureFilter, Until, accepted, to
 from redouble._internal.logger import log
 from redouble._runtime.clock import SYSTEM
 
-__all__ = ["Race", "Unawaitable", "attempted", "close_all", "closes"]
+__all__ = ["Race", "Unawaitable", "closable", "close_all", "run_attempt"]
 
 
 FIRST = 1
 
 
 class Unawaitable(TypeError):
-    """A mistake of whoever wrote the call: no rule is asked about it."""
+    """A programming error of the caller, which wins the race without a verdict of the rules."""
 
 
 class Race:
@@ -37,39 +35,39 @@ class Race:
     __slots__ = (
         "_error",
         "_failures",
-        "_first",
+        "_first_outcome",
         "_results",
         "_until",
         "_value",
-        "begun",
         "not_before",
         "running",
+        "started",
         "winner",
     )
 
     def __init__(self, failures: FailureFilter, until: Until | None) -> None:
         self._failures, self._until = failures, until
-        self.begun = self.running = 1
+        self.started = self.running = 1
         self.winner: int | None = None
-        self.not_before = 0.0  # by the clock of whoever tells the time
+        self.not_before = 0.0  # on the clock of `now`: the next attempt waits until then
         self._results: list[Any] = []
         self._value: Any = None
         self._error: Exception | None = None
-        self._first: tuple[Any, Exception | None] = (None, None)
+        self._first_outcome: tuple[Any, Exception | None] = (None, None)
 
     @property
     def over(self) -> bool:
-        """Whether it is decided."""
+        """True if an attempt has won, or none is running."""
         return self.winner is not None or not self.running
 
-    def begin(self) -> int:
-        """Start another one; return its number."""
-        self.begun += 1
+    def start_attempt(self) -> int:
+        """Count another attempt as running and return its number."""
+        self.started += 1
         self.running += 1
-        return self.begun
+        return self.started
 
-    def returned(self, number: int, value: Any) -> None:
-        """Take in a result."""
+    def record_result(self, number: int, value: Any) -> None:
+        """Record the result of an attempt."""
         self.running -= 1
         self._results.append(value)
         if self.winner is not None:
@@ -77,13 +75,13 @@ class Race:
         until = self._until
         try:
             good = until is None or accepted(until, Ended(number, value=value)).action == "accept"
-        except Exception as failed:  # the caller's own rule
+        except Exception as failed:  # raised by the rule
             self._decide(number, None, failed)
         else:
-            (self._decide if good else self._fell)(number, value, None)
+            (self._decide if good else self._record_loss)(number, value, None)
 
-    def raised(self, number: int, error: Exception, now: float) -> None:
-        """Take in an error."""
+    def record_error(self, number: int, error: Exception, now: float) -> None:
+        """Record the error of an attempt."""
         self.running -= 1
         if self.winner is not None:
             return
@@ -98,58 +96,58 @@ class Race:
         after = told_when(verdict, error).after
         if after is not None:
             self.not_before = max(self.not_before, now + after)
-        self._fell(number, None, error)
+        self._record_loss(number, None, error)
 
-    def cut(self) -> None:
-        """Take in that one was cancelled."""
+    def record_cancelled(self) -> None:
+        """Record that an attempt was cancelled."""
         self.running -= 1
 
     def outcome(self) -> Any:
-        """Return what comes out, or raise it."""
-        value, error = (self._value, self._error) if self.winner is not None else self._first
-        self.forget()
+        """Return the result of the race, or raise its error; once."""
+        value, error = (self._value, self._error) if self.winner is not None else self._first_outcome
+        self.clear()
         if error is not None:
             try:
                 raise error
             finally:
-                del error  # or its traceback would keep this frame, and this frame it
+                del error  # a reference cycle: the traceback refers to this frame
         return value
 
-    def unwanted(self, *, wanted: bool) -> list[Any]:
-        """Return the results that nobody gets; ``wanted``: somebody gets what comes out."""
-        kept = self._value if self.winner is not None else self._first[0]
-        others = {id(value): value for value in self._results if not (wanted and value is kept)}
+    def unused_results(self, *, delivered: bool) -> list[Any]:
+        """Return the results to close; ``delivered``: all but the one that the caller receives."""
+        outcome = self._value if self.winner is not None else self._first_outcome[0]
+        others = {id(value): value for value in self._results if not (delivered and value is outcome)}
         return list(others.values())
 
-    def forget(self) -> None:
-        """Keep nothing of what there was: nobody will ask."""
-        self._error, self._first, self._value = None, (None, None), None
+    def clear(self) -> None:
+        """Drop all references to results and errors."""
+        self._error, self._first_outcome, self._value = None, (None, None), None
         self._results.clear()
 
     def _decide(self, number: int, value: Any, error: Exception | None) -> None:
         self.winner, self._value, self._error = number, value, error
 
-    def _fell(self, number: int, value: Any, error: Exception | None) -> None:
+    def _record_loss(self, number: int, value: Any, error: Exception | None) -> None:
         if number == FIRST:
-            self._first = (value, error)
+            self._first_outcome = (value, error)
 
 
-FAILED = "the result of an attempt that lost could not be closed"
+CLOSE_FAILED = "the result of an attempt that lost could not be closed"
 
 
-def closes(result: object) -> bool:
-    """Say whether there is anything to close."""
+def closable(result: object) -> bool:
+    """Return True if ``result`` has an ``aclose()`` or a ``close()``."""
     return any(callable(getattr(result, name, None)) for name in ("aclose", "close"))
 
 
 async def close_all(results: list[Any]) -> None:
-    """Close them one after the other."""
+    """Close the results one after the other."""
     for result in results:
         await _close(result)
 
 
 async def _close(result: Any) -> None:
-    """Close it by ``aclose()`` or ``close()``, if it has one; a failure is logged."""
+    """Call ``aclose()`` or ``close()`` of the result, if it has one; log a failure."""
     for name in ("aclose", "close"):
         method = getattr(result, name, None)
         if callable(method):
@@ -158,26 +156,26 @@ async def _close(result: Any) -> None:
                 if isawaitable(closing):
                     await closing
             except Exception:
-                log(FAILED, trouble=True)
+                log(CLOSE_FAILED, trouble=True)
             return
 
 
-async def attempted(
-    contest: Race,
+async def run_attempt(
+    race: Race,
     number: int,
     fn: Callable[..., Awaitable[Any]],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> None:
-    """Make it, and tell the contest how it ended. What is no `Exception`, such as a cancellation, goes on."""
+    """Run one attempt and record how it ended. A `BaseException`, such as a cancellation, propagates."""
     ended = False
     try:
         value = await fn(*args, **kwargs)
         ended = True
-        contest.returned(number, value)
+        race.record_result(number, value)
     except Exception as error:
         ended = True
-        contest.raised(number, error, SYSTEM.now())
+        race.record_error(number, error, SYSTEM.now())
     finally:
         if not ended:
-            contest.cut()
+            race.record_cancelled()

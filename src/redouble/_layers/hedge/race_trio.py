@@ -1,6 +1,6 @@
-"""Attempts side by side on Trio. Imported only once Trio is running; who wins is decided in `_contest`.
+"""The race runner for Trio, imported when Trio is running. `Race` decides which attempt wins.
 
-Every attempt, and whoever waits to start the next, is a task of one nursery: nobody is left behind.
+All attempts, and the task that starts the next one, belong to one nursery: none outlives the call.
 """
 
 from __future__ import annotations
@@ -9,106 +9,106 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trio import Cancelled, CancelScope, Event, Nursery, open_nursery, sleep
 
-from redouble._layers.hedge.race import Race, attempted, close_all
+from redouble._layers.hedge.race import Race, close_all, run_attempt
 from redouble._runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
     from redouble._layers.hedge.control import Operation, RaceRules
 
-__all__ = ["race"]
+__all__ = ["run_race"]
 
 
 class RaceNurseryTask:
-    """One call."""
+    """One hedged call, and the task that starts its extra attempts."""
 
     def __init__(
         self, delay: float, rules: RaceRules, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self._delay, self._rules, self._fn, self._args, self._kwargs = delay, rules, fn, args, kwargs
-        self.contest: Race | None = None  # there is none as long as there is one attempt
-        self.turn = Event()
+        self.race: Race | None = None  # None while there is only one attempt
+        self.attempt_ended = Event()
 
     async def watch(self, nursery: Nursery) -> None:
-        """Start others when it is late."""
+        """Start further attempts after each delay, if the rules allow it."""
         rules, delay = self._rules, self._delay
         while True:
             await sleep(delay)
-            contest, now = self.contest, SYSTEM.now()
-            if contest is not None and contest.over:
+            race, now = self.race, SYSTEM.now()
+            if race is not None and race.over:
                 return
-            if contest is not None and contest.not_before > now:
-                delay = contest.not_before - now
+            if race is not None and race.not_before > now:
+                delay = race.not_before - now
                 continue
-            if not rules.may():
+            if not rules.allow_attempt():
                 return
-            if contest is None:
-                self.contest = contest = rules.contest()
-            number = contest.begin()
-            nursery.start_soon(self._attempt, nursery.cancel_scope, contest, number)
+            if race is None:
+                self.race = race = rules.new_race()
+            number = race.start_attempt()
+            nursery.start_soon(self._attempt, nursery.cancel_scope, race, number)
             if number > rules.hedges:
                 return
             delay = rules.delay()
 
     @staticmethod
-    def first_ended(contest: Race, value: Any, error: BaseException | None) -> None:
-        """Take in how the first attempt ended."""
+    def first_ended(race: Race, value: Any, error: BaseException | None) -> None:
+        """Record how the first attempt ended."""
         if isinstance(error, Exception):
-            contest.raised(1, error, SYSTEM.now())
+            race.record_error(1, error, SYSTEM.now())
         else:
-            contest.returned(1, value)
+            race.record_result(1, value)
 
-    async def _attempt(self, all_of_them: CancelScope, contest: Race, number: int) -> None:
+    async def _attempt(self, race_scope: CancelScope, race: Race, number: int) -> None:
         try:
-            await attempted(contest, number, self._rules.different or self._fn, self._args, self._kwargs)
+            await run_attempt(race, number, self._rules.different or self._fn, self._args, self._kwargs)
         finally:
-            self.turn.set()
-            if contest.winner is not None:
-                all_of_them.cancel()
+            self.attempt_ended.set()
+            if race.winner is not None:
+                race_scope.cancel()
 
 
-async def race(
+async def run_race(
     rules: RaceRules, delay: float, fn: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Make a call, and others beside it when it is late; return the first acceptable result, or raise."""
-    heat = RaceNurseryTask(delay, rules, fn, args, kwargs)
+    """Call ``fn``, start further attempts after each delay; return or raise the first acceptable outcome."""
+    call = RaceNurseryTask(delay, rules, fn, args, kwargs)
     value: Any = None
     error: BaseException | None = None
     decided = False
     try:
         with CancelScope() as whole:
             async with open_nursery() as nursery:
-                nursery.start_soon(heat.watch, nursery)
+                nursery.start_soon(call.watch, nursery)
                 try:
                     value = await fn(*args, **kwargs)
                 except Exception as failed:
                     error = failed
-                if heat.contest is not None:
-                    heat.first_ended(heat.contest, value, error)
+                if call.race is not None:
+                    call.first_ended(call.race, value, error)
                     value = error = None
-                    while not heat.contest.over:
-                        heat.turn = Event()
-                        await heat.turn.wait()
-                whole.shield = True  # what is left ends at once, and then this is the caller's
+                    while not call.race.over:
+                        call.attempt_ended = Event()
+                        await call.attempt_ended.wait()
+                whole.shield = True  # the other attempts end now; an outer cancellation comes later
                 nursery.cancel_scope.cancel()
         decided = True
     except BaseExceptionGroup as group:
         error = _unwrapped(group)
     finally:
-        if heat.contest is not None:
+        if call.race is not None:
             with CancelScope(shield=True):
-                await close_all(heat.contest.unwanted(wanted=decided))
+                await close_all(call.race.unused_results(delivered=decided))
             if not decided:
-                heat.contest.forget()
+                call.race.clear()
     try:
         if error is not None:
             raise error
-        return value if heat.contest is None else rules.outcome(heat.contest)
+        return value if call.race is None else rules.outcome(call.race)
     finally:
-        del error  # or its traceback would keep this frame, and this frame it
+        del error  # a reference cycle: the traceback refers to this frame
 
 
 def _unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what Trio has wrapped: the one that is no cancellation; or one of those, which come together."""
+    """Return the exception in Trio's group: the only one that is no cancellation, or else a cancellation."""
     others = [error for error in group.exceptions if not _cancelled(error)]
     if len(others) > 1:
         return group

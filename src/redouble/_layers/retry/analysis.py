@@ -19,13 +19,13 @@ from redouble._layers.layer import Layer
 __all__ = ["ALMOST", "describe", "lint", "worst_case"]
 
 
-FEW = 4  # attempts: more of them call for a budget
-MOST_DRAWN = 10_000  # attempts whose delays are added up; a policy of more is limited by time
-ALMOST = 1 - 2**-53  # the most that chance can draw
+MAX_WITHOUT_BUDGET = 4  # attempts: more of them need a budget
+MAX_SUMMED_ATTEMPTS = 10_000  # a policy with more attempts is limited by time
+ALMOST = 1 - 2**-53  # the largest float that `random()` returns
 
 
-class _Always:
-    """A source of chance that always draws the same number."""
+class _ConstantRandom:
+    """A random source that always returns the same number."""
 
     def __init__(self, draw: float) -> None:
         self._draw = draw
@@ -40,12 +40,14 @@ def _recipes(policy: Options) -> list[Backoff]:
 
 
 def _longest_delays(policy: Options) -> list[float] | None:
-    """Return the longest delays that the backoff can draw for one call; None if attempts have no limit."""
-    if policy.attempts is None or policy.attempts > MOST_DRAWN:
+    """Return the longest delays that the backoff can draw for one call; None for too many attempts."""
+    if policy.attempts is None or policy.attempts > MAX_SUMMED_ATTEMPTS:
         return None
     most = policy.attempts - 1
-    # Each kind of failure has delays of its own, and a call may meet them in any order.
-    drawn = [delay for recipe in _recipes(policy) for delay in islice(recipe.delays(_Always(ALMOST)), most)]
+    # Each kind of failure has its own delays, and a call may fail with the kinds in any order.
+    drawn = [
+        delay for recipe in _recipes(policy) for delay in islice(recipe.delays(_ConstantRandom(ALMOST)), most)
+    ]
     return sorted(drawn)[-most:] if most else []
 
 
@@ -54,15 +56,15 @@ def _jittered(policy: Options) -> bool:
     few = 5 if policy.attempts is None else min(policy.attempts - 1, 5)
 
     def drawn(recipe: Backoff, draw: float) -> list[float]:
-        return list(islice(recipe.delays(_Always(draw)), few))
+        return list(islice(recipe.delays(_ConstantRandom(draw)), few))
 
     return all(
         drawn(recipe, 0.25) != drawn(recipe, 0.75) for recipe in _recipes(policy) if drawn(recipe, 0.5)
     )
 
 
-def _asked(policy: Options, delay: float) -> float:
-    """Return the longest wait that the server, or the budget, can turn a delay into."""
+def _longest_wait(policy: Options, delay: float) -> float:
+    """Return the longest wait that a delay can become through a hint of the server or through the budget."""
     hints = policy.hints
     if getattr(policy.budget, "_may_wait", policy.budget is not None):
         return inf
@@ -72,13 +74,13 @@ def _asked(policy: Options, delay: float) -> float:
 
 
 def worst_case(policy: Options, inner: WorstCase) -> WorstCase:
-    """Return the worst case with retries, if the server asks for the longest waits that it may ask for."""
+    """Return the worst case with retries, if the server requests the longest waits that the hints allow."""
     grace = 0.0 if policy.worker is None else cast("float", policy.worker.grace)
     each = inner.within(policy._attempt_limit + grace)
-    # No attempt begins after `give_up_after`, but the last one may begin just before.
+    # No attempt starts after `give_up_after`, but the last one may start just before.
     soft = inf if policy.give_up_after is None else cast("float", policy.give_up_after)
     drawn = _longest_delays(policy)
-    delays = None if drawn is None else [_asked(policy, delay) for delay in drawn]
+    delays = None if drawn is None else [_longest_wait(policy, delay) for delay in drawn]
     calls, seconds, waiting = _all_attempts(policy, each, delays)
     worst = WorstCase(calls, min(seconds, soft + each.seconds), min(waiting, soft + each.waiting))
     return worst.within(policy._total + grace)
@@ -93,7 +95,7 @@ def _all_attempts(policy: Options, each: WorstCase, delays: list[float] | None) 
 
 
 def describe(policy: Options) -> str:
-    """Return a few words about a policy."""
+    """Return a few words about a policy, for `explain`."""
     delays = sum(_longest_delays(policy) or [])
     attempts = "1 attempt" if policy.attempts == 1 else f"up to {policy.attempts} attempts"
     attempts = "any number of attempts" if policy.attempts is None else attempts
@@ -107,7 +109,7 @@ def describe(policy: Options) -> str:
 def lint(
     policy: Options, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase
 ) -> Iterator[str]:
-    """Yield what is known to hurt, each with its reason."""
+    """Yield the known problems of a policy, each with its reason."""
     if policy.attempts == 1:
         return
     limit = min((layer.traits().time_limit for layer in outer), default=inf)
@@ -126,12 +128,16 @@ def lint(
     whole = _all_attempts(policy, worst.within(policy._attempt_limit), delays)
     needed = whole.waiting if whole.seconds == inf else whole.seconds
     allowed = min(limit, policy._limit)
-    if delays is not None and allowed < needed < inf:  # a gate that may wait for ever says nothing here
+    if delays is not None and allowed < needed < inf:  # unknown if a gate inside may wait without limit
         yield (
             f"Retry(attempts={policy.attempts}) may need {in_seconds(needed)} and has {in_seconds(allowed)}: "
             "the last attempts are not made when they would be needed"
         )
-    if policy.budget is None and policy.until is None and (policy.attempts is None or policy.attempts > FEW):
+    if (
+        policy.budget is None
+        and policy.until is None
+        and (policy.attempts is None or policy.attempts > MAX_WITHOUT_BUDGET)
+    ):
         attempts = "no limit of attempts" if policy.attempts is None else f"{policy.attempts} attempts"
         yield (
             f"Retry with {attempts} and no budget: when the service is down, all of them add to its load; "

@@ -1,6 +1,6 @@
-"""`redouble.retry` and `redouble.variant`: a policy's options, said where a function is decorated.
+"""`redouble.retry` and `redouble.variant`: functions that take the options of `Retry` and decorate.
 
-The options are written once, in `_options`; here they are only passed on, with their types.
+The options are declared once, in `Options`; a ParamSpec passes them on with their types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 
 class _Decorate(Generic[P]):
-    """`redouble.retry`: bare, or with the options of `Retry`, which are written there only."""
+    """`redouble.retry`: a decorator without arguments, or with the options of `Retry`."""
 
     def __init__(self, make: Callable[P, Retry]) -> None:
         self._make = make
@@ -49,7 +49,7 @@ class _Decorate(Generic[P]):
 
 
 class _Variant(Generic[P]):
-    """`redouble.variant`: the same function, retried with some options changed."""
+    """`redouble.variant`: returns a decorated function with some options of its `Retry` replaced."""
 
     def __init__(self, make: Callable[P, Retry]) -> None:
         self._make = make

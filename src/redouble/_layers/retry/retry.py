@@ -1,8 +1,7 @@
-"""Retry: the options, in every shape a call can have.
+"""Retry: a policy as a decorator, `call`, `acall`, `run`, ``for`` and ``async for``, `stream` and `enter`.
 
-One frozen value; a decorator, `call`, `run`, a ``for`` and an ``async for`` loop, `stream` and `enter`.
-Deciding is the engine's business and waiting the drivers'; this file only chooses which driver. Those of
-streams and context managers are imported by whoever uses them.
+A frozen value. The engine decides and the drivers wait; this module only selects the driver. The drivers of
+streams and context managers are imported on first use.
 """
 
 from __future__ import annotations
@@ -66,22 +65,22 @@ class Retry(Options, Layer):
     on: an exception type, a tuple of them, a rule ``exc -> Answer``, an object with
         ``judge(ended)``, or a list of these; the first that does not answer None decides.
     until: a rule for results: truthy accepts, falsy means "not yet, try again", a `Verdict` decides.
-    attempts: how many in total, the first included; None for no limit but time.
+    attempts: how many in total, including the first; None for no limit but time.
     backoff: seconds to wait, as a `Backoff` or any iterable; or a mapping of `Kind` to these.
     give_up_after: begin no attempt and no delay that could not start within this many seconds.
     timeout: the limit of the whole call. An async attempt, and one on a worker, is cut when it is reached;
-        plain blocking code cannot be, so there it only lets nothing begin that comes too late.
+        plain blocking code cannot be, so there it only prevents attempts and delays that start too late.
     attempt_timeout: the limit of each attempt: of async functions, and of blocking ones on a ``worker``.
         One that is too slow fails with `AttemptTimeout`, and is retried unless a rule says otherwise.
     work_timeout: like ``timeout``, for the time spent inside attempts, without delays and observers.
-    hints: how to treat a delay asked for by the other side.
+    hints: how to treat a delay requested by the server.
     budget: an allowance for retries, shared by passing the same object to many policies.
     worker: where blocking functions run, so that they can be limited: `Worker()`, a thread, or a process.
     before_attempt, on_success, on_failure, on_retry, on_give_up: functions of one event.
     nested: what to do about an error on which an inner policy already gave up.
     wrap: raise a `RetryError` from your error instead of your error.
     name, labels: for events and reports; the name is the function's unless given.
-    clock, random: time and chance, for tests.
+    clock, random: the clock and the random source, for tests.
     """
 
     @property
@@ -117,7 +116,7 @@ class Retry(Options, Layer):
         refuse_until(self, f"{display_name(fn)} gives none")
 
         def retrying(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
-            fn(*args, **kwargs)  # runs nothing yet; but wrong arguments are an error here and now
+            fn(*args, **kwargs)  # runs nothing yet, but raises TypeError for wrong arguments
             return AsyncItems(
                 Opener[T](self, self.name or display_name(fn), partial(fn, *args, **kwargs), aio=True)
             )
@@ -138,13 +137,13 @@ class Retry(Options, Layer):
     async def acall(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a blocking ``fn`` with retries from async code: on the policy's worker, or on a thread.
 
-        The event loop goes on meanwhile. All limits hold: `timeout`, `attempt_timeout`, `work_timeout` and
-        the deadline end the waiting, as a cancellation does, and tell the operation (`redouble.cancelled`).
+        The event loop keeps running. All limits hold: `timeout`, `attempt_timeout`, `work_timeout` and the
+        deadline end the wait, as a cancellation does, and signal the operation (`redouble.cancelled`).
         """
         reject_uncallable(fn, "call")
-        if (what := lazy_kind(fn)) is not None:
+        if (kind := lazy_kind(fn)) is not None:
             fix = "await policy.call(...)" if callable_kind(fn) == "coroutine" else "policy.call(...)"
-            raise TypeError(f"acall is for blocking functions, and {display_name(fn)} is {what}: write {fix}")
+            raise TypeError(f"acall is for blocking functions, and {display_name(fn)} is {kind}: write {fix}")
         return reject_awaitable(
             fn, await acall_blocking(self, self.name or display_name(fn), fn, args, kwargs)
         )
@@ -156,12 +155,12 @@ class Retry(Options, Layer):
     @overload
     def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]: ...
     def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call ``fn`` with retries and return an `Outcome`: nothing of yours is raised."""
+        """Call ``fn`` with retries and return an `Outcome` instead of raising an error of ``fn``."""
         reject_uncallable(fn, "run")
         name, kind = self.name or display_name(fn), callable_kind(fn)
         if kind == "plain":
             refuse_unlimited(self, fn)
-            return _done(fn, outcome(self, name, fn, args, kwargs))
+            return _reject_awaitable_value(fn, outcome(self, name, fn, args, kwargs))
         if kind == "coroutine":
             return aoutcome(self, name, fn, args, kwargs)
         raise TypeError(
@@ -175,10 +174,10 @@ class Retry(Options, Layer):
         *,
         resume: Callable[[T], Openable[T]] | None = None,
     ) -> Stream[T]:
-        """Iterate over what ``open()`` opens, retried until its first item, for ``for`` or ``async for``.
+        """Return a stream over what ``open()`` opens, retried until its first item: ``for`` or ``async for``.
 
         With ``resume``, a stream that breaks after that is opened again by ``resume(last_item)``, which
-        must begin behind that item; attempts, backoff and limits begin anew whenever there was progress.
+        must begin after that item; attempts, backoff and limits start again whenever there was progress.
         """
         from redouble._drivers.streams import Opener, Stream  # noqa: PLC0415
 
@@ -193,7 +192,7 @@ class Retry(Options, Layer):
     def enter(self, make: Callable[P, Enterable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Entrance[T]:
         """Make a context manager and enter it with retries: ``with policy.enter(connect, host) as it:``.
 
-        Only entering is retried, each time with a new one; the body of the ``with`` never is.
+        Only entering is retried, each time with a new context manager; the body of the ``with`` never is.
         """
         from redouble._drivers.context_managers import Entrance  # noqa: PLC0415
 
@@ -236,6 +235,6 @@ class Retry(Options, Layer):
         raise FrozenInstanceError(f"a policy never changes: write dataclasses.replace(policy, {name}=...)")
 
 
-def _done(fn: object, ended: Outcome[T]) -> Outcome[T]:
-    reject_awaitable(fn, ended.value)
-    return ended
+def _reject_awaitable_value(fn: object, report: Outcome[T]) -> Outcome[T]:
+    reject_awaitable(fn, report.value)
+    return report
