@@ -23,7 +23,7 @@ from redouble.errors import Reason
 from redouble.llm._context import Call, CallContext, current
 from redouble.llm._errors import SpendRefused
 from redouble.llm._protocols.fields import usage_of
-from redouble.llm._spend.account import Account, reserved
+from redouble.llm._spend.account import Account, amount_to_reserve
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
 
@@ -204,7 +204,7 @@ class CallFactory:
             return None
         spend, reserve, price = self._spend
         try:
-            return Account(spend, price, reserved(reserve, args, kwargs), self._usage)
+            return Account(spend, price, amount_to_reserve(reserve, args, kwargs), self._usage)
         except SpendRefused as error:
             report = Report(Reason.stopped, 0, 0.0, 0.0, name=name, labels=dict(self._labels))
             vars(error)[STAMP] = report

@@ -42,7 +42,7 @@ from redouble.llm._context import Call, RetryIf
 from redouble.llm._protocols.base import Protocol
 from redouble.llm._protocols.detection import protocol_of
 from redouble.llm._rules import ModelRule, table
-from redouble.llm._spend.account import Reserve, amount, total
+from redouble.llm._spend.account import Reserve, check_token_amount, total_tokens
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
 from redouble.llm._stream import Answer
@@ -107,7 +107,7 @@ def check_spend(spend: object, reserve: object, price: object) -> None:
     if callable(reserve):
         _function(reserve, "Model reserve", "a function of the call's arguments that returns a number")
     elif reserve is not None:
-        amount(reserve, "Model reserve")
+        check_token_amount(reserve, "Model reserve")
     if spend is None:
         return
     instance(spend, "Model spend", Spend, "Spend(tokens=100_000, per=60)")
@@ -116,7 +116,11 @@ def check_spend(spend: object, reserve: object, price: object) -> None:
         raise TypeError("Model spend limits the cost: write price=Price(input=2.5, output=10) too")
     if reserve is None and (limits.tokens is not None or limits.cost is not None):
         raise TypeError("Model spend limits tokens: write reserve=4000 too, the most that a call takes")
-    if limits.tokens is not None and isinstance(reserve, int | Usage) and total(reserve) > limits.tokens:
+    if (
+        limits.tokens is not None
+        and isinstance(reserve, int | Usage)
+        and total_tokens(reserve) > limits.tokens
+    ):
         raise ValueError(
             f"Model reserve={reserve!r} is more than {limits!r} ever allows: "
             "write the most that one call takes, or a larger allowance"
