@@ -98,7 +98,7 @@ def test_silence_after_the_end_does_no_harm(place: str, caplog: pytest.LogCaptur
     caplog.set_level("INFO", "redouble")
     assert play(place, Feed(["a", "end", Takes(6), "b"]), timeouts=Timeouts(read=5)) == Read(["a", "end"])
     assert [record.getMessage() for record in caplog.records] == [
-        "a stream went wrong after it had said that it was complete"
+        "a stream failed after its end marker"
     ]
 
 

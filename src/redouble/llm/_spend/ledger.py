@@ -134,7 +134,7 @@ class LimitState(NamedTuple):
         return self.last_slice >= last + WINDOW_SLICES
 
     def fits_from(self, amount: Amount) -> int | None:
-        """Return the slice from which on an amount fits, if no other is taken; None if time alone cannot help.
+        """Return the slice from which on an amount fits if no other is taken; None if time alone cannot help.
 
         Overdrawn amounts come first: the whole window may have to pass more than once.
         """
@@ -190,9 +190,8 @@ class SpendLedger(ForkSafe):
         super().__init__()
         self._view = limits
         self._fork_count = 0
-        self._holds = dict[
-            int, WeakHold
-        ]()  # by id(): a weak reference hashes as its referent, which may be dead
+        # By id(): a weak reference hashes as its referent, which may be dead.
+        self._holds = dict[int, WeakHold]()
         self._abandoned: list[WeakHold] = []  # holds whose holder was collected
         # Slices per second, as an exact fraction: an amount must not leave the window too early.
         self._rate_up, self._rate_down = (
