@@ -140,7 +140,7 @@ def reported_usage(usage: Callable[[Any], object], result: object) -> Usage | No
             raise TypeError(f"usage answered {value!r}: write Usage(input=..., output=...), or None")
         return cast("Usage", check_token_amount(value, "usage"))
     except Exception:
-        log("the usage of an answer could not be read: it counts as all that was reserved", trouble=True)
+        log("the tokens of an answer could not be read: all that was reserved counts as taken", trouble=True)
         return None
 
 
