@@ -113,10 +113,10 @@ def attempt_function(fn: Callable[P, T]) -> Callable[P, T]:
     adapter = SdkAdapter(fn)
 
     def attempt(*args: Any, **kwargs: Any) -> Any:
-        call = current()
-        call._start_attempt()
-        answer = fn(*args, **adapter.add_call_options(kwargs, call))
-        return call._record_answer(adapter.raise_for_status(answer))
+        this_call = current()
+        this_call._start_attempt()
+        answer = fn(*args, **adapter.add_call_options(kwargs, this_call))
+        return this_call._record_answer(adapter.raise_for_status(answer))
 
     attempt.__qualname__ = display_name(fn)
     return attempt
@@ -127,10 +127,10 @@ def aattempt_function(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[An
     adapter = SdkAdapter(fn)
 
     async def attempt(*args: Any, **kwargs: Any) -> Any:
-        call = current()
-        call._start_attempt()
-        answer = await fn(*args, **adapter.add_call_options(kwargs, call))
-        return call._record_answer(adapter.raise_for_status(answer))
+        this_call = current()
+        this_call._start_attempt()
+        answer = await fn(*args, **adapter.add_call_options(kwargs, this_call))
+        return this_call._record_answer(adapter.raise_for_status(answer))
 
     attempt.__qualname__ = display_name(fn)
     return attempt

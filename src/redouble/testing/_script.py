@@ -72,7 +72,7 @@ class Script:
         async def play(*args: Any, **kwargs: Any) -> Any:
             step = self._next_step(args, kwargs)
             if step.takes:
-                await _clock(step)._course.wait(step.takes)
+                await _clock(step)._timeline.wait(step.takes)
             return _finish(step)
 
         play.__qualname__ = type(self).__qualname__  # so that events have the same name in both colours
