@@ -1,4 +1,4 @@
-"""The pytest plugin: `redouble.testing` as fixtures. pytest finds it by itself."""
+"""The pytest plugin: `redouble.testing` as fixtures. pytest loads it through its entry point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["redouble_events", "redouble_time"]
 @pytest.fixture
 def redouble_time() -> Iterator[VirtualClock]:
     """Virtual time for the whole test: a clock with ``delays``, ``now()`` and ``advance(seconds)``."""
-    from redouble.testing import virtual_time  # noqa: PLC0415  paid for by the tests that use it
+    from redouble.testing import virtual_time  # noqa: PLC0415  imported only by tests that use it
 
     with virtual_time() as clock:
         yield clock
@@ -26,7 +26,7 @@ def redouble_time() -> Iterator[VirtualClock]:
 @pytest.fixture
 def redouble_events() -> Iterator[list[Event]]:
     """Every event of every policy during the test, in a list; for `redouble.testing.assert_retried`."""
-    from redouble.testing import recorded  # noqa: PLC0415  paid for by the tests that use it
+    from redouble.testing import recorded  # noqa: PLC0415  imported only by tests that use it
 
     with recorded() as events:
         yield events

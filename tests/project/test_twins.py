@@ -55,18 +55,18 @@ TWINS = [
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
     ("grpc/_attempt", "attempt_stream", "aattempt_stream"),
     ("llm/_stream", "StreamOpener.open", "StreamOpener.aopen"),
-    ("llm/_call", "attempting", "aattempting"),
+    ("llm/_call", "attempt_function", "aattempt_function"),
     ("llm/_model", "Model.around", "Model.around_async"),
 ]
 
 # Twins that are no async functions of a module or a class: they have one inside, or are inside of another.
-INSIDE = {"Gate.around_async", "Chaos.around_async.faulty", "Model.around_async", "aattempting"}
+INSIDE = {"Gate.around_async", "Chaos.around_async.faulty", "Model.around_async", "aattempt_function"}
 
 # What has another name in async code. The name of the other colour is no name there.
 FUNCTIONS = {
     "aattempt_stream": "attempt_stream",
     "aattempt_unary": "attempt_unary",
-    "aattempting": "attempting",
+    "aattempt_function": "attempt_function",
     "astart_rpc": "start_rpc",
     "arun_limited": "run_limited",
     "acall": "call",
@@ -312,7 +312,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *("_layers/limits/wait_queue.WaitQueue.aenter", "_layers/keyed_table.KeyedStreamOwner.aopen"),
         *(
             f"llm/_stream.AsyncGuardedStream.{name}"
-            for name in ("__anext__", "_afirst", "_anext", "_leave", "aclose")
+            for name in ("__anext__", "_aopen_and_read", "_anext", "_close_cancelled", "aclose")
         ),
         *("llm/_stream.AsyncGuardedStream.asend", "llm/_stream.AsyncGuardedStream.athrow"),
         *(f"grpc/_aio_call.{name}" for name in ("run", "told")),
@@ -333,8 +333,8 @@ def test_no_async_driver_is_without_a_twin() -> None:
             for one in ("Unary", "Stream")
             for other in ("Unary", "Stream")
         ),
-        *("llm/_stream.GuardedItems.__anext__", "llm/_stream_source.AsyncUnreadSource.aclose"),
-        *("llm/_stream_source._aentered", "llm/_stream_source.asource_of"),
+        *("llm/_stream.GuardedItems.__anext__", "llm/_stream_source.AsyncEnteredManager.aclose"),
+        *("llm/_stream_source._aenter", "llm/_stream_source.asource_of"),
         "_layers/hedge/race.run_attempt",
         *(
             f"_layers/hedge/race_asyncio.{name}"

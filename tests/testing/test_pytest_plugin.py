@@ -14,8 +14,7 @@ from textwrap import dedent
 import pytest
 
 from redouble import Retry
-from redouble.testing import Script, VirtualClock, assert_retried, ok
-from redouble.testing import _virtual_loop as _turned
+from redouble.testing import Script, VirtualClock, _virtual_loop, assert_retried, ok
 from redouble.types import Event
 
 pytestmark = pytest.mark.one_python
@@ -200,7 +199,7 @@ def test_what_nobody_asks_for_is_not_imported(tmp_path: Path) -> None:
         "import sys, pytest\n"
         "before = set(sys.modules)\n"
         "import redouble.pytest_plugin\n"
-        f"costly = {{'asyncio', 'trio', 'redouble.testing', {_turned.__name__!r}}}\n"
+        f"costly = {{'asyncio', 'trio', 'redouble.testing', {_virtual_loop.__name__!r}}}\n"
         "print(*sorted(costly & set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603

@@ -119,7 +119,7 @@ def test_one_call_too_many_says_so(colour: str, steps: int) -> None:
         with pytest.raises(AssertionError) as caught:
             play(colour, script)
         assert str(caught.value) == (
-            f"<Script with {steps} step(s), called {steps + more} time(s)>: it has none left"
+            f"<Script with {steps} step(s), called {steps + more} time(s)>: it has no steps left"
         )
     assert len(script.calls) == steps + 2
 
@@ -127,7 +127,7 @@ def test_one_call_too_many_says_so(colour: str, steps: int) -> None:
 def test_a_policy_that_tries_too_often_is_found_out() -> None:
     """Whatever it retries, also if that is everything."""
     for policy in (Retry(backoff=[0] * 9), Retry(on=Exception, backoff=[0] * 9)):
-        with pytest.raises(AssertionError, match="it has none left"):
+        with pytest.raises(AssertionError, match="it has no steps left"):
             policy.call(Script("fail", "fail"))
 
 

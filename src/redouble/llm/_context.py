@@ -1,4 +1,4 @@
-"""What is known of the call that is being made: for whoever makes it, and for the caller's rules."""
+"""Call, the logical call in progress, and Context, what a ``retry_if`` receives of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @public("redouble.llm")
 class Context(NamedTuple):
-    """What a ``retry_if`` is told of the call: whose it is, what was bound to it, whether it is a stream."""
+    """The call that a ``retry_if`` decides on; ``bound`` holds the values of `redouble.bind`."""
 
     provider: str
     model: str
@@ -42,7 +42,7 @@ class Call:
     """One logical call, the same in all of its attempts.
 
     key: its idempotency key, if it has one.
-    headers: what carries that to the provider.
+    headers: the headers that send the key to the provider.
     """
 
     provider: str
@@ -53,63 +53,61 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     _account: Account | None = field(init=False, default=None, repr=False, compare=False)
-    _until: float = field(init=False, repr=False, compare=False)  # when all of it is over
+    _ends_at: float = field(init=False, repr=False, compare=False)  # by ``_now``
     _now: Callable[[], float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         now = context_clock()
         object.__setattr__(self, "_now", now)
-        object.__setattr__(self, "_until", now() + limit_of(self.timeouts.total))
+        object.__setattr__(self, "_ends_at", now() + limit_of(self.timeouts.total))
 
-    def _begins(self) -> None:
-        """Take in that an attempt begins."""
+    def _start_attempt(self) -> None:
+        """Reserve the spend of another attempt."""
         if self._account is not None:
-            self._account.begins()
+            self._account.start_attempt()
 
-    def _answered(self, answer: T) -> T:
-        """Take in what came of it, and return that."""
+    def _record_answer(self, answer: T) -> T:
+        """Record the usage of an answer, and return the answer."""
         if self._account is not None:
-            self._account.answered(answer)
+            self._account.record_answer(answer)
         return answer
 
     @property
     def timeout(self) -> dict[str, float | None]:
-        """What an HTTP client is to be told now: ``httpx2.Timeout(**call.timeout)``."""
+        """The time limits for an HTTP client from now on: ``httpx2.Timeout(**call.timeout)``."""
         return self.timeouts.within(max(0.0, self.left()), stream=self.stream)
 
     def left(self) -> float:
-        """Tell the seconds until all of it is over, by its own limit or by the deadline of the context."""
-        return min(self._until - self._now(), time_left() if ambient.active else inf)
+        """Return the seconds left, by its own total limit or by the deadline of the context."""
+        return min(self._ends_at - self._now(), time_left() if ambient.active else inf)
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("redouble_llm_call", default=None)
 
 
 class CallContext:
-    """Makes a call known to what is called inside; a class, because each chunk of a stream comes by here."""
+    """Sets the current call (a context variable). Not a generator, because it is entered once per chunk."""
 
-    __slots__ = ("_before", "_call")
+    __slots__ = ("_call", "_token")
 
     def __init__(self, call: Call) -> None:
         self._call = call
 
     def __enter__(self) -> None:
-        self._before = CURRENT.set(self._call)
+        self._token = CURRENT.set(self._call)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         try:
-            CURRENT.reset(self._before)
-        except (
-            ValueError
-        ):  # its loop was closed meanwhile, and this is another context, that knows nothing of it
+            CURRENT.reset(self._token)
+        except ValueError:  # the event loop was closed meanwhile, and this runs in another context
             return
 
 
 @public("redouble.llm")
 def current() -> Call:
-    """Return the call that this code is an attempt of: for functions that make requests themselves.
+    """Return the call that the running code is an attempt of: for functions that make requests themselves.
 
     >>> from redouble import llm
     >>> model = llm.Model("openai", "gpt-5", idempotency="auto")

@@ -1,12 +1,12 @@
-"""The errors of language models that are ours to raise.
+"""The errors that `redouble.llm` raises.
 
     RedoubleError
-    ├── StreamError            a stream that had begun went wrong
-    │   ├── CutShort           it ended before it said that it was complete
-    │   └── ErrorEvent         it said that something went wrong; .type .said
-    ├── SpendExceeded          a call was stopped in its midst: it takes more than `Spend` allows; .what
+    ├── StreamError            a stream failed after it had started
+    │   ├── CutShort           it ended without its end marker
+    │   └── ErrorEvent         it sent an error event; .type .said
+    ├── SpendExceeded          a call was stopped: it takes more than its `Spend` allows; .what
     └── Rejected
-        └── SpendRefused       there was no allowance for it, so nothing was called; .what .retry_after
+        └── SpendRefused       its `Spend` had too little left, so nothing was called; .what .retry_after
 
 A stream that is silent for too long is an `AttemptTimeout`, one that takes too long a `DeadlineExceeded`:
 both are a `TimeoutError`.
@@ -24,7 +24,7 @@ __all__ = ["CutShort", "ErrorEvent", "SpendExceeded", "SpendRefused", "StreamErr
 
 @public("redouble.llm")
 class StreamError(RedoubleError):
-    """A stream went wrong."""
+    """A stream failed after it had started."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
@@ -32,14 +32,14 @@ class StreamError(RedoubleError):
 
 @public("redouble.llm")
 class CutShort(StreamError, ConnectionError):
-    """A stream ended before it said that it was complete: what has come is not the whole answer."""
+    """A stream ended without the end marker of its protocol: the answer is incomplete."""
 
 
 @public("redouble.llm")
 class ErrorEvent(StreamError):
-    """A stream said in its midst that something went wrong, though its status had been 200.
+    """A stream sent an error event, though its status had been 200.
 
-    ``type`` is the word for it, such as ``overloaded_error``, and ``said`` all that came with it.
+    ``type`` is the provider's error type, such as ``overloaded_error``, and ``said`` the whole event.
     """
 
     def __init__(self, message: str = "", *, type: str | None = None, said: object = None) -> None:  # noqa: A002
@@ -50,9 +50,9 @@ class ErrorEvent(StreamError):
 
 @public("redouble.llm")
 class SpendExceeded(RedoubleError):
-    """A call was stopped in its midst: it takes more of ``what``, tokens or cost, than the `Spend` allows.
+    """A call was stopped: it takes more of ``what``, ``tokens`` or ``cost``, than the `Spend` allows.
 
-    That is a stream that has taken it, or a call whose answer was refused and which would be made again.
+    It is a stream that has taken that much, or a call whose answer was refused and that would be retried.
     """
 
     __reduce__ = StreamError.__reduce__
@@ -64,7 +64,7 @@ class SpendExceeded(RedoubleError):
 
 @public("redouble.llm")
 class SpendRefused(Rejected):
-    """Nothing was called: the `Spend` has too little left of ``what``: ``tokens``, ``cost``, ``requests``."""
+    """Rejected: the `Spend` has too little left of ``what``: ``tokens``, ``cost`` or ``requests``."""
 
     def __init__(
         self, message: str = "", *, what: str | None = None, retry_after: float | None = None

@@ -1,8 +1,7 @@
-"""Model: everything that calls of one language model have in common, as a layer.
+"""Model: the layer for calls of one language model.
 
-Retrying is done by a `Retry`, whose options are derived in `_settings`; streams are guarded in `_guard`.
-
-What a `Model` makes of its options: checks that teach, and the `Retry` that its calls go by.
+A `Model` validates its options and derives two `Retry` policies from them, one for calls and one for opening
+streams.
 """
 
 from __future__ import annotations
@@ -30,147 +29,40 @@ from redouble._layers.retry.retry import Openable, Retry
 from redouble.llm._call import (
     CallFactory,
     CallScope,
-    aattempting,
-    attempting,
+    aattempt_function,
+    attempt_function,
     is_async,
-    opening,
+    open_function,
     refuse_own_retries,
     refuse_stream,
-    whole,
+    refuse_stream_result,
 )
 from redouble.llm._context import Call, RetryIf
 from redouble.llm._protocols.base import Protocol
-from redouble.llm._protocols.detection import protocol_of
+from redouble.llm._protocols.detection import protocol_factory
 from redouble.llm._rules import ModelRule, table
-from redouble.llm._spend.account import Reserve, amount, total
+from redouble.llm._spend.account import Reserve, check_token_amount, total_tokens
 from redouble.llm._spend.spend import Spend
 from redouble.llm._spend.usage import Price, Usage
 from redouble.llm._stream import Answer
 from redouble.llm._stream_state import StreamState
 from redouble.llm._timeouts import Timeouts, as_timeouts, limit_of
 
-__all__ = [
-    "UNSAID",
-    "Model",
-    "check_name",
-    "check_retry_if",
-    "check_spend",
-    "check_thread",
-    "check_usage",
-    "derived",
-    "limits",
-]
-
-
-# fmt: on
-
-USUAL = Retry().give_up_after
-UNSAID = Timeouts()  # that nothing was said of them
-
-
-def check_name(name: object, option: str) -> None:
-    """Accept a name."""
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"Model {option}={name!r}: write its name, such as 'openai' and 'gpt-5'")
-
-
-def check_retry_if(retry_if: object) -> None:
-    """Accept a function, or nothing."""
-    if retry_if is not None:
-        wanted = "a function (error, attempt, context)"
-        _function(retry_if, "Model retry_if", wanted)
-        if isinstance(retry_if, type):
-            raise TypeError(f"Model retry_if={retry_if.__name__} is a class: write {wanted}")
-        if (took := takes_other_than(cast("RetryIf", retry_if), 3)) is not None:
-            raise TypeError(f"Model retry_if={display_name(retry_if)} takes {took}: write {wanted}")
-
-
-def check_usage(usage: object) -> None:
-    """Accept a function, or nothing."""
-    if usage is not None:
-        _function(usage, "Model usage", "a function of a result that returns a Usage")
-
-
-def check_thread(worker: object, option: str) -> None:
-    """Accept a worker that is a thread, or none."""
-    if worker is None:
-        return
-    instance(worker, option, Worker, "Worker(), or None")
-    if cast("Worker", worker).kind != "thread":
-        raise ValueError(f"{option}: a connection cannot leave its process, so write Worker()")
-
-
-def check_spend(spend: object, reserve: object, price: object) -> None:
-    """Accept an allowance with all that it takes to go by it."""
-    if price is not None:
-        instance(price, "Model price", Price, "Price(input=2.5, output=10)")
-    if callable(reserve):
-        _function(reserve, "Model reserve", "a function of the call's arguments that returns a number")
-    elif reserve is not None:
-        amount(reserve, "Model reserve")
-    if spend is None:
-        return
-    instance(spend, "Model spend", Spend, "Spend(tokens=100_000, per=60)")
-    limits = cast("Spend", spend)
-    if limits.cost is not None and price is None:
-        raise TypeError("Model spend limits the cost: write price=Price(input=2.5, output=10) too")
-    if reserve is None and (limits.tokens is not None or limits.cost is not None):
-        raise TypeError("Model spend limits tokens: write reserve=4000 too, the most that a call takes")
-    if limits.tokens is not None and isinstance(reserve, int | Usage) and total(reserve) > limits.tokens:
-        raise ValueError(
-            f"Model reserve={reserve!r} is more than {limits!r} ever allows: "
-            "write the most that one call takes, or a larger allowance"
-        )
-
-
-def _function(fn: object, option: str, wanted: str) -> None:
-    if not callable(fn):
-        raise TypeError(f"{option}={fn!r}: write {wanted}")
-    if (what := lazy_kind(fn)) is not None:
-        raise TypeError(f"{option}={display_name(fn)} is {what}: write a plain one, also in async code")
-
-
-def limits(said: Timeouts | Duration | None, policy: Retry) -> Timeouts:
-    """Return the time limits of a model: who says nothing about them has those of the policy."""
-    if said is UNSAID and policy.timeout is not None:
-        return replace(UNSAID, total=policy.timeout)
-    return as_timeouts(said, "Model timeouts")
-
-
-def derived(
-    policy: Retry,
-    timeouts: Timeouts,
-    provider: str,
-    model: str,
-    retry_if: RetryIf | None,
-    *,
-    stream: bool,
-) -> Retry:
-    """Return the policy of a model's calls, or of its streams, up to their first chunk."""
-    rules = as_rules(table) if policy.on is transient else policy._rules
-    whole = limit_of(timeouts.total)
-    opening = min(timeouts.opening, policy._attempt_limit) if stream else policy._attempt_limit
-    return replace(
-        policy,
-        on=ModelRule(provider, model, stream, rules, retry_if),
-        timeout=None if whole == inf else whole,
-        attempt_timeout=None if opening == inf else opening,
-        # The default is for calls that have no other limit.
-        give_up_after=None if whole < inf and policy.give_up_after == USUAL else policy.give_up_after,
-        nested="stop" if policy.nested == "warn" else policy.nested,
-        labels={**policy.labels, "provider": provider, "model": model},
-    )
+__all__ = ["Model"]
 
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
+DEFAULT_GIVE_UP_AFTER = Retry().give_up_after
+DEFAULT_TIMEOUTS = Timeouts()  # recognised by identity: the caller gave none
+
 
 @public("redouble.llm")
 @dataclass(frozen=True)
 class Model(Layer):
-    """One language model: how long its calls may take, when they are made again, what they may spend.
+    """One language model: the time limits, the retries and the spend of its calls.
 
     >>> from redouble import llm
     >>> model = llm.Model("openai", "gpt-5", timeouts=llm.Timeouts(total=120))
@@ -179,26 +71,26 @@ class Model(Layer):
     ``model.stream(client.chat.completions.create, ..., stream=True)``; or decorate a function of yours:
     plain, async, a generator or an async generator. It is a layer, for pipelines too.
 
-    provider: whose model it is: a label of all events, metrics and reports.
-    model: its name: another label.
-    timeouts: a `Timeouts`, or seconds for the whole call, whatever ``timeout`` the policy has.
+    provider: the provider's name: a label of all events, metrics and reports.
+    model: the model's name: another label.
+    timeouts: a `Timeouts`, or seconds for the whole call; replaces the ``timeout`` of the policy.
     policy: a `Retry`; `presets.llm()` unless given: 4 attempts, full jitter from 0.2 s to 2 s, a budget.
     retry_if: ``(error, attempt, context) -> bool | None`` overrides what is retried; None has no opinion.
-    spend: an allowance that calls share; then ``reserve`` is the most tokens that one takes, as a number, as
-        a `Usage`, or as a function of the call's arguments.
-    price: what tokens cost, where a `Spend` limits the cost.
-    usage: a function of an answer that tells its `Usage`, where that is not found as the SDKs have it;
-        a stream is asked by its protocol.
-    protocol: how a stream says that it is complete or went wrong: "auto", "openai", "anthropic", "sse", a
-        `Protocol` of yours, or None, if nothing of the sort is to be looked for.
+    spend: a `Spend` that calls share; then ``reserve`` is the most tokens that one call takes, as a number,
+        as a `Usage`, or as a function of the call's arguments.
+    price: the price of tokens, needed where a `Spend` limits the cost.
+    usage: a function that returns the `Usage` of an answer, for answers unlike those of the SDKs; the usage
+        of a stream is read by its protocol.
+    protocol: how a stream reports its end and its errors: "auto", "openai", "anthropic", "sse", a class
+        derived from `Protocol`, or None to inspect nothing.
     idempotency: "auto" gives each call a key, the same in all of its attempts.
-    worker: where blocking code runs, so that it can be limited; None for the thread of the caller, where only
-        clients of ours keep the limits.
+    worker: the thread that runs blocking code, so that it can be limited; None for the caller's own thread,
+        where only the clients of redouble keep the limits.
     """
 
     provider: str
     model: str
-    timeouts: Timeouts | Duration | None = UNSAID
+    timeouts: Timeouts | Duration | None = DEFAULT_TIMEOUTS
     policy: Retry | None = None
     retry_if: RetryIf | None = None
     spend: Spend | None = None
@@ -211,8 +103,8 @@ class Model(Layer):
 
     _calls: Retry = field(init=False, repr=False, compare=False)
     _streams: Retry = field(init=False, repr=False, compare=False)
-    _asking: CallFactory = field(init=False, repr=False, compare=False)
-    _reader: Callable[[], Protocol] | None = field(init=False, repr=False, compare=False)
+    _call_factory: CallFactory = field(init=False, repr=False, compare=False)
+    _protocol_factory: Callable[[], Protocol] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.provider, "provider")
@@ -220,15 +112,15 @@ class Model(Layer):
         check_retry_if(self.retry_if)
         check_spend(self.spend, self.reserve, self.price)
         check_usage(self.usage)
-        check_thread(self.worker, "Model worker")
+        check_thread_worker(self.worker, "Model worker")
         policy = presets.llm() if self.policy is None else self.policy
         instance(policy, "Model policy", Retry, "a redouble.Retry, or None")
-        check_thread(policy.worker, "Model policy worker")
-        timeouts = limits(self.timeouts, policy)
+        check_thread_worker(policy.worker, "Model policy worker")
+        timeouts = effective_timeouts(self.timeouts, policy)
         spend = None if self.spend is None else (self.spend, self.reserve, self.price)
-        run = partial(derived, policy, timeouts, self.provider, self.model, self.retry_if)
-        calls, streams = run(stream=False), run(stream=True)
-        asking = CallFactory(
+        derive = partial(derived_policy, policy, timeouts, self.provider, self.model, self.retry_if)
+        calls, streams = derive(stream=False), derive(stream=True)
+        factory = CallFactory(
             partial(Call, self.provider, self.model, timeouts),
             as_idempotency(self.idempotency),
             calls.labels,
@@ -240,8 +132,8 @@ class Model(Layer):
             "policy": policy,
             "_calls": calls if calls.worker is not None else replace(calls, worker=self.worker),
             "_streams": streams if streams.worker is not None else replace(streams, worker=self.worker),
-            "_asking": asking,
-            "_reader": protocol_of(self.protocol),
+            "_call_factory": factory,
+            "_protocol_factory": protocol_factory(self.protocol),
         }.items():
             object.__setattr__(self, name, value)
 
@@ -263,40 +155,40 @@ class Model(Layer):
         return self._calls.lint(outer, inner, worst)
 
     def within(self, timeouts: Timeouts | Duration | None, /) -> Model:
-        """Return the same with other time limits, for one call: a `Timeouts`, or seconds for all of it."""
+        """Return a copy with other time limits, for one call: a `Timeouts`, or seconds for all of it."""
         return replace(self, timeouts=timeouts)
 
     # ----------------------------------------------------------------------------- calls
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` called as the calls of this model are."""
-        policy, asking, name = self._calls, self._asking, self._named(fn)
-        attempted = attempting(fn)
+        """Return ``fn`` wrapped so that each call is a call of this model."""
+        policy, factory, name = self._calls, self._call_factory, self._call_name(fn)
+        attempt = attempt_function(fn)
 
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             refuse_stream(fn, kwargs)
-            with CallScope(asking.begin(name, args, kwargs, stream=False)):
-                return whole(fn, policy.call(attempted, *args, **kwargs))
+            with CallScope(factory.begin(name, args, kwargs, stream=False)):
+                return refuse_stream_result(fn, policy.call(attempt, *args, **kwargs))
 
         return called
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` called as the calls of this model are."""
-        policy, asking, name = self._calls, self._asking, self._named(fn)
-        attempted = aattempting(fn)
+        """Return ``fn`` wrapped so that each call is a call of this model."""
+        policy, factory, name = self._calls, self._call_factory, self._call_name(fn)
+        attempt = aattempt_function(fn)
 
         async def called(*args: P.args, **kwargs: P.kwargs) -> T:
             refuse_stream(fn, kwargs)
-            with CallScope(asking.begin(name, args, kwargs, stream=False)):
-                return whole(fn, await policy.call(attempted, *args, **kwargs))
+            with CallScope(factory.begin(name, args, kwargs, stream=False)):
+                return refuse_stream_result(fn, await policy.call(attempt, *args, **kwargs))
 
         return called
 
     def _around(self, fn: Any) -> Any:
-        # What the SDKs call async are plain functions that return something to await.
+        # The async methods of the SDKs are plain functions that return an awaitable.
         return self.around_async(fn) if callable_kind(fn) == "plain" and is_async(fn) else super()._around(fn)
 
-    def _named(self, fn: Callable[..., Any]) -> str:
+    def _call_name(self, fn: Callable[..., Any]) -> str:
         refuse_own_retries(fn)
         return self._calls.name or display_name(fn)
 
@@ -313,21 +205,21 @@ class Model(Layer):
         **kwargs: P.kwargs,
     ) -> Answer[Any]: ...
     def stream(self, open: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Answer[Any]:  # noqa: A002
-        """Iterate over what ``open(...)`` opens, guarded, for ``for`` or ``async for``.
+        """Return the chunks of the stream that ``open(...)`` opens, guarded, for ``for`` or ``async for``.
 
-        It is opened again until there is a first chunk, and never after it. It may open an iterable, a
-        context manager that gives one, or an answer of httpx or httpx2, of which it is the bytes then.
+        Opening is retried until the first chunk has arrived, and never after it. ``open`` may return an
+        iterable, a context manager that returns one, or a response of httpx or httpx2, whose bytes are read.
         """
         if not callable(open):
             reject_uncallable(open, "stream")
         refuse_until(self._streams, f"{display_name(open)} gives none")
-        name, asking = self._named(open), self._asking
-        flow = StreamState(lambda: asking.begin(name, args, kwargs, stream=True), self._reader)
-        flow.worker = self._streams.worker
-        return Answer(flow, self._streams, name, partial(opening(open), *args, **kwargs))
+        name, factory = self._call_name(open), self._call_factory
+        state = StreamState(lambda: factory.begin(name, args, kwargs, stream=True), self._protocol_factory)
+        state.worker = self._streams.worker
+        return Answer(state, self._streams, name, partial(open_function(open), *args, **kwargs))
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
-        """Return ``fn`` guarded, for a generator function."""
+        """Return a generator function whose streams are guarded."""
 
         def streaming(*args: P.args, **kwargs: P.kwargs) -> Generator[T, Any, None]:
             with self.stream(fn, *args, **kwargs) as chunks:
@@ -338,9 +230,112 @@ class Model(Layer):
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
-        """Return ``fn`` guarded, for an async generator function."""
+        """Return an async generator function whose streams are guarded."""
 
         def streaming(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, S]:
             return cast("AsyncGenerator[T, S]", aiter(self.stream(fn, *args, **kwargs)))
 
         return StreamFunction(fn, streaming)
+
+
+# -------------------------------------------------------------------------------- options
+
+
+def check_name(name: object, option: str) -> None:
+    """Raise unless ``name`` is a non-empty text."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"Model {option}={name!r}: write its name, such as 'openai' and 'gpt-5'")
+
+
+def check_retry_if(retry_if: object) -> None:
+    """Raise unless ``retry_if`` is a plain function of three arguments, or None."""
+    if retry_if is not None:
+        wanted = "a function (error, attempt, context)"
+        _check_function(retry_if, "Model retry_if", wanted)
+        if isinstance(retry_if, type):
+            raise TypeError(f"Model retry_if={retry_if.__name__} is a class: write {wanted}")
+        if (took := takes_other_than(cast("RetryIf", retry_if), 3)) is not None:
+            raise TypeError(f"Model retry_if={display_name(retry_if)} takes {took}: write {wanted}")
+
+
+def check_usage(usage: object) -> None:
+    """Raise unless ``usage`` is a plain function, or None."""
+    if usage is not None:
+        _check_function(usage, "Model usage", "a function of a result that returns a Usage")
+
+
+def check_thread_worker(worker: object, option: str) -> None:
+    """Raise unless ``worker`` is a worker thread, or None."""
+    if worker is None:
+        return
+    instance(worker, option, Worker, "Worker(), or None")
+    if cast("Worker", worker).kind != "thread":
+        raise ValueError(f"{option}: a connection cannot leave its process, so write Worker()")
+
+
+def check_spend(spend: object, reserve: object, price: object) -> None:
+    """Raise unless ``spend`` is valid and has the ``reserve`` and ``price`` that it needs."""
+    if price is not None:
+        instance(price, "Model price", Price, "Price(input=2.5, output=10)")
+    if callable(reserve):
+        _check_function(reserve, "Model reserve", "a function of the call's arguments that returns a number")
+    elif reserve is not None:
+        check_token_amount(reserve, "Model reserve")
+    if spend is None:
+        return
+    instance(spend, "Model spend", Spend, "Spend(tokens=100_000, per=60)")
+    limits = cast("Spend", spend)
+    if limits.cost is not None and price is None:
+        raise TypeError("Model spend limits the cost: write price=Price(input=2.5, output=10) too")
+    if reserve is None and (limits.tokens is not None or limits.cost is not None):
+        raise TypeError("Model spend limits tokens: write reserve=4000 too, the most that a call takes")
+    if (
+        limits.tokens is not None
+        and isinstance(reserve, int | Usage)
+        and total_tokens(reserve) > limits.tokens
+    ):
+        raise ValueError(
+            f"Model reserve={reserve!r} is more than {limits!r} ever allows: "
+            "write the most that one call takes, or a larger limit"
+        )
+
+
+def _check_function(fn: object, option: str, wanted: str) -> None:
+    if not callable(fn):
+        raise TypeError(f"{option}={fn!r}: write {wanted}")
+    if (kind := lazy_kind(fn)) is not None:
+        raise TypeError(f"{option}={display_name(fn)} is {kind}: write a plain one, also in async code")
+
+
+def effective_timeouts(timeouts: Timeouts | Duration | None, policy: Retry) -> Timeouts:
+    """Return the time limits of a model; without any, the policy's ``timeout`` is the total limit."""
+    if timeouts is DEFAULT_TIMEOUTS and policy.timeout is not None:
+        return replace(DEFAULT_TIMEOUTS, total=policy.timeout)
+    return as_timeouts(timeouts, "Model timeouts")
+
+
+def derived_policy(
+    policy: Retry,
+    timeouts: Timeouts,
+    provider: str,
+    model: str,
+    retry_if: RetryIf | None,
+    *,
+    stream: bool,
+) -> Retry:
+    """Return the policy of a model's calls, or of its streams until their first chunk."""
+    rules = as_rules(table) if policy.on is transient else policy._rules
+    total = limit_of(timeouts.total)
+    opening = min(timeouts.opening, policy._attempt_limit) if stream else policy._attempt_limit
+    return replace(
+        policy,
+        on=ModelRule(provider, model, stream, rules, retry_if),
+        timeout=None if total == inf else total,
+        attempt_timeout=None if opening == inf else opening,
+        # The default applies only to calls without another limit.
+        give_up_after=None
+        if total < inf and policy.give_up_after == DEFAULT_GIVE_UP_AFTER
+        else policy.give_up_after,
+        nested="stop" if policy.nested == "warn" else policy.nested,
+        labels={**policy.labels, "provider": provider, "model": model},
+    )

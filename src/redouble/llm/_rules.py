@@ -1,8 +1,8 @@
-"""Which failures of a language model are worth another attempt: llm-fiber's table, and the caller's word.
+"""The retry rules of language models: the built-in table, from llm-fiber, and the caller's ``retry_if``.
 
-429, 5xx, the network, and time that ran out before anything was heard are; a bad request, a bad key and a
-spent quota are not. What has been heard is never asked for again, whatever is said here: that is the
-engine's.
+Retried are 429, 5xx, network errors, and timeouts before the first chunk; not retried are a bad request, a
+bad key and a spent quota. A stream that has delivered a chunk is never retried: the engine enforces that,
+whatever a rule returns.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefus
 __all__ = ["ModelRule", "table"]
 
 
-REFUSING = (402, 403, 429)  # statuses that a spent quota comes with
+QUOTA_STATUSES = (402, 403, 429)  # of a response that reports a spent quota
 
 
 @public("redouble.llm")
 def table(error: Exception) -> Verdict | None:
-    """Say whether a failure is worth another attempt: the rule of an `llm.Model`, unless it is given another.
+    """Return the verdict on a failure: the rule of an `llm.Model` unless its policy has another.
 
-    It is `redouble.transient`, with every status from 500 on, 409, and what a stream says in its midst.
+    It is `redouble.transient` plus every status from 500 on, 409, and the error events of streams.
     """
     if isinstance(error, ErrorEvent):
         return None if error.type in codes.QUOTA else codes.LLM.get(error.type or "")
@@ -44,36 +44,36 @@ def table(error: Exception) -> Verdict | None:
     if isinstance(error, SpendRefused) and error.retry_after is None:
         return STOP
     try:
-        return _answered(error)
-    except Exception:  # it does not let itself be looked at
+        return _verdict_by_status(error)
+    except Exception:  # its attributes cannot be read
         return transient(error)
 
 
-def _answered(error: Exception) -> Verdict | None:
+def _verdict_by_status(error: Exception) -> Verdict | None:
     status, headers = answer_of(error)
-    words = [getattr(error, name, None) for name in ("code", "type")]
-    spent = not codes.QUOTA.isdisjoint(word for word in words if isinstance(word, str))
-    if spent or (status in REFUSING and _is_spent(getattr(error, "response", None))):
+    types = [getattr(error, name, None) for name in ("code", "type")]
+    spent = not codes.QUOTA.isdisjoint(type_ for type_ in types if isinstance(type_, str))
+    if spent or (status in QUOTA_STATUSES and _is_quota_spent(getattr(error, "response", None))):
         return STOP
-    found = transient(error)
-    if found is not None or not isinstance(status, int) or should_retry(headers) is False:
-        return found
+    verdict = transient(error)
+    if verdict is not None or not isinstance(status, int) or should_retry(headers) is False:
+        return verdict
     known = codes.HTTP_5XX if 500 <= status < 600 else codes.LLM_STATUSES.get(status)
     return after(known, hint(headers, status))
 
 
-def _is_spent(response: Any) -> bool:
-    """Say whether an answer that was read speaks of a quota that no waiting fills again."""
+def _is_quota_spent(response: Any) -> bool:
+    """Return True if the body of a response names a spent quota, which no waiting restores."""
     try:
-        said: object = response.content
-    except Exception:  # nobody has read it
+        body: object = response.content
+    except Exception:  # the body has not been read
         return False
-    return isinstance(said, bytes) and any(word.encode() in said for word in codes.QUOTA)
+    return isinstance(body, bytes) and any(code.encode() in body for code in codes.QUOTA)
 
 
 @dataclass(frozen=True)
 class ModelRule:
-    """The rule of one model: the caller's ``retry_if`` has the first word, and the ``rules`` the second."""
+    """The rule of one model: the caller's ``retry_if`` decides first, and then the ``rules``."""
 
     provider: str
     model: str
@@ -82,22 +82,22 @@ class ModelRule:
     retry_if: RetryIf | None
 
     def judge(self, ended: Ended, /) -> Verdict | None:
-        """Answer for one ended attempt."""
-        error = cast("Exception", ended.error)  # results are not its business: it is not asked
+        """Return the verdict on one ended attempt."""
+        error = cast("Exception", ended.error)  # never called with a result
         if isinstance(error, SpendExceeded):
-            return STOP  # nobody has a say in that
+            return STOP  # not for retry_if to decide
         known = judge(self.rules, error, lambda _: ended)
         if self.retry_if is None:
             return known
-        said = self.retry_if(
+        opinion = self.retry_if(
             error, ended.attempt, Context(self.provider, self.model, BOUND.get(), self.stream)
         )
-        if said is None:
+        if opinion is None:
             return known
-        if not isinstance(said, bool):
-            raise TypeError(f"retry_if answered {said!r}: write True, False, or None for no opinion")
-        if said and known is not None and known.action == "retry":
+        if not isinstance(opinion, bool):
+            raise TypeError(f"retry_if answered {opinion!r}: write True, False, or None for no opinion")
+        if opinion and known is not None and known.action == "retry":
             return known
         kind = kind_of(type(error)) if known is None else known.kind
         reason = None if known is None else known.reason
-        return Verdict("retry" if said else "stop", kind, reason=reason)
+        return Verdict("retry" if opinion else "stop", kind, reason=reason)

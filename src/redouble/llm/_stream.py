@@ -1,14 +1,13 @@
-"""Answer: the chunks of one logical stream, opened with retries and handed out under guard.
+"""Answer, the chunks of one logical stream, and the guarded streams that check them, one for each attempt.
 
-The stream guard: hands on the chunks of any iterator, and sees to it that they are what they seem.
+Rule 1: a delivered chunk is final: a failure after the first one ends the stream.
+Rule 2: nothing is buffered and nothing is read ahead; the delivered chunks are a prefix of one source.
+Rule 3: the limits on silence and on the total time end a wait: in async code by cancellation, in blocking
+        code by abandoning the worker.
+Rule 4: a stream that ends without its end marker is incomplete.
 
-Rule 1: a chunk that was handed out is never taken back: what goes wrong after the first ends the stream.
-Rule 2: nothing is held back and nothing is read ahead; what is handed out is a prefix of one source's chunks.
-Rule 3: silence, and the time of the whole call, end a wait: an async one is cut, a blocking one on a worker.
-Rule 4: a stream that ends before it says so did not end.
-
-Opening and the first chunk are a call like any other, under the limits of its policy: `_answer` has it made
-by the driver of streams. `Guarded` and `AsyncGuarded` are the same in two colours.
+Opening and reading the first chunk is a call like any other, under the limits of its policy: `StreamOpener`
+has the driver of streams make it. `GuardedStream` and `AsyncGuardedStream` are the same in two colours.
 """
 
 from __future__ import annotations
@@ -42,145 +41,145 @@ T = TypeVar("T")
 
 
 class GuardedStream(Iterator[T]):
-    """The chunks of one attempt, in blocking code."""
+    """The guarded chunks of one attempt, in blocking code."""
 
-    def __init__(self, flow: StreamState, open: Callable[[], Any]) -> None:  # noqa: A002
-        self._flow, self._open = flow, open
+    def __init__(self, state: StreamState, open: Callable[[], Any]) -> None:  # noqa: A002
+        self._state, self._open = state, open
         self._source: Source[T] | None = None
         self._lock = allocate_lock()
         self._busy = self._closed = False
-        self._context: Context | None = None  # that of the source, if it is read on a worker
-        self._look = ChunkInspector(flow)
+        self._context: Context | None = None  # of the source, if a worker reads it
+        self._inspector = ChunkInspector(state)
 
     def __next__(self) -> T:
-        self._look.pending()
+        self._inspector.raise_pending()
         try:
-            chunk: T = self._first() if self._source is None else self._next()
+            chunk: T = self._open_and_read() if self._source is None else self._next()
         except Exception as error:
-            if not self._look.forgives(error):
+            if not self._inspector.tolerates(error):
                 raise
             chunk = END
         if chunk is END:
-            self._look.end()
+            self._inspector.end()
             raise StopIteration
-        self._look.pass_(chunk)
+        self._inspector.inspect(chunk)
         return chunk
 
-    def _first(self) -> Any:
-        """Open the source and take its first chunk, on the worker of the policy if it has one."""
-        if self._flow.worker is not None:
+    def _open_and_read(self) -> Any:
+        """Open the source and read its first chunk; the driver runs this on the policy's worker, if any."""
+        if self._state.worker is not None:
             self._context = copy_context()
-        chunk = self._inside(self._begun)
-        if cancelled():  # nobody waits for it any more, so nobody would close it
+        chunk = self._run_in_context(self._read_first)
+        if cancelled():  # the attempt has timed out: nothing else would close the source
             self.close()
             raise AttemptTimeout("the stream began too late")
         return chunk
 
-    def _begun(self) -> Any:
-        with CallContext(self._flow.call), self._flow.told_to_our_clients():
+    def _read_first(self) -> Any:
+        with CallContext(self._state.call), self._state.opening_deadline():
             self._source = source = source_of(self._open, self._open())
             try:
                 return source.first()
             except StopIteration:
                 return END
 
-    def _inside(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Call something of the source: what a generator sets in its context is there for its next chunk."""
+    def _run_in_context(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Run ``fn`` in the source's context: what a generator sets there remains for its next chunk."""
         return fn(*args) if self._context is None else self._context.run(fn, *args)
 
     def _next(self) -> Any:
-        flow = self._flow
-        if not flow.limited():
-            return self._take()
-        seconds = flow.time_left()
+        state = self._state
+        if not state.is_limited():
+            return self._read_next()
+        seconds = state.time_left()
         if not seconds:
-            raise flow.expired()
-        if flow.worker is not None:
-            return run_on_worker(flow, flow.worker, self._take)
-        with deadline(seconds):  # what asks for it keeps it: our clients do
+            raise state.expired()
+        if state.worker is not None:
+            return run_on_worker(state, state.worker, self._read_next)
+        with deadline(seconds):  # kept by clients that read it, such as redouble's own
             try:
-                return self._take()
+                return self._read_next()
             except Exception:
-                flow.check()
+                state.check()
                 raise
 
-    def _take(self) -> Any:
-        """Take a chunk, on a worker perhaps; whoever has stopped waiting for it left the closing to us."""
+    def _read_next(self) -> Any:
+        """Read a chunk, possibly on a worker; if the reader closed the stream meanwhile, close the source."""
         with self._lock:
             if self._closed or self._source is None:
                 return END
             source, self._busy = self._source, True
         try:
-            return self._inside(self._taken, source, MOMENT.get())
+            return self._run_in_context(self._read_source, source, MOMENT.get())
         finally:
             with self._lock:
                 self._busy, closed = False, self._closed
             if closed:
-                self._inside(close_failed, source)
+                self._run_in_context(close_failed, source)
 
-    def _taken(self, source: Source[T], limit: ActiveDeadline | None) -> Any:
+    def _read_source(self, source: Source[T], limit: ActiveDeadline | None) -> Any:
         before = MOMENT.get()
-        if before is None or isinstance(before, CancellableDeadline):  # unless it has set one itself
+        if before is None or isinstance(before, CancellableDeadline):  # else the source has set its own
             MOMENT.set(limit)
-        with CallContext(self._flow.call), self._flow.kept_by_our_sockets():
+        with CallContext(self._state.call), self._state.socket_deadline():
             return next(source.items, END)
 
     def close(self) -> None:
-        """Close the source; one that is being read is closed by who reads it."""
+        """Close the source; if it is being read, the reading thread closes it."""
         with self._lock:
             self._closed, busy = True, self._busy
         try:
-            self._flow.settle(self._look)
+            self._state.settle(self._inspector)
         finally:
             if self._source is not None and not busy:
-                self._inside(self._shut, self._source)
+                self._run_in_context(self._close_source, self._source)
 
-    def _shut(self, source: Source[T]) -> None:
-        with CallContext(self._flow.call), self._look.closing():
+    def _close_source(self, source: Source[T]) -> None:
+        with CallContext(self._state.call), self._inspector.closing():
             source.close()
 
     def __del__(self) -> None:
         if self._source is not None and not self._closed:
-            self._inside(close_failed, self._source)
+            self._run_in_context(close_failed, self._source)
 
 
 class AsyncGuardedStream(AsyncIterator[T]):
-    """The chunks of one attempt, in async code."""
+    """The guarded chunks of one attempt, in async code."""
 
-    def __init__(self, flow: StreamState, open: Callable[[], Any]) -> None:  # noqa: A002
-        self._flow, self._open = flow, open
+    def __init__(self, state: StreamState, open: Callable[[], Any]) -> None:  # noqa: A002
+        self._state, self._open = state, open
         self._source: AsyncSource[T] | None = None
-        self.ag_running = False  # as an async generator has it
-        flow.look = self._look = ChunkInspector(flow)
+        self.ag_running = False  # like an async generator
+        state.inspector = self._inspector = ChunkInspector(state)
 
     async def __anext__(self) -> T:
         if self.ag_running:
             raise RuntimeError("anext(): asynchronous generator is already running")
-        self._look.pending()
-        self.ag_running = cut = True
+        self._inspector.raise_pending()
+        self.ag_running = was_cancelled = True
         try:
-            chunk: T = await (self._afirst() if self._source is None else self._anext())
-            cut = False
+            chunk: T = await (self._aopen_and_read() if self._source is None else self._anext())
+            was_cancelled = False
         except Exception as error:
-            cut = False
-            if not self._look.forgives(error):
+            was_cancelled = False
+            if not self._inspector.tolerates(error):
                 raise
             chunk = END
         finally:
             self.ag_running = False
-            if cut and self._look.count:
-                await self._leave()
+            if was_cancelled and self._inspector.count:
+                await self._close_cancelled()
         if chunk is END:
-            self._look.end()
+            self._inspector.end()
             raise StopAsyncIteration
-        self._look.pass_(chunk)
+        self._inspector.inspect(chunk)
         return chunk
 
-    async def _afirst(self) -> Any:
-        """Open the source and take its first chunk, for as long as the policy lets it."""
-        with CallContext(self._flow.call):
-            found = self._open()
-            self._source = source = await asource_of(self._open, found)
+    async def _aopen_and_read(self) -> Any:
+        """Open the source and read its first chunk, within the limits of the policy."""
+        with CallContext(self._state.call):
+            opened = self._open()
+            self._source = source = await asource_of(self._open, opened)
             try:
                 return await source.afirst()
             except StopAsyncIteration:
@@ -188,125 +187,127 @@ class AsyncGuardedStream(AsyncIterator[T]):
 
     async def _anext(self) -> Any:
         source = cast("AsyncSource[T]", self._source)
-        seconds = self._flow.time_left()
+        seconds = self._state.time_left()
         if seconds:
-            with CallContext(self._flow.call), cut_after(seconds):
+            with CallContext(self._state.call), cut_after(seconds):
                 return await anext(source.items, END)
-        raise self._flow.expired()
+        raise self._state.expired()
 
-    async def asend(self, value: object, /) -> T:  # noqa: ARG002  as in blocking code nobody receives it
-        """Take the next chunk: a reader may take it for the async generator that it stands for."""
+    async def asend(self, value: object, /) -> T:  # noqa: ARG002  no source receives it, as in blocking code
+        """Return the next chunk: the driver treats it as an async generator."""
         return await self.__anext__()
 
     async def athrow(self, kind: Any, *more: Any) -> T:
-        """Raise what a reader throws: it has gone wrong over there."""
+        """Raise the error that the reader throws."""
         raise more[0] if more and more[0] is not None else kind
 
-    async def _leave(self) -> None:
-        """Close the source at once: its reader was cancelled."""
-        self._flow.cut = True
-        await aclose_failed(cast("AsyncSource[T]", self))  # it is closed as one is
+    async def _close_cancelled(self) -> None:
+        """Close the source at once, because its reader was cancelled."""
+        self._state.cancelled = True
+        await aclose_failed(cast("AsyncSource[T]", self))  # has the same aclose()
 
     async def aclose(self) -> None:
         """Close the source."""
         try:
-            self._flow.settle(self._look)
+            self._state.settle(self._inspector)
         finally:
             if self._source is not None:
-                with CallContext(self._flow.call), self._look.closing():
+                with CallContext(self._state.call), self._inspector.closing():
                     await self._source.aclose()
 
     def may_wait(self) -> bool:
-        """Say whether closing it may have to wait."""
+        """Return True if closing may have to wait."""
         return self._source is not None and self._source.may_wait()
 
     @property
     def has_own_end(self) -> bool:
-        """Whether a garbage collector that finds it finalises its source too."""
+        """True if garbage collection of this stream finalises its source too."""
         return self._source is not None and has_own_end(self._source.items)
 
 
 class StreamOpener(Opener[T]):
-    """Opens the sources of one guarded stream."""
+    """Opens the guarded sources of one logical stream, with retries until the first chunk."""
 
     def __init__(
         self,
-        flow: StreamState,
+        state: StreamState,
         policy: Options,
         name: str,
         open: Callable[[], Any],  # noqa: A002
         *,
         aio: bool = False,
     ) -> None:
-        guarded = partial(AsyncGuardedStream[T], flow, open) if aio else partial(GuardedStream[T], flow, open)
-        super().__init__(policy, name, guarded, aio=aio)
-        self._flow = flow
+        make_source = (
+            partial(AsyncGuardedStream[T], state, open) if aio else partial(GuardedStream[T], state, open)
+        )
+        super().__init__(policy, name, make_source, aio=aio)
+        self._state = state
 
     def open(self) -> tuple[Source[T], T]:
-        """Open a source, with retries, and take its first chunk."""
-        with self._flow.opening():
+        """Open a source, with retries, and return it with its first chunk."""
+        with self._state.opening():
             return super().open()
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
-        """Open a source, with retries, and take its first chunk."""
-        with self._flow.opening():
+        """Open a source, with retries, and return it with its first chunk."""
+        with self._state.opening():
             return await super().aopen()
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
-        """Take note that a source failed after its first chunk: the stream is over."""
-        self._cut = self._cut or self._flow.cut
-        cast("StreamRun", self._run).limit = self._flow.late
+        """Record that a source failed after its first chunk: the stream is over."""
+        self._cut = self._cut or self._state.cancelled
+        cast("StreamRun", self._run).limit = self._state.expired_limit
         return super().failed(error, final=final)
 
     def cut(self, error: BaseException | None) -> None:
-        """Tell nobody, but settle what it took."""
+        """Record that the reader was cut off: emit no event, but settle the spend."""
         super().cut(error)
-        self._flow.leave()
+        self._state.abandon()
 
     def ended(self) -> None:
-        """Take note that a source came to its end, or was closed."""
-        self._cut = self._cut or self._flow.cut
+        """Record that a source came to its end, or was closed."""
+        self._cut = self._cut or self._state.cancelled
         super().ended()
 
     def _refuse(self) -> None:
-        """Refuse nothing: its source may be read on a worker."""
+        """Accept every limit of the policy: a worker may read the source."""
 
 
 class GuardedItems(AsyncItems[T]):
-    """The chunks of a guarded stream in async code: one whose reader was cancelled never looks complete."""
+    """The async items of a guarded stream: after its reader was cancelled it raises rather than end."""
 
-    __slots__ = ("_flow",)
+    __slots__ = ("_state",)
 
-    def __init__(self, opening: StreamOpener[T], flow: StreamState) -> None:
+    def __init__(self, opening: StreamOpener[T], state: StreamState) -> None:
         super().__init__(opening)
-        self._flow = flow
+        self._state = state
 
     async def __anext__(self, take: Any = None, thrown: object = None) -> T:
-        if self._flow.cut:
+        if self._state.cancelled:
             raise CutShort("the stream was cancelled, and closed")
         return await super().__anext__(take, thrown)
 
 
 @public("redouble.llm")
 class Answer(Stream[T], Generic[T]):
-    """The chunks of one answer, for ``for`` or ``async for``, as what opens it demands.
+    """The chunks of one answer, for ``for`` or ``async for``, depending on the function that opens it.
 
-    It is closed at its end; to close it early, use it in a ``with`` or ``async with``.
+    It is closed at its end; to close it earlier, use ``with`` or ``async with``.
     """
 
     def __init__(
         self,
-        flow: StreamState,
+        state: StreamState,
         policy: Options,
         name: str,
         open: Callable[[], Any],  # noqa: A002
     ) -> None:
-        make = partial(StreamOpener[T], flow, policy, name, open)
+        make = partial(StreamOpener[T], state, policy, name, open)
         super().__init__(make)
-        self._async_items = GuardedItems(make(aio=True), flow)
-        self._flow = flow
+        self._async_items = GuardedItems(make(aio=True), state)
+        self._state = state
 
     @property
     def usage(self) -> Usage | None:
-        """The tokens that it took, once it is over and if it said so."""
-        return self._flow.usage
+        """The tokens that the stream reported; None until it is over, or if it reported none."""
+        return self._state.usage

@@ -1,6 +1,7 @@
-"""What a caller's function may give for a stream, and what is iterated over and closed then.
+"""The sources of streams: what a caller's function may return for one, and how that is iterated and closed.
 
-An iterable; a context manager that gives one; an answer of httpx or httpx2, whose bytes it is then. Twins.
+It may be an iterable, a context manager that returns one, or a response of httpx or httpx2, whose bytes are
+read. The functions are twins.
 """
 
 from __future__ import annotations
@@ -21,98 +22,98 @@ from redouble._internal.callables import UsageError, display_name
 __all__ = ["asource_of", "source_of"]
 
 
-class UnreadSource:
-    """A context manager that was entered: closing it is leaving it."""
+class EnteredManager:
+    """A context manager that was entered; closing it calls ``__exit__``."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
 
     def close(self) -> None:
-        """Leave it."""
+        """Exit the context manager."""
         self._manager.__exit__(None, None, None)
 
 
-class AsyncUnreadSource:
-    """One that was entered in async code."""
+class AsyncEnteredManager:
+    """An async context manager that was entered; closing it calls ``__aexit__``."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
 
     async def aclose(self) -> None:
-        """Leave it."""
+        """Exit the context manager."""
         await self._manager.__aexit__(None, None, None)
 
 
-def source_of(open: object, found: Any) -> Source[Any]:  # noqa: A002
-    """Return the source that was opened; of one that cannot be used nothing stays open."""
-    source, kept = Source[Any](), False
+def source_of(open: object, opened: Any) -> Source[Any]:  # noqa: A002
+    """Return the opened stream as a source; if it cannot be used, close it and raise."""
+    source, usable = Source[Any](), False
     try:
-        if not _has(found, "__iter__") and not _has(found, "iter_bytes"):
-            found = _entered(source, found)
-        if _has(found, "iter_bytes"):
-            source.hold(found)
-            if not getattr(found, "is_success", True):  # what an SDK hands out has been looked at
-                found.read()  # so that the error has something to tell
-                found.raise_for_status()
-            found = found.iter_bytes()
-        _refuse_whole(open, found)
-        source.hold(stream_of(open, found))
-        kept = True
+        if not _has(opened, "__iter__") and not _has(opened, "iter_bytes"):
+            opened = _enter(source, opened)
+        if _has(opened, "iter_bytes"):
+            source.hold(opened)
+            if not getattr(opened, "is_success", True):  # the SDKs have checked the status already
+                opened.read()  # so that the error has a body
+                opened.raise_for_status()
+            opened = opened.iter_bytes()
+        _refuse_whole_answer(open, opened)
+        source.hold(stream_of(open, opened))
+        usable = True
     finally:
-        if not kept:
+        if not usable:
             close_failed(source)
     return source
 
 
-async def asource_of(open: object, found: Any) -> AsyncSource[Any]:  # noqa: A002
-    """Return the source that was opened; of one that cannot be used nothing stays open."""
-    source, kept = AsyncSource[Any](), False
+async def asource_of(open: object, opened: Any) -> AsyncSource[Any]:  # noqa: A002
+    """Return the opened stream as a source; if it cannot be used, close it and raise."""
+    source, usable = AsyncSource[Any](), False
     try:
-        if not _has(found, "__aiter__") and not _has(found, "aiter_bytes"):
-            found = await _aentered(source, found)
-        if _has(found, "aiter_bytes"):
-            source.hold(found)
-            if not getattr(found, "is_success", True):  # what an SDK hands out has been looked at
-                await found.aread()  # so that the error has something to tell
-                found.raise_for_status()
-            found = found.aiter_bytes()
-        _refuse_whole(open, found)
-        if not _has(found, "__aiter__"):  # nobody can read it, and it is closed all the same
-            source.hold(found)
-        source.hold(await astream_of(open, found))
-        kept = True
+        if not _has(opened, "__aiter__") and not _has(opened, "aiter_bytes"):
+            opened = await _aenter(source, opened)
+        if _has(opened, "aiter_bytes"):
+            source.hold(opened)
+            if not getattr(opened, "is_success", True):  # the SDKs have checked the status already
+                await opened.aread()  # so that the error has a body
+                opened.raise_for_status()
+            opened = opened.aiter_bytes()
+        _refuse_whole_answer(open, opened)
+        if not _has(opened, "__aiter__"):  # it cannot be read, but must be closed
+            source.hold(opened)
+        source.hold(await astream_of(open, opened))
+        usable = True
     finally:
-        if not kept:
+        if not usable:
             await aclose_failed(source)
     return source
 
 
-def _entered(source: Source[Any], found: Any) -> Any:
-    if not _has(found, "__enter__"):
-        return found
-    stream = found.__enter__()
-    source.hold(UnreadSource(found))
+def _enter(source: Source[Any], opened: Any) -> Any:
+    if not _has(opened, "__enter__"):
+        return opened
+    stream = opened.__enter__()
+    source.hold(EnteredManager(opened))
     return stream
 
 
-async def _aentered(source: AsyncSource[Any], found: Any) -> Any:
-    if _has(found, "__await__"):
-        found = await found
-    if not _has(found, "__aenter__") or _has(found, "__aiter__"):
-        return found
-    stream = await found.__aenter__()
-    source.hold(AsyncUnreadSource(found))
+async def _aenter(source: AsyncSource[Any], opened: Any) -> Any:
+    if _has(opened, "__await__"):
+        opened = await opened
+    if not _has(opened, "__aenter__") or _has(opened, "__aiter__"):
+        return opened
+    stream = await opened.__aenter__()
+    source.hold(AsyncEnteredManager(opened))
     return stream
 
 
-def _refuse_whole(open: object, found: object) -> None:  # noqa: A002
-    """Say no to an answer in one piece: that it can be iterated over does not make it a stream."""
-    kind = type(found)
-    if issubclass(kind, str | bytes | bytearray | Mapping) or _has(found, "model_dump"):
+def _refuse_whole_answer(open: object, opened: object) -> None:  # noqa: A002
+    """Raise if the function returned a whole answer: being iterable does not make it a stream."""
+    kind = type(opened)
+    if issubclass(kind, str | bytes | bytearray | Mapping) or _has(opened, "model_dump"):
         fix = "write stream=True, or model.call instead of model.stream"
         raise UsageError(f"{display_name(open)} gave a whole answer ({kind.__name__}), and no stream: {fix}")
 
 
-def _has(found: object, name: str) -> bool:
-    # Asked of the type: an object that answers to every attribute is nothing of the sort for that.
-    return hasattr(type(found), name)
+def _has(opened: object, name: str) -> bool:
+    # By the type: an object that has every attribute, such as a mock, would pass otherwise.
+    return hasattr(type(opened), name)

@@ -1,4 +1,7 @@
-"""One logical stream: what is known of it over all of its attempts. It waits for nothing."""
+"""StreamState, what all attempts at one logical stream share, and ChunkInspector, the checks of one attempt.
+
+This module never waits.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ TEXTS = (bytes, bytearray, memoryview, str)
 
 
 class StreamState:
-    """What all attempts at a stream share; each wait for a chunk has its limit here (`_attempt.Bounded`)."""
+    """The state of one logical stream, shared by its attempts, with the limits of each wait for a chunk."""
 
     clock: Clock = SYSTEM
-    late: Limit | None = None  # which limit has ended it
-    cut = False  # by its reader, who was cancelled
+    expired_limit: Limit | None = None  # the limit that ended the stream
+    cancelled = False  # its reader was cancelled
     usage: Usage | None = None
-    look: ChunkInspector | None = None  # of the attempt that is read, in async code
-    _moment = inf  # by which the next chunk must have come
+    inspector: ChunkInspector | None = None  # of the current attempt, in async code
+    _chunk_due = inf  # the time by which the next chunk must arrive
 
     def __init__(
         self, begin: Callable[[], tuple[Call, Account | None]], protocol: Callable[[], Protocol] | None
@@ -49,163 +52,167 @@ class StreamState:
 
     @contextmanager
     def opening(self) -> Generator[None]:
-        """Begin: from now on its time counts; but without a first chunk it never began."""
-        if self._call is not None:  # by `for` and by `async for`: it would be opened twice
+        """Start the call and its time; if no first chunk arrives, only its request is committed."""
+        if self._call is not None:  # by `for` and by `async for`, for instance
             raise RuntimeError("this stream has been read: call model.stream(...) again for another one")
         self._call, self.account = self._begin()
-        kept, cut = False, True
+        opened, cancelled = False, True
         try:
             yield
-            kept, cut = True, False
+            opened, cancelled = True, False
         except Exception:
-            cut = False
+            cancelled = False
             raise
         finally:
-            self.cut = cut
-            if not kept:
+            self.cancelled = cancelled
+            if not opened:
                 self.fail()
 
     @property
     def call(self) -> Call:
-        """The call that it is."""
-        assert self._call is not None, "it has not begun"  # noqa: S101
+        """The call of this stream."""
+        assert self._call is not None, "the stream has not been opened"  # noqa: S101
         return self._call
 
-    # ----------------------------------------------------------------------- its chunks
+    # --------------------------------------------------------------------------- chunks
 
-    def told_to_our_clients(self) -> AbstractContextManager[None]:
-        """Return a deadline for opening it, where nothing but what asks for one could keep the limit."""
+    def opening_deadline(self) -> AbstractContextManager[None]:
+        """Return a deadline for opening without a worker: then only clients that read it keep the limit."""
         seconds = min(self.call.timeouts.opening, self.call.left())
         return deadline(max(0.0, seconds)) if self.worker is None and seconds < inf else nullcontext()
 
     @contextmanager
-    def kept_by_our_sockets(self) -> Generator[None]:
-        """Shorten what our blocking clients wait for: a server that sends a byte a second is cut by that."""
-        before = SOCKET_DEADLINE.set(None if self._moment == inf else (self._moment, self.call._now))
+    def socket_deadline(self) -> Generator[None]:
+        """Limit the socket waits of redouble's blocking clients, so that a drip of single bytes ends too."""
+        before = SOCKET_DEADLINE.set(None if self._chunk_due == inf else (self._chunk_due, self.call._now))
         try:
             yield
         finally:
             SOCKET_DEADLINE.reset(before)
 
-    def limited(self) -> bool:
-        """Say whether there is any limit to a wait."""
+    def is_limited(self) -> bool:
+        """Return True if waiting for a chunk has any limit."""
         return self.call.timeouts.silence < inf or self.call.left() < inf
 
     def refresh_now(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.call._now()
 
-    def time_left(self, *, own: bool = True) -> float:  # noqa: ARG002  there is no other
-        """Say how long the next chunk may take, and note whose limit that is."""
+    def time_left(self, *, own: bool = True) -> float:  # noqa: ARG002  it has no other
+        """Return the seconds left for the next chunk, and record which limit that is."""
         call = self.call
-        silence, total = call.timeouts.silence, call._until - call._now()
-        self._seconds = shortest = min(silence, total, time_left() if ambient.active else inf)
-        self._moment = call._now() + shortest
-        self._bound: Limit = (
+        silence, total = call.timeouts.silence, call._ends_at - call._now()
+        self._chunk_seconds = shortest = min(silence, total, time_left() if ambient.active else inf)
+        self._chunk_due = call._now() + shortest
+        self._chunk_limit: Limit = (
             "attempt" if shortest == silence else "total" if shortest == total else "deadline"
         )
         return max(0.0, shortest)
 
     def check(self) -> None:
-        """Take in that a wait has failed: if it was time, then by the limit, whatever kept it has raised."""
-        if self.call._now() >= self._moment:
-            self.late = self._bound
+        """Record the limit if a failed wait lasted until it: the error itself may come from the client."""
+        if self.call._now() >= self._chunk_due:
+            self.expired_limit = self._chunk_limit
 
     def expired(self) -> AttemptTimeout:
-        """Take in that it took longer; return what to raise."""
-        self.late = self._bound
-        took = max(0.0, self._seconds)
-        said = f"no chunk came for {took:g} s" if self.late == "attempt" else f"its {self.late} time was up"
-        return AttemptTimeout(f"the stream was given up: {said}", limit=self.late, seconds=took)
+        """Record the limit of an expired wait; return the error to raise."""
+        self.expired_limit = self._chunk_limit
+        took = max(0.0, self._chunk_seconds)
+        cause = (
+            f"no chunk came for {took:g} s"
+            if self.expired_limit == "attempt"
+            else f"its {self.expired_limit} time was up"
+        )
+        return AttemptTimeout(f"the stream was given up: {cause}", limit=self.expired_limit, seconds=took)
 
     def leave_worker(self, *, alone: bool) -> None:
-        """Take in that a worker goes on: it closes what it reads when that has ended."""
+        """Do nothing when the worker is abandoned: it closes its source when the read has ended."""
 
-    # --------------------------------------------------------------------------- the end
+    # ------------------------------------------------------------------------------ end
 
     def fail(self) -> None:
-        """Take in that it never began."""
+        """Commit the request of a stream that never delivered anything."""
         account, self.account = self.account, None
         if account is not None:
             account.fail()
 
-    def leave(self) -> None:
-        """Take in that its reader is no more: a collector has found it."""
-        self.settle(cast("ChunkInspector", self.look))
+    def abandon(self) -> None:
+        """Settle the spend of a stream whose reader was garbage-collected."""
+        self.settle(cast("ChunkInspector", self.inspector))
 
-    def settle(self, look: ChunkInspector) -> None:
-        """Take in that it is over; what never began is dealt with by who has tried (`fail`)."""
-        if not look.begun:
+    def settle(self, inspector: ChunkInspector) -> None:
+        """Settle the spend of a stream that is over; one that delivered nothing is left to `fail`."""
+        if not inspector.delivered:
             return
-        self.usage = look.usage()
+        self.usage = inspector.usage()
         account, self.account = self.account, None
         if account is not None:
-            account.settle(self.usage, complete=look.complete, pieces=look.pieces())
+            account.settle(self.usage, complete=inspector.complete, pieces=inspector.pieces())
 
 
 class ChunkInspector:
-    """A look at each chunk of one attempt as it passes: nothing is held back, and nothing changed."""
+    """The checks of one attempt on each chunk before it is delivered: none is held back, none changed."""
 
-    def __init__(self, flow: StreamState) -> None:
-        self._flow = flow
-        self._protocol = None if flow.protocol is None else _made(flow.protocol)
-        self._error: ErrorEvent | None = None
+    def __init__(self, state: StreamState) -> None:
+        self._state = state
+        self._protocol = None if state.protocol is None else _make_protocol(state.protocol)
+        self._pending_error: ErrorEvent | None = None
         self.count = 0
-        self.over = False
+        self.ended = False
 
-    def pending(self) -> None:
-        """Raise what the last chunk has brought behind something else."""
-        error, self._error = self._error, None
+    def raise_pending(self) -> None:
+        """Raise the error event that followed content in the previous chunk."""
+        error, self._pending_error = self._pending_error, None
         if error is not None:
             raise error
 
-    def pass_(self, chunk: object) -> None:
-        """Look at a chunk that is about to be handed out; raise what it says, or what it costs too much."""
-        protocol, account = self._protocol, self._flow.account
+    def inspect(self, chunk: object) -> None:
+        """Inspect a chunk before it is delivered; raise its error event, or `SpendExceeded`."""
+        protocol, account = self._protocol, self._state.account
         if protocol is not None:
             error = protocol.read(chunk)
-            # A piece of text may have brought something before its error: it is handed out first.
+            # A piece of text may have content before its error event: the content is delivered first.
             if error is not None and not (self.count and isinstance(chunk, TEXTS)):
                 raise error
-            self._error = error
+            self._pending_error = error
         self.count += 1
         if account is not None:
-            account.count(self.usage(), self.pieces())
+            account.record_progress(self.usage(), self.pieces())
 
     def end(self) -> None:
-        """Take in that the source came to its end; raise if that is too soon."""
+        """Record the end of the source; raise `CutShort` if the stream is incomplete."""
         protocol = self._protocol
         if protocol is not None and not protocol.ended:
             if not self.count:
                 raise CutShort("the stream ended before its first chunk")
             if protocol.known:
                 raise CutShort(protocol.cut_short())
-        self.over = True
+        self.ended = True
 
     @property
-    def begun(self) -> bool:
-        """Whether it was handed to its reader: a chunk was, or the end of a stream that has none."""
-        return self.over or self.count > 0
+    def delivered(self) -> bool:
+        """True if a chunk was delivered to the reader, or the end of an empty stream."""
+        return self.ended or self.count > 0
 
     @property
     def complete(self) -> bool:
-        """Whether it has said that it is complete, or where that is never said, has come to its end."""
-        return self.over or (self._protocol is not None and self._protocol.ended)
+        """True if the end marker has come, or the end of a stream without one."""
+        return self.ended or (self._protocol is not None and self._protocol.ended)
 
-    def forgives(self, error: Exception) -> bool:
-        """Say whether this does no harm: the stream has said that it is complete, and is broken off there."""
-        if self._protocol is None or not self._protocol.ended or self._error is not None:
+    def tolerates(self, error: Exception) -> bool:
+        """Return True if an error is harmless: the connection broke after the end marker."""
+        if self._protocol is None or not self._protocol.ended or self._pending_error is not None:
             return False
         verdict = table(error)
-        if verdict is None or verdict.action != "retry":  # a mistake of the caller's own, for instance
+        if verdict is None or verdict.action != "retry":  # a bug in the caller's code, for instance
             return False
-        self._flow.late = None
-        log("a stream went wrong after it had said that it was complete", news=True)
+        self._state.expired_limit = None
+        log("a stream failed after its end marker", news=True)
         return True
 
     @contextmanager
     def closing(self) -> Generator[None]:
-        """Forgive a source that cannot be closed, if it has brought everything."""
+        """Log, rather than raise, an error of closing the source if the stream is complete."""
         try:
             yield
         except Exception:
@@ -214,18 +221,18 @@ class ChunkInspector:
             log("a stream that was complete could not be closed", trouble=True)
 
     def usage(self) -> Usage | None:
-        """Tell the tokens that it has told of."""
+        """Return the tokens reported so far."""
         return None if self._protocol is None else self._protocol.usage
 
     def pieces(self) -> int:
-        """Tell in how many pieces the answer has come so far: about a token each."""
+        """Return the number of pieces of the answer received so far: about a token each."""
         return self.count if self._protocol is None or not self._protocol.known else self._protocol.pieces
 
 
-def _made(protocol: Callable[[], Protocol]) -> Protocol:
-    made: object = protocol()
-    if not isinstance(made, Protocol):
+def _make_protocol(protocol: Callable[[], Protocol]) -> Protocol:
+    created: object = protocol()
+    if not isinstance(created, Protocol):
         raise UsageError(
-            f"protocol={display_name(protocol)} gave {made!r}: write a function that returns a Protocol"
+            f"protocol={display_name(protocol)} gave {created!r}: write a function that returns a Protocol"
         )
-    return made
+    return created

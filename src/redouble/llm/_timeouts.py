@@ -1,4 +1,4 @@
-"""How long a call of a language model may take: to connect, in silence, in all. Values, and no waiting."""
+"""Timeouts: the limits of one call on connecting, on silence and on its total time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redouble._internal.validation import Duration, seconds
 __all__ = ["Timeouts", "as_timeouts", "limit_of"]
 
 WANTED = "more than 0 seconds, or None for no limit"
-LEAST = 0.001  # second: a client takes zero for no waiting at all, or for ever
+SHORTEST = 0.001  # seconds: some clients treat zero as no wait, others as no limit
 
 
 @public("redouble.llm")
@@ -23,10 +23,10 @@ class Timeouts:
     >>> Timeouts(total=120)
     Timeouts(connect=5.0, read=30.0, total=120.0, first=None)
 
-    connect: for a connection to be there.
-    read: for the silence between two chunks, and until the first one.
-    total: for everything: attempts, delays, and the whole of a stream.
-    first: for the first chunk, where a model thinks before it speaks; ``read`` unless given.
+    connect: until the connection is established.
+    read: between two chunks, and until the first one.
+    total: for the whole call: attempts, delays, and all of a stream.
+    first: until the first chunk, for models that think before they answer; ``read`` unless given.
     """
 
     connect: Duration | None = 5.0
@@ -42,29 +42,29 @@ class Timeouts:
 
     @classmethod
     def none(cls) -> Self:
-        """No limits at all."""
+        """Return timeouts without any limit."""
         return cls(None, None, None)
 
     def within(self, rest: float, *, stream: bool = True) -> dict[str, float | None]:
-        """Return what an HTTP client is told, if so many seconds are left: ``httpx2.Timeout(**these)``.
+        """Return the limits for an HTTP client if ``rest`` seconds are left: ``httpx2.Timeout(**limits)``.
 
-        A little less than what is left: the client is to end first, who knows what it has waited for. It has
-        one limit for all silences, so where the first is allowed to be longer, so are they; the guard of
-        streams knows better.
+        They are a little shorter than the time left, so that the client, which knows the cause, times out
+        first. A client has one limit for all silences: if the first chunk may take longer, every chunk may;
+        the guarded stream enforces ``read`` between chunks itself.
         """
-        rest = inf if rest == inf else max(LEAST, rest - min(0.01, rest / 5))
+        rest = inf if rest == inf else max(SHORTEST, rest - min(0.01, rest / 5))
         read = max(self.silence, self.opening) if stream else self.silence
-        connect, silence = _least(limit_of(self.connect), rest), _least(read, rest)
+        connect, silence = _min_or_none(limit_of(self.connect), rest), _min_or_none(read, rest)
         return {"connect": connect, "read": silence, "write": silence, "pool": connect}
 
     @property
     def silence(self) -> float:
-        """The seconds that may pass between two chunks."""
+        """The longest time between two chunks, in seconds."""
         return limit_of(self.read)
 
     @property
     def opening(self) -> float:
-        """The seconds until the first chunk, of each attempt."""
+        """The longest time until the first chunk of each attempt, in seconds."""
         return self.silence if self.first is None else limit_of(self.first)
 
 
@@ -79,27 +79,28 @@ def _positive(value: object, option: str) -> float:
 
 
 def limit_of(value: Duration | None) -> float:
-    """Return a limit that was checked as a number."""
-    return inf if value is None else cast("float", value)  # a timedelta became seconds
+    """Return a validated limit as a number."""
+    return inf if value is None else cast("float", value)  # __post_init__ converted a timedelta
 
 
-def _least(limit: float, rest: float) -> float | None:
-    found = min(limit, rest)
-    return None if found == inf else found
+def _min_or_none(limit: float, left: float) -> float | None:
+    shortest = min(limit, left)
+    return None if shortest == inf else shortest
 
 
-def as_timeouts(said: object, option: str) -> Timeouts:
-    """Read what was said of one call: a number is for all of it, and for the silence in it too.
+def as_timeouts(value: object, option: str) -> Timeouts:
+    """Validate the time limits of one call: a number limits the total time, and silence as well.
 
-    An answer in one piece is silent until it is there, so a shorter limit for silence would be one for it.
+    A call that is not a stream is silent until its answer arrives, so a shorter limit on silence would limit
+    the whole call.
     """
-    if isinstance(said, Timeouts):
-        return said
-    if said is None:
+    if isinstance(value, Timeouts):
+        return value
+    if value is None:
         return Timeouts.none()
     try:
-        total = _positive(said, option)
+        total = _positive(value, option)
     except TypeError:
         wanted = "seconds for the whole call, or Timeouts(connect=5, read=30, total=30)"
-        raise TypeError(f"{option}={said!r}: write {wanted}") from None
+        raise TypeError(f"{option}={value!r}: write {wanted}") from None
     return Timeouts(min(5.0, total), total, total)

@@ -1,4 +1,4 @@
-"""For tests of code that retries: virtual time, scripts of outcomes, switches, and what happened.
+"""Tools for tests of code that retries: virtual time, scripted functions, switches, recorded events.
 
 >>> from redouble import Retry
 >>> from redouble.testing import Script, ok, virtual_time
@@ -8,7 +8,7 @@
 >>> clock.delays
 [1.0, 2.0]
 
-With pytest, the fixtures ``redouble_time`` and ``redouble_events`` are there by themselves.
+With pytest, the fixtures ``redouble_time`` and ``redouble_events`` are available without any setup.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ __all__ = [
 
 
 def attempts(most: int) -> Switch[None]:
-    """Let every policy behave as if it said ``attempts=most``, in this context."""
+    """Override ``attempts`` of every policy with ``most``, in this context."""
     return Switch(partial(_attempts, whole(most, "attempts", 1, "a whole number, 1 for no retries")))
 
 
 @contextmanager
 def _attempts(most: int) -> Generator[None]:
-    said = AttemptOverride(most)
+    override = AttemptOverride(most)
     before = ATTEMPT_OVERRIDE.get()
-    ATTEMPT_OVERRIDE.set(said)
+    ATTEMPT_OVERRIDE.set(override)
     ambient.hold(1)
     try:
         yield
     finally:
         ambient.hold(-1)
-        said.over = True  # also where a task, or another context, still refers to it
-        if ATTEMPT_OVERRIDE.get() is said:
+        override.over = True  # also for a task or a context that still has it
+        if ATTEMPT_OVERRIDE.get() is override:
             ATTEMPT_OVERRIDE.set(before)
 
 
 def no_retries() -> Switch[None]:
-    """Let every policy make one attempt, in this context."""
+    """Limit every policy to one attempt, in this context."""
     return attempts(1)
 
 
-# -------------------------------------------------------------------------- what happened
+# ------------------------------------------------------------------------------- events
 
 
 def recorded() -> Switch[list[Event]]:
-    """Give a list of every event of every policy in this process, from now to the end of the block."""
+    """Record every event of every policy in this process, during the block, in the list that it returns."""
     return Switch(_recorded)
 
 
@@ -98,36 +98,36 @@ def assert_retried(
     ok: bool | None = None,
     name: str | None = None,
 ) -> None:
-    """Assert that there were retries, and that they were as you describe them.
+    """Assert that there were retries, and that they match the given expectations.
 
-    times: how many there were; left out, there must be some; 0 for none.
-    delays: the waits before them.
+    times: the number of retries; 0 for none; if omitted, at least one.
+    delays: the delays before them.
     kind: the kind of every failure.
-    reason: why the call was given up in the end.
-    ok: whether it succeeded in the end.
-    name: look only at the calls of this name.
+    reason: why the call was given up.
+    ok: True if the call succeeded in the end.
+    name: consider only calls of this name.
     """
     seen = [event for event in events if name is None or event.name == name]
-    told: dict[str, list[Event]] = {"retry": [], "failure": [], "give_up": [], "success": []}
+    by_kind: dict[str, list[Event]] = {"retry": [], "failure": [], "give_up": [], "success": []}
     for event in seen:
-        told.setdefault(event.what, []).append(event)
+        by_kind.setdefault(event.what, []).append(event)
     wrong: list[str] = []
-    retries = len(told["retry"])
+    retries = len(by_kind["retry"])
     if retries != times if times is not None else (delays is None and not retries):
         wrong.append(f"retries: {'some' if times is None else times}, and there were {retries}")
-    waited = [event.delay or 0.0 for event in told["retry"]]
+    waited = [event.delay or 0.0 for event in by_kind["retry"]]
     if delays is not None and not _close(waited, delays):
         wrong.append(f"delays of {list(delays)}, and they were {waited}")
-    kinds = [str(event.kind) for event in told["failure"]]
+    kinds = [str(event.kind) for event in by_kind["failure"]]
     if kind is not None and set(kinds) != {str(kind)}:
         wrong.append(f"failures of kind {kind}, and they were {', '.join(kinds) or 'none'}")
-    reasons = [str(event.reason) for event in told["give_up"]]
+    reasons = [str(event.reason) for event in by_kind["give_up"]]
     if reason is not None and set(reasons) != {str(reason)}:
         wrong.append(f"it to be given up because of {reason}, and it was {' and '.join(reasons) or 'not'}")
-    if ok is not None and (bool(reasons) is ok or bool(told["success"]) is not ok):
+    if ok is not None and (bool(reasons) is ok or bool(by_kind["success"]) is not ok):
         wrong.append(f"it to {'succeed' if ok else 'fail'}, and it did not")
     if wrong:
-        timeline = "\n".join(f"  {_told(event)}" for event in seen) or "  nothing"
+        timeline = "\n".join(f"  {_described(event)}" for event in seen) or "  nothing"
         raise AssertionError(f"expected {'; '.join(wrong)}. What happened:\n{timeline}")
 
 
@@ -137,12 +137,12 @@ def _close(some: Sequence[float], others: Sequence[float]) -> bool:
     )
 
 
-def _told(event: Event) -> str:
+def _described(event: Event) -> str:
     what = event.what.replace("_", " ")
-    said = f"{event.elapsed:.3f} s  {event.name or 'a call'}, attempt {event.attempt}: {what}"
+    text = f"{event.elapsed:.3f} s  {event.name or 'a call'}, attempt {event.attempt}: {what}"
     if event.what == "retry":
-        return f"{said} after {event.delay:g} s"
+        return f"{text} after {event.delay:g} s"
     if event.what == "give_up":
-        return f"{said} ({event.reason})"
+        return f"{text} ({event.reason})"
     error = "" if event.error is None else f", {type(event.error).__name__}"
-    return said + error + ("" if event.kind is None else f" ({event.kind})")
+    return text + error + ("" if event.kind is None else f" ({event.kind})")

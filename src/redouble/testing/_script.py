@@ -1,4 +1,4 @@
-"""Scripts: functions that fail and succeed as they are told, for tests."""
+"""Script: a function for tests whose results and failures are given step by step."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Script", "ScriptedFailure", "Step", "fail", "ok"]
 
 @public("redouble.testing")
 class ScriptedFailure(ConnectionError):
-    """What the step ``"fail"`` of a `Script` raises; a policy finds it worth retrying by default."""
+    """The error of the step ``"fail"`` of a `Script`; policies retry it by default."""
 
 
 @public("redouble.testing")
 @dataclass(frozen=True)
 class Step:
-    """How one call of a `Script` ends: made by `ok` and `fail`."""
+    """The end of one call of a `Script`: made by `ok` and `fail`."""
 
     value: Any = None
     error: BaseException | type[BaseException] | None = None
@@ -31,13 +31,13 @@ class Step:
 
 @public("redouble.testing")
 def ok(value: Any = None, *, takes: Duration = 0.0) -> Step:
-    """Return ``value``, after ``takes`` seconds of virtual time."""
+    """Return a step that returns ``value``, after ``takes`` seconds of virtual time."""
     return Step(value, None, seconds(takes, "takes"))
 
 
 @public("redouble.testing")
 def fail(error: BaseException | type[BaseException] = ScriptedFailure, *, takes: Duration = 0.0) -> Step:
-    """Raise ``error``, after ``takes`` seconds of virtual time."""
+    """Return a step that raises ``error``, after ``takes`` seconds of virtual time."""
     if not _raisable(error):
         raise TypeError(f"fail({error!r}): write an exception, or an exception type")
     return Step(None, error, seconds(takes, "takes"))
@@ -45,12 +45,12 @@ def fail(error: BaseException | type[BaseException] = ScriptedFailure, *, takes:
 
 @public("redouble.testing")
 class Script:
-    """A function that does what each step says, in order: for policies to call.
+    """A function for policies to call: each call plays the next step.
 
     A step is ``"fail"``, an exception to raise, ``ok(value)`` or ``fail(error)``. ``script()`` plays the
     next one in blocking code; ``script.aio`` is the same as a coroutine function. ``calls`` holds the
-    arguments of every call. One call too many is an `AssertionError`, which a
-    policy with ``on=Exception`` retries like any other.
+    arguments of every call. A call after the last step raises an `AssertionError`, which a policy with
+    ``on=Exception`` retries like any other error.
     """
 
     def __init__(self, *steps: Step | BaseException | type[BaseException] | str) -> None:
@@ -60,29 +60,29 @@ class Script:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Play the next step."""
-        step = self._next(args, kwargs)
+        step = self._next_step(args, kwargs)
         if step.takes:
             _clock(step).advance(step.takes)
-        return _end(step)
+        return _finish(step)
 
     @property
     def aio(self) -> Callable[..., Coroutine[Any, Any, Any]]:
         """The same script as a coroutine function."""
 
         async def play(*args: Any, **kwargs: Any) -> Any:
-            step = self._next(args, kwargs)
+            step = self._next_step(args, kwargs)
             if step.takes:
-                await _clock(step)._course.wait(step.takes)
-            return _end(step)
+                await _clock(step)._timeline.wait(step.takes)
+            return _finish(step)
 
         play.__qualname__ = type(self).__qualname__  # so that events have the same name in both colours
         return play
 
-    def _next(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:
+    def _next_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:
         self.calls.append((args, kwargs))
         step = next(self._steps, None)
         if step is None:
-            raise AssertionError(f"{self!r}: it has none left")
+            raise AssertionError(f"{self!r}: it has no steps left")
         return step
 
     def __repr__(self) -> str:
@@ -93,14 +93,14 @@ def _raisable(error: object) -> TypeGuard[BaseException | type[BaseException]]:
     return isinstance(error, BaseException) or (isinstance(error, type) and issubclass(error, BaseException))
 
 
-def _step(said: object) -> Step:
-    if isinstance(said, Step):
-        return said
-    if said == "fail":
+def _step(value: object) -> Step:
+    if isinstance(value, Step):
+        return value
+    if value == "fail":
         return fail()
-    if _raisable(said):
-        return Step(error=said)
-    raise TypeError(f"a step {said!r}: write 'fail', an exception, ok(value) or fail(error)")
+    if _raisable(value):
+        return Step(error=value)
+    raise TypeError(f"a step {value!r}: write 'fail', an exception, ok(value) or fail(error)")
 
 
 def _clock(step: Step) -> VirtualClock:
@@ -110,7 +110,7 @@ def _clock(step: Step) -> VirtualClock:
     return clock
 
 
-def _end(step: Step) -> Any:
+def _finish(step: Step) -> Any:
     if step.error is not None:
         raise step.error
     return step.value

@@ -1,4 +1,4 @@
-"""What the switches of `redouble.testing` are: for a ``with``, and for decorating a test of any colour."""
+"""Switch: a context manager of `redouble.testing` that also decorates tests, in every colour."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ T = TypeVar("T")
 
 @public("redouble.testing")
 class Switch(AbstractContextManager[T, None]):
-    """Something that is so inside a block, or in a function that it decorates."""
+    """A setting that applies inside a ``with`` block, or during each call of a function that it decorates."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[T, Any]]) -> None:
         self._make = make
-        self._ways_out = ContextExits[AbstractContextManager[T, Any]]()
+        self._exits = ContextExits[AbstractContextManager[T, Any]]()
 
     def __enter__(self) -> T:
-        block = self._make()
-        value = block.__enter__()
-        self._ways_out.enter(block)
+        manager = self._make()
+        value = manager.__enter__()
+        self._exits.enter(manager)
         return value
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self._ways_out.leave().__exit__(kind, error, tb)
+        self._exits.leave().__exit__(kind, error, tb)
 
-    if not TYPE_CHECKING:  # pragma: no branch  so that type checkers say so too
+    if not TYPE_CHECKING:  # pragma: no branch  so that type checkers reject `async with`
 
         async def __aenter__(self) -> NoReturn:
             raise TypeError("write `with` also in async code: entering and leaving never wait")
 
         async def __aexit__(self, *_: object) -> None:
-            """Be there, so that `async with` comes as far as the message above."""
+            """Exist, so that `async with` reaches the error of ``__aenter__``."""
 
     def __call__(self, fn: F, /) -> F:
-        """Decorate a function: each call of it is a block of its own."""
+        """Decorate a function: each of its calls runs in a block of its own."""
         if isinstance(fn, type):
             raise TypeError(f"cannot decorate the class {fn.__name__}: decorate its tests, or use a fixture")
         if callable_kind(fn) == "coroutine":
 
-            async def aswitched(*args: Any, **kwargs: Any) -> Any:
+            async def arun_switched(*args: Any, **kwargs: Any) -> Any:
                 with self._make():
                     return await fn(*args, **kwargs)
 
-            return cast("F", functools.update_wrapper(aswitched, fn))
+            return cast("F", functools.update_wrapper(arun_switched, fn))
         if callable_kind(fn) != "plain":
             raise TypeError(
                 f"cannot decorate {display_name(fn)}, which is a generator: write `with` inside it"
             )
 
-        def switched(*args: Any, **kwargs: Any) -> Any:
+        def run_switched(*args: Any, **kwargs: Any) -> Any:
             with self._make():
                 return fn(*args, **kwargs)
 
-        return cast("F", functools.update_wrapper(switched, fn))
+        return cast("F", functools.update_wrapper(run_switched, fn))

@@ -156,4 +156,4 @@ def test_a_function_of_nobody_we_know_is_left_alone() -> None:
     model_of(idempotency="auto").call(ask, model="m")
     assert told == [{"model": "m"}]
     fitted = SdkAdapter(print)
-    assert fitted.keywords({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert fitted.add_call_options({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

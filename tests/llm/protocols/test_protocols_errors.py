@@ -14,7 +14,7 @@ import pytest
 
 from redouble._failures import codes
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._protocols.detection import protocol_of
+from redouble.llm._protocols.detection import protocol_factory
 from tests.support.llm.provider_events import (
     FORMS,
     MESSAGE,
@@ -200,7 +200,7 @@ def test_nothing_is_left_of_what_was_read() -> None:
         type = "error"
         message = "Oh"
 
-    made = protocol_of("auto")
+    made = protocol_factory("auto")
     assert made is not None
     protocol, chunk = made(), Chunk()
     gc.disable()

@@ -10,7 +10,7 @@ import pytest
 
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._protocols.base import Protocol
-from redouble.llm._protocols.detection import protocol_of
+from redouble.llm._protocols.detection import protocol_factory
 
 NAMES = ("auto", "openai", "anthropic", "sse")
 
@@ -29,9 +29,9 @@ class Half(Protocol):
 
 
 def test_those_that_are_known() -> None:
-    assert protocol_of(None) is None
+    assert protocol_factory(None) is None
     for name in NAMES:
-        made = protocol_of(name)
+        made = protocol_factory(name)
         assert made is not None
         first, second = made(), made()
         assert first is not second
@@ -41,7 +41,7 @@ def test_those_that_are_known() -> None:
 def test_one_of_your_own() -> None:
     ways: list[Callable[[], Protocol]] = [Mine, partial(Mine), mine]
     for said in ways:
-        made = protocol_of(said)
+        made = protocol_factory(said)
         assert made is said
         own = said()
         assert (own.known, own.ended, own.usage, own.pieces) == (False, False, None, 0)
@@ -89,4 +89,4 @@ CHOICES = (
 )
 def test_what_is_wrong_is_said(wrong: Any, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=f"^{said}"):
-        protocol_of(wrong)
+        protocol_factory(wrong)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble.llm._protocols import sse as _sse
-from redouble.llm._protocols.sse import LONGEST, EventStream, SseEvent
+from redouble.llm._protocols import sse
+from redouble.llm._protocols.sse import MAX_DATA, EventStream, SseEvent
 
 BOM = b"\xef\xbb\xbf"
 
@@ -107,8 +107,8 @@ def test_also_where_events_are_too_long(rest: bytes, longest: int, data: st.Data
     places = st.lists(st.integers(1, len(body) - 1), unique=True).map(sorted)
     cuts = [0, *data.draw(places), len(body)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_sse, "LONGEST", longest)
-        patched.setattr(_sse, "ROOM", longest + 16)
+        patched.setattr(sse, "MAX_DATA", longest)
+        patched.setattr(sse, "MAX_LINE", longest + 16)
         assert fed(*(body[a:b] for a, b in pairwise(cuts))) == fed(body)
         told = [event.data for event in fed(body)]
     whole = [event.data for event in expected(body)]
@@ -118,9 +118,9 @@ def test_also_where_events_are_too_long(rest: bytes, longest: int, data: st.Data
 @pytest.mark.parametrize("extra", [0, 1])
 @pytest.mark.parametrize("piece", [1 << 16, 1 << 30])
 def test_an_event_may_have_a_mebibyte(extra: int, piece: int) -> None:
-    body = b"event: e\ndata: " + b"x" * (LONGEST + extra) + b"\n\ndata: y\n\n"
+    body = b"event: e\ndata: " + b"x" * (MAX_DATA + extra) + b"\n\ndata: y\n\n"
     found = fed(*(body[i : i + piece] for i in range(0, len(body), piece)))
-    assert found == [SseEvent("e", None if extra else "x" * LONGEST), SseEvent("", "y")]
+    assert found == [SseEvent("e", None if extra else "x" * MAX_DATA), SseEvent("", "y")]
 
 
 def test_of_one_that_is_longer_nothing_is_kept() -> None:
@@ -129,14 +129,14 @@ def test_of_one_that_is_longer_nothing_is_kept() -> None:
     stream.feed(b"data: ")
     for _ in range(64):
         stream.feed(piece)
-    assert sum(map(len, stream._line)) <= LONGEST + 17
+    assert sum(map(len, stream._line)) <= MAX_DATA + 17
     stream.feed(b"\n")
     for _ in range(64):
         stream.feed(b"data: " + piece + b"\n")
     assert not stream._line
     assert not stream._data
     assert stream.feed(b"\ndata: y\n\n") == [SseEvent("", None), SseEvent("", "y")]
-    assert stream.feed(b"event: " + b"x" * (LONGEST + 17) + b"\ndata: z\n\n") == [SseEvent("", "z")]
+    assert stream.feed(b"event: " + b"x" * (MAX_DATA + 17) + b"\ndata: z\n\n") == [SseEvent("", "z")]
 
 
 LINES = ["event: e", "data: x", "", ": comment", "", "data: y", "data: z", "", "data: [DONE]", ""]
@@ -206,4 +206,4 @@ def test_the_last_word_is_heard_without_the_blank_line(pieces: list[str], said: 
     stream = EventStream()
     for piece in pieces:
         stream.feed(piece)
-    assert stream.said_done is said
+    assert stream.done_received is said

@@ -1,7 +1,7 @@
-"""An allowance that is interrupted in the middle: by the garbage collector, by a signal, by Ctrl-C.
+"""A `Spend` that is interrupted during an operation: by the garbage collector, by a signal, by Ctrl-C.
 
-Whatever comes in between runs on the very thread that has the lock. Here it comes at every call and at every
-return inside, one after the other.
+The interruption runs on the very thread that holds the lock. These tests interrupt at every call and at every
+return inside an operation, one after the other.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import pytest
 
 from redouble._internal import locks
 from redouble.llm import Reservation, Spend
-from redouble.llm._spend import ledger
-from redouble.llm._spend import spend as spend_module
+from redouble.llm._spend import ledger, spend
 from tests.support.interruption import interrupted
 from tests.support.llm.spends import tokens
 
-MODULES = (spend_module, ledger, locks)
+MODULES = (spend, ledger, locks)
 MOMENTS = 400  # more than any single use has
 
 
 class Uses:
-    """What is done with an allowance, and what was done in all."""
+    """The operations on one `Spend`, and the amounts they should leave."""
 
     def __init__(self) -> None:
         self.spend = Spend(tokens=1000, cost=10, per=1e6, warn_at=None)

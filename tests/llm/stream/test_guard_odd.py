@@ -140,7 +140,7 @@ def test_a_worker_that_comes_too_late_finds_it_closed() -> None:
         chunks = GuardedStream[str](flow, lambda: iter("ab"))
         assert next(chunks) == "a"
     chunks.close()
-    assert chunks._take() is END
+    assert chunks._read_next() is END
 
 
 def test_who_ends_in_another_context_has_nothing_to_undo() -> None:

@@ -97,9 +97,7 @@ def test_after_the_first_chunk_nobody_has_a_say(place: str) -> None:
 def test_silence_after_the_end_does_no_harm(place: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "redouble")
     assert play(place, Feed(["a", "end", Takes(6), "b"]), timeouts=Timeouts(read=5)) == Read(["a", "end"])
-    assert [record.getMessage() for record in caplog.records] == [
-        "a stream went wrong after it had said that it was complete"
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["a stream failed after its end marker"]
 
 
 def test_on_a_thread_of_the_callers_own_it_is_the_client_that_keeps_it() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from redouble.llm._errors import ErrorEvent
 from redouble.llm._protocols.base import Protocol
-from redouble.llm._protocols.detection import protocol_of
+from redouble.llm._protocols.detection import protocol_factory
 
 # fmt: off
 __all__ = [
@@ -139,7 +139,7 @@ FORMS: dict[str, Callable[..., list[object]]] = {**WIRE, "dicts": dicts, "object
 
 def read(chunks: Iterable[object], name: str = "auto") -> tuple[Protocol, list[ErrorEvent]]:
     """Show chunks to a protocol, and return it with the errors that it found."""
-    made = protocol_of(name)
+    made = protocol_factory(name)
     assert made is not None
     protocol = made()
     errors = [error for chunk in chunks if (error := protocol.read(chunk)) is not None]

@@ -1,12 +1,9 @@
-"""Protocol: what is asked about a stream while it passes.
+"""Protocol, which inspects the chunks of a stream, and ProviderEvents, which reads one provider's events.
 
-It is shown each chunk and says what it makes of it. It holds none back, changes none, and reads nothing
-itself: whoever shows the chunks passes them on. The protocols that we know are in `_protocols`.
+A protocol is given each chunk before it is delivered. It holds none back, changes none, and reads nothing
+from the source itself.
 
-Dialect: the events of one provider, one after the other, and what has been said with them so far.
-
-An event is a dict or an object, and has a word: its type, or the name under which it came. How it came, and
-where from, is not known here; nor what an error looks like.
+An event is a dict or an object and has an event type: its ``type`` field, or the name of its SSE event.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from abc import ABC, abstractmethod
 
 from redouble._internal.public import public
 from redouble.llm._errors import ErrorEvent
-from redouble.llm._protocols.fields import more, usage_of
+from redouble.llm._protocols.fields import merge_usage, usage_of
 from redouble.llm._spend.usage import Usage
 
 __all__ = ["PlainEvents", "Protocol", "ProviderEvents"]
@@ -23,9 +20,9 @@ __all__ = ["PlainEvents", "Protocol", "ProviderEvents"]
 
 @public("redouble.llm")
 class Protocol(ABC):
-    r"""How a stream says that it is complete, that something went wrong, and what it took.
+    r"""How a stream reports its end, its errors and its usage.
 
-    Write your own for a server that has its own way: a new one is made for each attempt.
+    Derive your own for a server with a format of its own; an instance is created for each attempt.
 
         class Lines(Protocol):
             def read(self, chunk, /):
@@ -38,66 +35,66 @@ class Protocol(ABC):
     """
 
     known: bool = False
-    """Whether it is a stream of this protocol: one that is must say that it is complete."""
+    """True if the stream was recognised as one of this protocol: then it must send its end marker."""
 
     ended: bool = False
-    """Whether the stream has said that it is complete."""
+    """True if the stream has sent its end marker."""
 
     usage: Usage | None = None
-    """The tokens that were reported so far, if any were."""
+    """The tokens reported so far, or None."""
 
     pieces: int = 0
-    """How many pieces of the answer have come so far: about a token each."""
+    """The number of pieces of the answer received so far: about a token each."""
 
     @abstractmethod
     def read(self, chunk: object, /) -> ErrorEvent | None:
-        """Look at the next chunk, and return the error that it is or brings, if it does."""
+        """Inspect the next chunk; return the error that it is or contains, or None."""
 
     @abstractmethod
     def cut_short(self) -> str:
-        """Say what was missing at the end."""
+        """Return the message of a `CutShort`: what was missing at the end."""
 
 
 class ProviderEvents(ABC):
-    """What a provider has said so far: ``usage``, how many ``pieces`` of the answer, and if it ``ended``."""
+    """The state of one provider's stream: ``usage``, the number of ``pieces``, and if it has ``ended``."""
 
     usage: Usage | None = None
     pieces: int = 0
     ended: bool = False
 
     @abstractmethod
-    def knows(self, thing: object, word: str) -> bool:
-        """Say whether an event is one of this provider's."""
+    def recognises(self, event: object, event_type: str) -> bool:
+        """Return True if an event is one of this provider's."""
 
     @abstractmethod
-    def hear(self, thing: object, word: str, *, sse: bool) -> None:
-        """Take the next event; ``sse``: it came as such, and not by way of an SDK."""
+    def record(self, event: object, event_type: str, *, sse: bool) -> None:
+        """Record the next event; ``sse``: it came as a server-sent event, not through an SDK."""
 
     @abstractmethod
-    def done(self) -> None:
-        """Take a ``[DONE]``."""
+    def record_done(self) -> None:
+        """Record a ``[DONE]``."""
 
     @abstractmethod
-    def missing(self) -> str:
-        """Name what would say that it has ended."""
+    def missing_end(self) -> str:
+        """Return the name of the end marker that has not come."""
 
 
 class PlainEvents(ProviderEvents):
-    """Server-sent events that end with ``[DONE]``, whatever they say."""
+    """Server-sent events of any provider that end with ``[DONE]``."""
 
-    def knows(self, thing: object, word: str) -> bool:  # noqa: ARG002  all of them
-        """Know everything."""
+    def recognises(self, event: object, event_type: str) -> bool:  # noqa: ARG002  all of them
+        """Return True for every event."""
         return True
 
-    def hear(self, thing: object, word: str, *, sse: bool) -> None:  # noqa: ARG002  each is a piece
-        """Count an event."""
-        self.usage = more(self.usage, usage_of(thing))
+    def record(self, event: object, event_type: str, *, sse: bool) -> None:  # noqa: ARG002  each is a piece
+        """Count the event as a piece."""
+        self.usage = merge_usage(self.usage, usage_of(event))
         self.pieces += 1
 
-    def done(self) -> None:
-        """Take it for the end."""
+    def record_done(self) -> None:
+        """Record the end."""
         self.ended = True
 
-    def missing(self) -> str:
-        """Name the last event."""
+    def missing_end(self) -> str:
+        """Return the last event."""
         return "`data: [DONE]`"

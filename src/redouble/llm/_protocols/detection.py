@@ -1,7 +1,8 @@
-"""The protocols that we know, and which of them is meant by ``protocol=``.
+"""DetectedProtocol, the built-in protocols with detection of the provider, and the option ``protocol=``.
 
-A chunk may be a piece of a body, a line, an event, a dict or an object: here it becomes an event, if it is
-one, for the dialect that knows it. Nothing in here raises, whatever a chunk may be.
+A chunk may be a piece of a body, a line, a server-sent event, a dict or an object. `DetectedProtocol` turns
+it into an event, if it is one, and records that in the `ProviderEvents` that recognise it. It raises nothing,
+whatever a chunk is.
 """
 
 from __future__ import annotations
@@ -18,74 +19,78 @@ from redouble.llm._protocols.fields import DICT, error_in, get_field, get_text, 
 from redouble.llm._protocols.providers import Anthropic, OpenAI
 from redouble.llm._protocols.sse import DONE, EventStream
 
-__all__ = ["DetectedProtocol", "protocol_of"]
+__all__ = ["DetectedProtocol", "protocol_factory"]
 
 
-DIALECTS: dict[str, type[ProviderEvents]] = {"openai": OpenAI, "anthropic": Anthropic, "sse": PlainEvents}
+PROVIDER_EVENTS: dict[str, type[ProviderEvents]] = {
+    "openai": OpenAI,
+    "anthropic": Anthropic,
+    "sse": PlainEvents,
+}
 TEXT, BUFFER = (str, bytes), (bytearray, memoryview)
-OF_EVENTS = ("event", "last_event_id", "origin")
-RECOGNISED = (OpenAI, Anthropic)
+SSE_FIELDS = ("event", "last_event_id", "origin")
+DETECTED = (OpenAI, Anthropic)
 
 
 class DetectedProtocol(Protocol):
-    """Any of our protocols: that of ``name``, or ``auto``, which is the one that it hears.
+    """A built-in protocol: the one called ``name``, or with ``auto`` the one that it detects.
 
-    One that was named is demanded: its end must come, whatever else does. ``auto`` demands the end of what
-    it recognises, and nothing of streams that it does not know.
+    A protocol given by name requires its end marker, whatever the chunks are. ``auto`` requires the end
+    marker of the provider that it detects, and nothing of unknown streams.
     """
 
     def __init__(self, name: str = "auto") -> None:
         self.name = name
         self.known = name != "auto"
-        self._heard = False
-        self._dialect = DIALECTS.get(name, PlainEvents)()
+        self._recognised = False
+        self._events = PROVIDER_EVENTS.get(name, PlainEvents)()
         self._body = EventStream()
         self._decode: Callable[[str], object] | None = None
 
     def read(self, chunk: object, /) -> ErrorEvent | None:
-        """Look at the next chunk."""
+        """Inspect the next chunk."""
         try:
             error = self._read(chunk)
         except Exception:
-            error = None  # it does not let itself be looked at
-        self.usage, self.pieces = self._dialect.usage, self._dialect.pieces
-        self.ended = self._dialect.ended
+            error = None  # its fields cannot be read
+        self.usage, self.pieces = self._events.usage, self._events.pieces
+        self.ended = self._events.ended
         return error
 
     def _read(self, chunk: object) -> ErrorEvent | None:
         if isinstance(chunk, TEXT):
-            return self._piece(chunk)
+            return self._read_text(chunk)
         if isinstance(chunk, BUFFER):
-            return self._piece(bytes(cast("bytearray", chunk)))
+            return self._read_text(bytes(cast("bytearray", chunk)))
         data = get_field(chunk, "data")
-        # An event of a library for server-sent events has more than that; a dict of somebody's own has not.
-        if isinstance(data, str) and any(has_field(chunk, name) for name in OF_EVENTS):
-            return self._event(get_text(chunk, "event") or get_text(chunk, "type"), data)
-        return self._thing(chunk, get_text(chunk, "type"), sse=False)
+        # An event of an SSE library has other fields beside ``data``; a dict of the caller's own has not.
+        if isinstance(data, str) and any(has_field(chunk, name) for name in SSE_FIELDS):
+            return self._read_sse(get_text(chunk, "event") or get_text(chunk, "type"), data)
+        return self._read_event(chunk, get_text(chunk, "type"), sse=False)
 
-    def _piece(self, piece: str | bytes) -> ErrorEvent | None:
+    def _read_text(self, piece: str | bytes) -> ErrorEvent | None:
         first: ErrorEvent | None = None
         for name, data in self._body.feed(piece):
-            error = self._event(name, data)
+            error = self._read_sse(name, data)
             first = first or error
         if self._body.is_sse is False:
-            self._dialect.pieces += bool(piece)  # a text of the caller's own
-        elif self._body.said_done:
-            self._dialect.done()
+            self._events.pieces += bool(piece)  # plain text
+        elif self._body.done_received:
+            self._events.record_done()
         return first
 
-    def _event(self, name: str, data: str | None) -> ErrorEvent | None:
+    def _read_sse(self, name: str, data: str | None) -> ErrorEvent | None:
         if data is not None and data.startswith(DONE):
-            self._dialect.done()
+            self._events.record_done()
             return None
-        thing = None if data is None else self._parsed(data)
+        event = None if data is None else self._parse_json(data)
         if name == "error":
-            return self._thing(thing if isinstance(thing, DICT) else {"message": data}, name, sse=True)
-        return self._thing(thing, get_text(thing, "type") or name, sse=True)
+            return self._read_event(event if isinstance(event, DICT) else {"message": data}, name, sse=True)
+        return self._read_event(event, get_text(event, "type") or name, sse=True)
 
-    def _parsed(self, data: str) -> object:
+    def _parse_json(self, data: str) -> object:
         if self._decode is None:
-            from json import JSONDecoder  # noqa: PLC0415  for those whose chunks are not parsed yet
+            from json import JSONDecoder  # noqa: PLC0415  only needed for raw chunks
 
             self._decode = JSONDecoder().decode
         try:
@@ -93,65 +98,69 @@ class DetectedProtocol(Protocol):
         except (ValueError, RecursionError):
             return None
 
-    def _thing(self, thing: object, word: str, *, sse: bool) -> ErrorEvent | None:
-        if not self._heard:
-            self._recognise(thing, word)
-        error = error_in(thing, word, sure=sse or self.known)
-        if error is None or self._heard:
-            self._dialect.hear(thing, word, sse=sse)
+    def _read_event(self, event: object, event_type: str, *, sse: bool) -> ErrorEvent | None:
+        if not self._recognised:
+            self._recognise(event, event_type)
+        error = error_in(event, event_type, from_provider=sse or self.known)
+        if error is None or self._recognised:
+            self._events.record(event, event_type, sse=sse)
         return error
 
-    def _recognise(self, thing: object, word: str) -> None:
+    def _recognise(self, event: object, event_type: str) -> None:
         if self.name != "auto":
-            self._heard = self._dialect.knows(thing, word)
+            self._recognised = self._events.recognises(event, event_type)
             return
-        for made in RECOGNISED:
-            dialect = made()
-            if dialect.knows(thing, word):
-                self._heard = self.known = True
-                self._dialect = dialect
+        for provider in DETECTED:
+            events = provider()
+            if events.recognises(event, event_type):
+                self._recognised = self.known = True
+                self._events = events
 
     def cut_short(self) -> str:
-        """Say what was missing at the end."""
-        told = f"the stream ended before it said that it was complete: {self._dialect.missing()} never came"
-        if self._heard:
-            return told
+        """Return the message of a `CutShort`: what was missing at the end."""
+        message = (
+            f"the stream ended before it said that it was complete: {self._events.missing_end()} never came"
+        )
+        if self._recognised:
+            return message
         return (
-            f"{told}, nor anything else that protocol={self.name!r} knows; "
+            f"{message}, nor anything else that protocol={self.name!r} knows; "
             "if the chunks are of your own making, write protocol=None"
         )
 
 
-MAKERS: dict[str, Callable[[], Protocol]] = {
-    name: partial(DetectedProtocol, name) for name in ("auto", *DIALECTS)
+FACTORIES: dict[str, Callable[[], Protocol]] = {
+    name: partial(DetectedProtocol, name) for name in ("auto", *PROVIDER_EVENTS)
 }
 CHOICES = "'auto', 'openai', 'anthropic' or 'sse', a class derived from Protocol, or None to look at nothing"
 
 
-def protocol_of(said: str | Callable[[], Protocol] | None) -> Callable[[], Protocol] | None:
-    """Return what makes a protocol for each attempt, or None if nothing is to be looked at."""
-    given: object = said
-    if said is None:
+def protocol_factory(protocol: str | Callable[[], Protocol] | None) -> Callable[[], Protocol] | None:
+    """Return the function that creates a protocol for each attempt, or None to inspect nothing."""
+    candidate: object = protocol
+    if protocol is None:
         return None
-    if isinstance(said, str):
-        if said in MAKERS:
-            return MAKERS[said]
-        raise ValueError(f"protocol={said!r}: write {CHOICES}{_nearest(said)}")
-    if isinstance(said, Protocol):
-        name = type(said).__name__
+    if isinstance(protocol, str):
+        if protocol in FACTORIES:
+            return FACTORIES[protocol]
+        raise ValueError(f"protocol={protocol!r}: write {CHOICES}{_nearest(protocol)}")
+    if isinstance(protocol, Protocol):
+        name = type(protocol).__name__
         raise TypeError(f"protocol={name}(...): write {name}, the class: each attempt needs a new one")
-    if not callable(given) or (isinstance(given, type) and not issubclass(given, Protocol)):
-        raise TypeError(f"protocol={said!r}: write {CHOICES}")
-    if (what := lazy_kind(said)) is not None:
-        raise TypeError(f"protocol={display_name(said)} is {what}: write a plain one that returns a Protocol")
-    if isabstract(said):
-        missing = " and ".join(sorted(cast("frozenset[str]", get_field(said, "__abstractmethods__"))))
-        raise TypeError(f"protocol={display_name(said)} is not complete: write {missing} in it")
-    return said
+    if not callable(candidate) or (isinstance(candidate, type) and not issubclass(candidate, Protocol)):
+        raise TypeError(f"protocol={protocol!r}: write {CHOICES}")
+    if (kind := lazy_kind(protocol)) is not None:
+        raise TypeError(
+            f"protocol={display_name(protocol)} is {kind}: write a plain one that returns a Protocol"
+        )
+    if isabstract(protocol):
+        missing = " and ".join(sorted(cast("frozenset[str]", get_field(protocol, "__abstractmethods__"))))
+        raise TypeError(f"protocol={display_name(protocol)} is not complete: write {missing} in it")
+    return protocol
 
 
-def _nearest(said: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  for those who misspell
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  only needed for a misspelt name
 
-    close = get_close_matches(said.lower(), MAKERS, 1)
+    close = get_close_matches(name.lower(), FACTORIES, 1)
     return f" (did you mean {close[0]!r}?)" if close else ""

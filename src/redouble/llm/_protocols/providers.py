@@ -1,22 +1,20 @@
-"""What OpenAI's interfaces say, and the many that are made like them: chat completions and responses.
+"""The events of OpenAI (chat completions and responses, and the many APIs made like them) and of Anthropic.
 
-Their events are known here, as they come over the wire and as their SDK gives them.
-
-What Anthropic's interface says: the events of a message, over the wire and as their SDK gives them.
+Each class reads events as they come over the wire and as the provider's SDK returns them.
 """
 
 from __future__ import annotations
 
 from redouble.llm._protocols.base import ProviderEvents
-from redouble.llm._protocols.fields import get_field, get_list, get_text, more, usage_of
+from redouble.llm._protocols.fields import get_field, get_list, get_text, merge_usage, usage_of
 
 __all__ = ["Anthropic", "OpenAI"]
 
 
-CHUNKS = ("chat.completion.chunk", "text_completion")
-ENDS = ("response.completed", "response.incomplete")  # the second by a limit that the caller has set
+OPENAI_CHUNKS = ("chat.completion.chunk", "text_completion")
+OPENAI_ENDS = ("response.completed", "response.incomplete")  # incomplete: ended by a limit of the caller
 
-# Where a choice keeps what the model has said, its thoughts included: they are paid for as well.
+# The fields of a delta with content of the model, its reasoning included: that is paid for as well.
 OPENAI_PIECES = (
     "content",
     "reasoning_content",
@@ -36,27 +34,27 @@ class OpenAI(ProviderEvents):
         self._open: set[int] = set()  # choices, by index
         self._finished: set[int] = set()
 
-    def knows(self, thing: object, word: str) -> bool:
-        """Tell by the name of the event, or by its choices."""
-        if word.startswith("response."):
-            return get_field(thing, "event_id") is None  # one that has it is of the realtime interface
-        chunk = get_field(thing, "chunk") if word == "chunk" else thing
+    def recognises(self, event: object, event_type: str) -> bool:
+        """Return True by the event type, or by the choices."""
+        if event_type.startswith("response."):
+            return get_field(event, "event_id") is None  # events of the realtime API have it
+        chunk = get_field(event, "chunk") if event_type == "chunk" else event
         choices = get_list(chunk, "choices")
-        return (isinstance(get_field(chunk, "choices"), list) and get_text(chunk, "object") in CHUNKS) or any(
-            get_field(choice, "delta") is not None for choice in choices
-        )
+        return (
+            isinstance(get_field(chunk, "choices"), list) and get_text(chunk, "object") in OPENAI_CHUNKS
+        ) or any(get_field(choice, "delta") is not None for choice in choices)
 
-    def hear(self, thing: object, word: str, *, sse: bool) -> None:
-        """Take the next event."""
-        if word.startswith("response."):
+    def record(self, event: object, event_type: str, *, sse: bool) -> None:
+        """Record the next event."""
+        if event_type.startswith("response."):
             self._responses = True
-            self.ended = self.ended or word in ENDS
-            self.pieces += word.endswith(".delta")
-            self.usage = more(self.usage, usage_of(get_field(thing, "response")))
+            self.ended = self.ended or event_type in OPENAI_ENDS
+            self.pieces += event_type.endswith(".delta")
+            self.usage = merge_usage(self.usage, usage_of(get_field(event, "response")))
             return
-        # Their SDK's `chat.completions.stream()` has the chunks inside events of its own.
-        chunk = get_field(thing, "chunk") if word == "chunk" else thing
-        self.usage = more(self.usage, usage_of(chunk))
+        # The SDK's `chat.completions.stream()` wraps the chunks in events of its own.
+        chunk = get_field(event, "chunk") if event_type == "chunk" else event
+        self.usage = merge_usage(self.usage, usage_of(chunk))
         self._sse = self._sse or sse
         for choice in get_list(chunk, "choices"):
             self._choice(choice)
@@ -67,18 +65,18 @@ class OpenAI(ProviderEvents):
         if get_text(choice, "finish_reason"):
             self._finished.add(number)
             self._open.discard(number)
-        elif number not in self._finished:  # sound has a last update after that
+        elif number not in self._finished:  # audio has one more update after its finish_reason
             self._open.add(number)
-        if not self._sse:  # their SDK keeps the `[DONE]` to itself: every choice must have finished
+        if not self._sse:  # the SDK swallows `[DONE]`: every choice must have finished
             self.ended = bool(self._finished) and not self._open
         self.pieces += _has_piece(choice)
 
-    def done(self) -> None:
-        """Take it for the end, but not of a response: that has its own, and gateways add this to anything."""
+    def record_done(self) -> None:
+        """Record the end, except of a response: that has its own, and gateways add ``[DONE]`` to anything."""
         self.ended = self.ended or not self._responses
 
-    def missing(self) -> str:
-        """Name the last event, or the choice that has not finished."""
+    def missing_end(self) -> str:
+        """Return the last event, or the choice that has not finished."""
         if self._responses:
             return "`response.completed`"
         if self._open and not self._sse:
@@ -94,10 +92,10 @@ def _has_piece(choice: object) -> bool:
     return get_text(choice, "text") != ""
 
 
-END = "message_stop"
-WORDS = frozenset(
+ANTHROPIC_END = "message_stop"
+EVENT_TYPES = frozenset(
     {
-        *("message_start", "message_delta", END),
+        *("message_start", "message_delta", ANTHROPIC_END),
         *("content_block_start", "content_block_delta", "content_block_stop"),
     }
 )
@@ -105,24 +103,26 @@ ANTHROPIC_PIECES = ("text", "thinking", "partial_json")
 
 
 class Anthropic(ProviderEvents):
-    """A stream of one message. The SDK has more events, made of these: they tell nothing new."""
+    """A stream of one message. The SDK adds events derived from these, which are ignored."""
 
-    def knows(self, thing: object, word: str) -> bool:  # noqa: ARG002  the word is enough
-        """Tell by the name of the event."""
-        return word in WORDS
+    def recognises(self, event: object, event_type: str) -> bool:  # noqa: ARG002  the type is enough
+        """Return True by the event type."""
+        return event_type in EVENT_TYPES
 
-    def hear(self, thing: object, word: str, *, sse: bool) -> None:  # noqa: ARG002  it ends in the same way
-        """Take the next event."""
-        if word == "content_block_delta":
-            delta = get_field(thing, "delta")
+    def record(self, event: object, event_type: str, *, sse: bool) -> None:  # noqa: ARG002  it ends in the same way
+        """Record the next event."""
+        if event_type == "content_block_delta":
+            delta = get_field(event, "delta")
             self.pieces += any(get_text(delta, name) for name in ANTHROPIC_PIECES)
-        elif word in WORDS:
-            self.usage = more(self.usage, more(usage_of(get_field(thing, "message")), usage_of(thing)))
-            self.ended = self.ended or word == END
+        elif event_type in EVENT_TYPES:
+            self.usage = merge_usage(
+                self.usage, merge_usage(usage_of(get_field(event, "message")), usage_of(event))
+            )
+            self.ended = self.ended or event_type == ANTHROPIC_END
 
-    def done(self) -> None:
-        """Take no notice: it is not theirs, and gateways add it to anything."""
+    def record_done(self) -> None:
+        """Ignore it: Anthropic does not send it, but gateways add it to anything."""
 
-    def missing(self) -> str:
-        """Name the last event."""
-        return f"`{END}`"
+    def missing_end(self) -> str:
+        """Return the last event."""
+        return f"`{ANTHROPIC_END}`"

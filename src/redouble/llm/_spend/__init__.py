@@ -1,1 +1,1 @@
-"""Allowances of tokens, cost and requests: reserved before a call, settled after it."""
+"""Limits on tokens, cost and requests: reserved before a call, settled after it."""

@@ -1,4 +1,4 @@
-"""What one call takes from a `Spend`: reserved before it, counted while it streams, committed at its end."""
+"""Account: the spend of one call, reserved before it, recorded while it streams, committed at its end."""
 
 from __future__ import annotations
 
@@ -10,102 +10,114 @@ from redouble._internal.logger import log
 from redouble._internal.validation import whole
 from redouble.llm._errors import SpendExceeded
 from redouble.llm._spend.ledger import ALL
-from redouble.llm._spend.spend import Reservation, Spend, asked_for
+from redouble.llm._spend.spend import Reservation, Spend, check_amounts
 from redouble.llm._spend.usage import Price, Usage
 
-__all__ = ["Account", "Amount", "Reserve", "amount", "reserved", "told", "total"]
+__all__ = [
+    "Account",
+    "Reserve",
+    "TokenAmount",
+    "amount_to_reserve",
+    "check_token_amount",
+    "reported_usage",
+    "total_tokens",
+]
 
 
-Amount: TypeAlias = int | Usage
-Reserve: TypeAlias = Amount | Callable[..., Amount]
+TokenAmount: TypeAlias = int | Usage
+Reserve: TypeAlias = TokenAmount | Callable[..., TokenAmount]
 
 WANTED = "the most tokens that a call takes, such as 4000, or Usage(input=3000, output=1000)"
 
 
-def amount(said: object, option: str) -> Amount:
-    """Check an amount of tokens."""
-    if isinstance(said, Usage):
-        whole(said.input, f"{option} input", 0, WANTED)
-        whole(said.output, f"{option} output", 0, WANTED)
-        return said
-    return whole(said, option, 0, WANTED)
+def check_token_amount(value: object, option: str) -> TokenAmount:
+    """Validate an amount of tokens."""
+    if isinstance(value, Usage):
+        whole(value.input, f"{option} input", 0, WANTED)
+        whole(value.output, f"{option} output", 0, WANTED)
+        return value
+    return whole(value, option, 0, WANTED)
 
 
 class Account:
-    """The allowance of one logical call."""
+    """The reservation of one logical call, and what its attempts have taken of it."""
 
     def __init__(
-        self, spend: Spend, price: Price | None, reserved: Amount, usage: Callable[[Any], object]
+        self, spend: Spend, price: Price | None, reserved: TokenAmount, usage: Callable[[Any], object]
     ) -> None:
         self._price, self._usage = price, usage
-        self._most = total(reserved), self._worth(reserved)  # that an attempt takes
-        self._tokens, self._cost = self._most  # that are set aside by now
+        self._per_attempt = total_tokens(reserved), self._cost_of(reserved)  # at most
+        self._tokens, self._cost = self._per_attempt  # reserved so far
         self._answers: list[Usage | None] = []
-        # Who loses it, and says nothing, has taken all of it: what is not known counts as that.
-        self._held: Reservation = spend._reserved(asked_for("reserve", *self._most, 1), ALL)
+        # If it is garbage-collected without a commit, all of it counts as taken: what was taken is not known.
+        self._reservation: Reservation = spend._reserve(check_amounts("reserve", *self._per_attempt, 1), ALL)
 
-    def _lacking(self, tokens: int, cost: Fraction) -> str | None:
-        """Have so much set aside in all; or answer of what there is too little."""
+    def _ensure_reserved(self, tokens: int, cost: Fraction) -> str | None:
+        """Reserve up to these totals and return None, or return the name of a limit that lacks it."""
         tokens, cost = max(0, tokens - self._tokens), max(Fraction(0), cost - self._cost)
         if not tokens and not cost:
             return None
-        what = self._held._lacking(asked_for("more", tokens, cost, 0))
-        if what is None:
+        resource = self._reservation._reserve_more(check_amounts("more", tokens, cost, 0))
+        if resource is None:
             self._tokens += tokens
             self._cost += cost
-        return what
+        return resource
 
-    # ------------------------------------------------------------------------ of a call
+    # -------------------------------------------------------------------- whole answers
 
-    def begins(self) -> None:
-        """Set as much aside again if an attempt was answered, and its answer refused."""
+    def start_attempt(self) -> None:
+        """Reserve for another attempt if an earlier one was answered and its answer refused."""
         if not self._answers:
             return
-        (tokens, cost), (more, dearer) = self._paid(), self._most
-        what = self._lacking(tokens + more, cost + dearer)
-        if what is not None:
-            said = f"no other attempt: an answer was refused, and too little is left of {what}"
-            raise SpendExceeded(said, what=what)
+        (tokens, cost), (more_tokens, more_cost) = self._spent_by_answers(), self._per_attempt
+        resource = self._ensure_reserved(tokens + more_tokens, cost + more_cost)
+        if resource is not None:
+            why = f"no other attempt: an answer was refused, and too little is left of {resource}"
+            raise SpendExceeded(why, what=resource)
 
-    def answered(self, result: object) -> None:
-        """Take in that an attempt was answered: whatever becomes of the answer, it has been paid for."""
-        self._answers.append(told(self._usage, result))
+    def record_answer(self, result: object) -> None:
+        """Record the usage of an answer: it has been paid for, whether or not it is accepted."""
+        self._answers.append(reported_usage(self._usage, result))
 
     def close(self) -> None:
-        """Commit what the answers took. Without any there is the request alone: nothing came of it."""
-        self._held._commit(*self._paid())
+        """Commit what the answers took; without any answer, the request alone."""
+        self._reservation._commit(*self._spent_by_answers())
 
-    def _paid(self) -> tuple[int, Fraction]:
-        """Tell what the answers took; one that does not say it, all that it could."""
-        took = [self._most if usage is None else (usage.total, self._worth(usage)) for usage in self._answers]
+    def _spent_by_answers(self) -> tuple[int, Fraction]:
+        """Return the tokens and cost of all answers; one without a usage counts as the most it could take."""
+        took = [
+            self._per_attempt if usage is None else (usage.total, self._cost_of(usage))
+            for usage in self._answers
+        ]
         return sum(tokens for tokens, _ in took), sum((cost for _, cost in took), Fraction(0))
 
-    # ---------------------------------------------------------------------- of a stream
+    # -------------------------------------------------------------------------- streams
 
-    def count(self, usage: Usage | None, pieces: int) -> None:
-        """Take in what a stream has taken so far: one that has no more to take is stopped."""
-        said = usage or Usage()
-        taken = Usage(said.input, max(said.output, pieces))
-        what = self._lacking(taken.total, self._worth(taken))
-        if what is not None:
-            raise SpendExceeded(f"the stream was stopped: it has taken more {what} than are left", what=what)
+    def record_progress(self, usage: Usage | None, pieces: int) -> None:
+        """Record what a stream has taken so far; raise `SpendExceeded` if no more can be reserved."""
+        reported = usage or Usage()
+        taken = Usage(reported.input, max(reported.output, pieces))
+        resource = self._ensure_reserved(taken.total, self._cost_of(taken))
+        if resource is not None:
+            why = f"the stream was stopped: it has taken more {resource} than are left"
+            raise SpendExceeded(why, what=resource)
 
     def settle(self, usage: Usage | None, *, complete: bool, pieces: int = 0) -> None:
-        """Commit what was taken. What is not known counts as all that was reserved.
+        """Commit what a stream took. If that is not known, it counts as all that was reserved.
 
-        If a collector that has found everything at once has handed it back before, that is all.
+        No-op if the garbage collector, having found everything at once, has settled the reservation before.
         """
         if usage is None or (not complete and not usage.input):
-            self._held._commit(None, None)
+            self._reservation._commit(None, None)
             return
         taken = Usage(usage.input, max(usage.output, pieces if not complete else 0))
-        self._held._commit(taken.total, self._worth(taken))
+        self._reservation._commit(taken.total, self._cost_of(taken))
 
     def fail(self) -> None:
-        """Commit the request alone: nothing came of it."""
-        self._held._commit(0, 0)
+        """Commit the request alone: the stream never delivered anything."""
+        self._reservation._commit(0, 0)
 
-    def _worth(self, taken: Amount) -> Fraction:
+    def _cost_of(self, taken: TokenAmount) -> Fraction:
         if self._price is None:
             return Fraction(0)
         if isinstance(taken, Usage):
@@ -113,28 +125,28 @@ class Account:
         return max(self._price.of(Usage(taken, 0)), self._price.of(Usage(0, taken)))
 
 
-def total(said: Amount) -> int:
-    """Tell how many tokens an amount is."""
-    return said.total if isinstance(said, Usage) else said
+def total_tokens(value: TokenAmount) -> int:
+    """Return the number of tokens of an amount."""
+    return value.total if isinstance(value, Usage) else value
 
 
-def told(usage: Callable[[Any], object], result: object) -> Usage | None:
-    """Ask how much a call took. If that fails, it is not known: the answer is there, and paid for."""
+def reported_usage(usage: Callable[[Any], object], result: object) -> Usage | None:
+    """Return what ``usage`` reports of an answer, or None if it fails: the answer is there, and paid for."""
     try:
-        said = usage(result)
-        if said is None:
+        value = usage(result)
+        if value is None:
             return None
-        if not isinstance(said, Usage):
-            raise TypeError(f"usage answered {said!r}: write Usage(input=..., output=...), or None")
-        return cast("Usage", amount(said, "usage"))
+        if not isinstance(value, Usage):
+            raise TypeError(f"usage answered {value!r}: write Usage(input=..., output=...), or None")
+        return cast("Usage", check_token_amount(value, "usage"))
     except Exception:
-        log("what an answer took could not be found out: it counts as all that was reserved", trouble=True)
+        log("the tokens of an answer could not be read: all that was reserved counts as taken", trouble=True)
         return None
 
 
-def reserved(reserve: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Amount:
-    """Tell how much a call with these arguments is to reserve."""
+def amount_to_reserve(reserve: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TokenAmount:
+    """Return the amount that a call with these arguments has to reserve."""
     if callable(reserve):
-        said = reserve(*args, **kwargs)
-        return amount(said, "reserve")
-    return 0 if reserve is None else cast("Amount", reserve)  # which was checked
+        value = reserve(*args, **kwargs)
+        return check_token_amount(value, "reserve")
+    return 0 if reserve is None else cast("TokenAmount", reserve)  # validated by the model

@@ -1,22 +1,22 @@
-"""All limits of a `Spend` together, and who holds what of them: both change at once, or neither.
+"""The ledger of a `Spend`: all of its limits, and the amounts that each holder has reserved of them.
 
-Rule 1: what there is now is one mapping, never changed in place. Who changes something makes another one,
-        looks whether it is still the old one that is there, and puts the new one in its place: from looking
-        to taking there is no call, so that neither a signal nor the collector can come in between. If one has
-        come before, and done something of its own, all is reckoned anew.
-Rule 2: time is read under the lock, or it would be too old by then: an amount would leave too early.
-Rule 3: who holds something may go without a word. What is left behind then is noted by a function of C, which
-        nothing can interrupt and which needs no lock; whoever comes next settles it.
+`SpendLedger`
+Rule 1: the limits are one mapping that is never changed in place. A change builds a new mapping, checks that
+        the old one is still current and replaces it. Between that check and the assignment there is no call,
+        so neither a signal handler nor the garbage collector can run there. If one ran before and changed
+        the ledger, the change is computed again.
+Rule 2: the clock is read under the lock. A time read before would be too old, and an amount would leave the
+        window too early.
+Rule 3: a holder may be garbage-collected without settling. Its weakref callback is a function written in C
+        (`list.append`), which nothing can interrupt and which needs no lock: it queues the hold, and the next
+        operation settles it.
 
-What is left of one limit: the exact arithmetic of an allowance.
-
-It is told the time, in slices, and has no clock and no lock; nothing in it changes in place.
-
-Rule 1: what is spent and what is reserved are never more than the limit, together.
-Rule 2: what is spent counts for `KEPT` slices, its own included: it is forgotten only when it is surely older
-        than the window. So there are at most that many numbers to keep, however many calls there are.
-Rule 3: what was taken beyond the limit is owed. While anything is owed nothing is left: whatever leaves the
-        window, and whatever is handed back, pays for it first, and counts from then on.
+`LimitState`, the exact arithmetic of one limit: immutable, and given the time as the index of a slice.
+Rule 4: the amounts spent and reserved together never exceed the limit.
+Rule 5: a spent amount counts for `WINDOW_SLICES` slices, its own included: it is dropped only when it is
+        certainly older than the window. At most that many numbers are stored, however many calls there are.
+Rule 6: an amount taken beyond the limit is overdrawn. While anything is overdrawn nothing is left: whatever
+        leaves the window or is released makes up for it first, and counts as spent from then on.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from redouble._runtime.clock import SYSTEM
 
 __all__ = [
     "ALL",
-    "KEPT",
+    "ALREADY_SETTLED",
     "NOTHING",
-    "SETTLED",
+    "WINDOW_SLICES",
     "Amount",
     "Amounts",
     "LedgerChange",
@@ -50,231 +50,242 @@ __all__ = [
 
 Amount: TypeAlias = int | Fraction
 
-KEPT = SLICES + 1  # the running slice is not over
-LONG_AGO = -(2**62)  # a slice before all others
+WINDOW_SLICES = SLICES + 1  # the current slice is not complete
+NEVER = -(2**62)  # an index before every slice
 
 
 class LimitState(NamedTuple):
-    """One limit, and what is taken of it."""
+    """The state of one limit: what is spent, reserved and overdrawn."""
 
     limit: Amount
-    soft: Amount | None = None  # from here on it is worth a warning
+    warn_from: Amount | None = None  # log a warning from this amount on
     spent: Amount = 0
     reserved: Amount = 0
-    owed: Amount = 0
-    parts: tuple[tuple[int, Amount], ...] = ()  # what is spent: slices in order, and how much in each
-    latest: int = LONG_AGO  # the slice of the last use
-    warned: int = LONG_AGO  # that there is little left
-    told: int = LONG_AGO  # that something is owed
+    overdrawn: Amount = 0
+    slices: tuple[tuple[int, Amount], ...] = ()  # what is spent: index of the slice and amount, in order
+    last_slice: int = NEVER  # of the last operation
+    warned_in: int = NEVER  # the slice of the last warning
+    overdraft_logged_in: int = NEVER  # the slice of the last log of an overdraft
 
     @property
     def left(self) -> Amount:
-        """How much could be reserved."""
+        """The amount that can be reserved."""
         return self.limit - self.spent - self.reserved
 
     def at(self, index: int) -> LimitState:
-        """Forget what is too old by now, and let what is owed take its place."""
-        if index == self.latest:
+        """Return the state at slice ``index``: old amounts are dropped, overdrawn ones take their place."""
+        if index == self.last_slice:
             return self
-        if index < self.latest:
-            return self._redated(index - self.latest)
-        spent, owed, parts = self.spent, self.owed, deque(self.parts)
-        if owed and parts:  # windows that went by with nothing but paying: there may be millions
-            laps = min((index - parts[-1][0]) // KEPT, int(owed // spent))
-            owed -= laps * spent
-            parts = deque((began + laps * KEPT, amount) for began, amount in parts)
-        while parts and parts[0][0] + KEPT <= index:
-            began, amount = parts.popleft()
-            paid = min(owed, amount)
+        if index < self.last_slice:
+            return self._shifted(index - self.last_slice)
+        spent, overdrawn, slices = self.spent, self.overdrawn, deque(self.slices)
+        if overdrawn and slices:  # skip windows without any call: there may be millions
+            laps = min((index - slices[-1][0]) // WINDOW_SLICES, int(overdrawn // spent))
+            overdrawn -= laps * spent
+            slices = deque((began + laps * WINDOW_SLICES, amount) for began, amount in slices)
+        while slices and slices[0][0] + WINDOW_SLICES <= index:
+            began, amount = slices.popleft()
+            paid = min(overdrawn, amount)
             if paid:
-                parts.append((began + KEPT, paid))
-            owed, spent = owed - paid, spent - amount + paid
-        return self._replace(spent=spent, owed=owed, parts=tuple(parts), latest=index)
+                slices.append((began + WINDOW_SLICES, paid))
+            overdrawn, spent = overdrawn - paid, spent - amount + paid
+        return self._replace(spent=spent, overdrawn=overdrawn, slices=tuple(slices), last_slice=index)
 
-    def _redated(self, by: int) -> LimitState:
-        """Go on by another clock: how much time went by is not known, so it is taken for none."""
+    def _shifted(self, by: int) -> LimitState:
+        """Continue after the clock went backwards: the time that passed is unknown and counts as none."""
         return self._replace(
-            parts=tuple((began + by, amount) for began, amount in self.parts),
-            latest=self.latest + by,
-            warned=self.warned + by,
-            told=self.told + by,
+            slices=tuple((began + by, amount) for began, amount in self.slices),
+            last_slice=self.last_slice + by,
+            warned_in=self.warned_in + by,
+            overdraft_logged_in=self.overdraft_logged_in + by,
         )
 
     def reserve(self, amount: Amount) -> LimitState:
-        """Set aside what is left for sure."""
-        return self._replace(reserved=self.reserved + amount)._warned() if amount else self
+        """Reserve an amount that is known to be left."""
+        return self._replace(reserved=self.reserved + amount)._with_warning() if amount else self
 
     def settle(self, held: Amount, taken: Amount) -> LimitState:
-        """Hand back what was held, and count what was really taken."""
-        reserved, due = self.reserved - held, self.owed + taken
+        """Release the amount ``held`` and record the amount ``taken``."""
+        reserved, due = self.reserved - held, self.overdrawn + taken
         paid = min(due, self.limit - self.spent - reserved)
-        parts = self.parts
+        slices = self.slices
         if paid:
-            same = bool(parts) and parts[-1][0] == self.latest
-            before = parts[-1][1] if same else 0
-            parts = (*parts[: len(parts) - same], (self.latest, before + paid))
-        settled = self._replace(spent=self.spent + paid, reserved=reserved, owed=due - paid, parts=parts)
-        if settled.owed > self.owed and self._due(self.told):
-            settled = settled._replace(told=self.latest)
-        return settled._warned() if taken else settled
+            same = bool(slices) and slices[-1][0] == self.last_slice
+            before = slices[-1][1] if same else 0
+            slices = (*slices[: len(slices) - same], (self.last_slice, before + paid))
+        settled = self._replace(
+            spent=self.spent + paid, reserved=reserved, overdrawn=due - paid, slices=slices
+        )
+        if settled.overdrawn > self.overdrawn and self._may_log_again(self.overdraft_logged_in):
+            settled = settled._replace(overdraft_logged_in=self.last_slice)
+        return settled._with_warning() if taken else settled
 
-    def _warned(self) -> LimitState:
-        if self.soft is None or not self._due(self.warned) or self.spent + self.reserved < self.soft:
+    def _with_warning(self) -> LimitState:
+        if (
+            self.warn_from is None
+            or not self._may_log_again(self.warned_in)
+            or self.spent + self.reserved < self.warn_from
+        ):
             return self
-        return self._replace(warned=self.latest)
+        return self._replace(warned_in=self.last_slice)
 
-    def _due(self, last: int) -> bool:
-        """Say whether something may be told again: once in a window is enough."""
-        return self.latest >= last + KEPT
+    def _may_log_again(self, last: int) -> bool:
+        """Return True if a message last logged in slice ``last`` is due again: once per window."""
+        return self.last_slice >= last + WINDOW_SLICES
 
     def fits_from(self, amount: Amount) -> int | None:
-        """Tell from which slice on it would fit, if nobody else comes; None if time alone does not help.
+        """Return the slice from which on an amount fits if no other is taken; None if time alone cannot help.
 
-        What is owed comes first: the whole window may have to pass more than once.
+        Overdrawn amounts come first: the whole window may have to pass more than once.
         """
         if amount > self.limit - self.reserved:
             return None
-        leave = self.owed + amount - self.left
-        laps = -(-leave // self.spent) - 1
-        gone = accumulate(part for _, part in self.parts)
-        first = next(place for place, sum_ in enumerate(gone) if sum_ >= leave - laps * self.spent)
-        return self.parts[first][0] + (laps + 1) * KEPT
+        excess = self.overdrawn + amount - self.left
+        laps = -(-excess // self.spent) - 1
+        freed = accumulate(amount for _, amount in self.slices)
+        first = next(place for place, sum_ in enumerate(freed) if sum_ >= excess - laps * self.spent)
+        return self.slices[first][0] + (laps + 1) * WINDOW_SLICES
 
 
-Amounts: TypeAlias = Mapping[str, Amount]  # of what, how much
-Taken: TypeAlias = Mapping[str, Amount | None]  # None: all that was held
+Amounts: TypeAlias = Mapping[str, Amount]  # by the name of the limit
+Taken: TypeAlias = Mapping[str, Amount | None]  # None: all that was reserved
 LedgerView: TypeAlias = Mapping[str, LimitState]
 
 NOTHING: Final[Amounts] = {"tokens": 0, "cost": 0, "requests": 0}
 ALL: Final[Taken] = dict.fromkeys(NOTHING)
-SETTLED = (
+ALREADY_SETTLED = (
     "this reservation is settled: commit() or release() was called before, or its `with` block is over. "
     "Each call needs one of its own: spend.reserve(...)"
 )
 
 
 class HeldAmounts(NamedTuple):
-    """What somebody holds, and in which process: what a parent held is nobody's in its child."""
+    """The amounts of one hold and the process they belong to: a forked child does not own its parent's."""
 
-    forks: int
+    fork_count: int
     amounts: Amounts
 
 
 class WeakHold(ref[object]):
-    """What somebody holds, for as long as that one lives; None once it is settled.
+    """A weak reference to a holder, with the amounts it has reserved: ``held`` is None once they are settled.
 
-    ``lost``: what counts as taken if that one goes without a word.
+    ``taken_if_abandoned``: what counts as taken if the holder is garbage-collected without settling.
     """
 
     held: HeldAmounts | None = None
-    lost: Taken = NOTHING
+    taken_if_abandoned: Taken = NOTHING
 
 
 class LedgerChange(NamedTuple):
-    """What there was, and what there is now: None if nothing was changed."""
+    """The limits before and after an operation; ``after`` is None if it changed nothing."""
 
     before: LedgerView
     after: LedgerView | None
 
 
 class SpendLedger(ForkSafe):
-    """What is left of each limit, for any number of holders."""
+    """The limits of one `Spend` and the holds on them."""
 
-    def __init__(self, allowances: LedgerView, per: float | None) -> None:
+    def __init__(self, limits: LedgerView, per: float | None) -> None:
         super().__init__()
-        self._stand = allowances
-        self._forks = 0
-        self._holds = dict[int, WeakHold]()  # by identity: what is dead has no other
-        self._gone: list[WeakHold] = []  # of those who are no more
-        # Of slices in a second, and exactly so: an amount must not leave the window a moment early.
-        self._up, self._down = (0, 1) if per is None else (SLICES / Fraction(per)).as_integer_ratio()
+        self._view = limits
+        self._fork_count = 0
+        # By id(): a weak reference hashes as its referent, which may be dead.
+        self._holds = dict[int, WeakHold]()
+        self._abandoned: list[WeakHold] = []  # holds whose holder was collected
+        # Slices per second, as an exact fraction: an amount must not leave the window too early.
+        self._rate_up, self._rate_down = (
+            (0, 1) if per is None else (SLICES / Fraction(per)).as_integer_ratio()
+        )
 
-    def now(self) -> LedgerView:
-        """Tell what there is."""
+    def view(self) -> LedgerView:
+        """Return the limits as they are now."""
         with self._lock:
-            self._tidy()
-            return self._moved(self._stand)
+            self._settle_abandoned()
+            return self._at_current_time(self._view)
 
-    def until(self, index: int) -> float:
-        """Tell in how many seconds a slice will have begun, and be it by a hundredth of one."""
-        width = self._down / self._up
-        return max(0.0, index * self._down / self._up - SYSTEM.now()) + width / 100
+    def seconds_until(self, index: int) -> float:
+        """Return the seconds until a slice has certainly begun: a hundredth of a slice is added."""
+        width = self._rate_down / self._rate_up
+        return max(0.0, index * self._rate_down / self._rate_up - SYSTEM.now()) + width / 100
 
-    def open(self, holder: object, lost: Taken) -> WeakHold:
-        """Let somebody hold something from now on: nothing at first."""
-        hold = WeakHold(holder, self._gone.append)
-        hold.lost = lost
-        hold.held = HeldAmounts(self._forks, {})
+    def open_hold(self, holder: object, taken_if_abandoned: Taken) -> WeakHold:
+        """Create the hold of a new holder, with nothing reserved."""
+        hold = WeakHold(holder, self._abandoned.append)
+        hold.taken_if_abandoned = taken_if_abandoned
+        hold.held = HeldAmounts(self._fork_count, {})
         self._holds[id(hold)] = hold
         return hold
 
-    def hold(self, hold: WeakHold, asked: Amounts, least: Amounts) -> LedgerChange:
-        """Let somebody hold all of it, or nothing more. Where it is 0, ``least`` has to be left."""
+    def reserve(self, hold: WeakHold, amounts: Amounts, least: Amounts) -> LedgerChange:
+        """Add all of the amounts to a hold, or none. Where an amount is 0, ``least`` must be left."""
         with self._lock:
-            self._tidy()
+            self._settle_abandoned()
             while True:
-                stand, held = self._stand, hold.held
+                view, held = self._view, hold.held
                 if held is None:
-                    raise RuntimeError(SETTLED)
-                now = self._moved(stand)
-                if any((asked[what] or least[what]) > allowance.left for what, allowance in now.items()):
+                    raise RuntimeError(ALREADY_SETTLED)
+                now = self._at_current_time(view)
+                if any(
+                    (amounts[resource] or least[resource]) > state.left for resource, state in now.items()
+                ):
                     return LedgerChange(now, None)
-                after = {what: allowance.reserve(asked[what]) for what, allowance in now.items()}
-                had = self._here(held)
-                held = HeldAmounts(self._forks, {what: had.get(what, 0) + asked[what] for what in now})
-                if self._stand is stand:  # by rule 1
-                    self._stand = after
+                after = {resource: state.reserve(amounts[resource]) for resource, state in now.items()}
+                own = self._amounts_of_this_process(held)
+                held = HeldAmounts(
+                    self._fork_count, {resource: own.get(resource, 0) + amounts[resource] for resource in now}
+                )
+                if self._view is view:  # by rule 1
+                    self._view = after
                     hold.held = held
                     return LedgerChange(now, after)
 
     def settle(self, hold: WeakHold, taken: Taken) -> LedgerChange:
-        """Let somebody hold nothing any more, and count what was taken: for None all that was held."""
+        """End a hold and record what was taken: for None all that was reserved."""
         with self._lock:
-            # Before what others have left behind: it may be among that, if the collector has found it with
-            # whoever settles it now.
-            change = self._settled(hold, taken)
+            # Before the abandoned holds: this one may be among them, if the garbage collector found it
+            # together with the object that settles it now.
+            change = self._settle(hold, taken)
             self._holds.pop(id(hold), None)
-            self._tidy()
+            self._settle_abandoned()
             return change
 
-    def _settled(self, hold: WeakHold, taken: Taken) -> LedgerChange:
+    def _settle(self, hold: WeakHold, taken: Taken) -> LedgerChange:
         while True:
-            stand, held = self._stand, hold.held
+            view, held = self._view, hold.held
             if held is None:
-                return LedgerChange(stand, None)
-            now, had = self._moved(stand), self._here(held)
+                return LedgerChange(view, None)
+            now, own = self._at_current_time(view), self._amounts_of_this_process(held)
             after = dict[str, LimitState]()
-            for what, allowance in now.items():
-                holds, took = had.get(what, 0), taken[what]
-                after[what] = allowance.settle(holds, holds if took is None else took)
-            if self._stand is stand:  # by rule 1
-                self._stand = after
+            for resource, state in now.items():
+                holds, took = own.get(resource, 0), taken[resource]
+                after[resource] = state.settle(holds, holds if took is None else took)
+            if self._view is view:  # by rule 1
+                self._view = after
                 hold.held = None
                 return LedgerChange(now, after)
 
-    def _tidy(self) -> None:
-        """Settle what is left behind by those who are no more."""
-        gone = self._gone
-        while gone:
-            hold = gone[0]
-            self._settled(hold, hold.lost)
+    def _settle_abandoned(self) -> None:
+        """Settle the holds whose holders were garbage-collected."""
+        abandoned = self._abandoned
+        while abandoned:
+            hold = abandoned[0]
+            self._settle(hold, hold.taken_if_abandoned)
             self._holds.pop(id(hold), None)
-            if gone and gone[0] is hold:  # else a signal has come, and done it
-                del gone[0]
+            if abandoned and abandoned[0] is hold:  # else a signal handler has settled it
+                del abandoned[0]
 
-    def _here(self, held: HeldAmounts) -> Amounts:
-        return held.amounts if held.forks == self._forks else {}
+    def _amounts_of_this_process(self, held: HeldAmounts) -> Amounts:
+        return held.amounts if held.fork_count == self._fork_count else {}
 
-    def _moved(self, stand: LedgerView) -> LedgerView:
+    def _at_current_time(self, view: LedgerView) -> LedgerView:
         index = 0
-        if self._up:
+        if self._rate_up:
             up, down = SYSTEM.now().as_integer_ratio()
-            index = up * self._up // (down * self._down)
-        return {what: allowance.at(index) for what, allowance in stand.items()}
+            index = up * self._rate_up // (down * self._rate_down)
+        return {resource: state.at(index) for resource, state in view.items()}
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._forks += 1
-        self._stand = {
-            what: allowance.settle(allowance.reserved, 0) for what, allowance in self._stand.items()
-        }
+        self._fork_count += 1
+        self._view = {resource: state.settle(state.reserved, 0) for resource, state in self._view.items()}

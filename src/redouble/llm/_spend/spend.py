@@ -1,10 +1,7 @@
-"""Spend: an allowance of tokens, money and requests that many calls of language models share.
+"""Spend, limits on tokens, cost and requests that many calls share, and Reservation, one call's part of them.
 
-What a call may take is set aside before it begins, all of it or nothing; afterwards what it really took is
-counted, and the rest handed back. How that is done is the business of `_allowances`, the arithmetic that of
-`_allowance`; where the amounts come from is not known here.
-
-Reservation: what is set aside of an allowance for one call, until it is known what the call took.
+A call reserves the most it may take before it starts, all of it or nothing. Afterwards `Reservation.commit`
+records what it really took and releases the remainder. `SpendLedger` holds the amounts.
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.registry import register
 from redouble.llm._errors import SpendRefused
 from redouble.llm._spend.ledger import (
+    ALREADY_SETTLED,
     NOTHING,
-    SETTLED,
     Amount,
     Amounts,
     LedgerChange,
@@ -35,37 +32,39 @@ from redouble.llm._spend.ledger import (
 )
 from redouble.llm._spend.usage import Money, exactly
 
-__all__ = ["Reservation", "Spend", "asked_for", "money"]
+__all__ = ["Reservation", "Spend", "check_amounts", "check_money"]
 
 
-MOST = 10**15  # of any money: more is a mistake
+MAX_MONEY = 10**15  # in any currency: more is a mistake
 AMOUNT = "0 or more: release() hands back what was reserved"
 
 
 @public("redouble.llm")
 class Reservation(SharedByIdentity):
-    """What is set aside for one call, until it says what it took: made by `Spend.reserve`.
+    """The amounts reserved for one call until they are committed or released: made by `Spend.reserve`.
 
-    Leave its ``with`` block, or drop it, without a `commit`, and all of it goes back.
+    If its ``with`` block ends, or it is garbage-collected, without a `commit`, all of it is released.
     """
 
-    def __init__(self, allowances: SpendLedger, tell: Callable[[LedgerChange], None], lost: Taken) -> None:
-        self._allowances, self._tell = allowances, tell
-        self._hold = allowances.open(self, lost)
+    def __init__(
+        self, ledger: SpendLedger, log_change: Callable[[LedgerChange], None], taken_if_abandoned: Taken
+    ) -> None:
+        self._ledger, self._log_change = ledger, log_change
+        self._hold = ledger.open_hold(self, taken_if_abandoned)
 
     def commit(self, *, tokens: int | None = None, cost: Money | None = None) -> None:
-        """Count what was really taken, or for None all that was reserved, and hand back the rest.
+        """Record what was really taken, or for None all that was reserved, and release the remainder.
 
-        More than was reserved is no error, for it has been paid for. What does not fit into the limit is then
-        overdrawn: nobody gets anything until it is made up for. The request counts in any case.
+        Taking more than was reserved is no error, because it has been paid for. An amount that exceeds the
+        limit is overdrawn: nothing can be reserved until it is made up for. The request always counts.
         """
         if not self._commit(tokens, cost):
-            raise RuntimeError(SETTLED)
+            raise RuntimeError(ALREADY_SETTLED)
 
     def _commit(self, tokens: int | None, cost: Money | None) -> bool:
-        """Do so; say whether it was still to be done."""
-        taken = asked_for("commit", 0 if tokens is None else tokens, 0 if cost is None else cost, 0)
-        change = self._allowances.settle(
+        """Commit the amounts; return False if the reservation was settled before."""
+        taken = check_amounts("commit", 0 if tokens is None else tokens, 0 if cost is None else cost, 0)
+        change = self._ledger.settle(
             self._hold,
             {
                 "tokens": None if tokens is None else taken["tokens"],
@@ -73,24 +72,24 @@ class Reservation(SharedByIdentity):
                 "requests": None,
             },
         )
-        self._tell(change)
+        self._log_change(change)
         return change.after is not None
 
     def more(self, *, tokens: int = 0, cost: Money = 0) -> bool:
-        """Set aside more for a call that is under way, all of it; or answer False and change nothing."""
-        return self._lacking(asked_for("more", tokens, cost, 0)) is None
+        """Reserve more for a call that is in flight, all of it; or return False and change nothing."""
+        return self._reserve_more(check_amounts("more", tokens, cost, 0)) is None
 
-    def _lacking(self, asked: Amounts) -> str | None:
-        """Set aside more, or answer of what there is too little."""
-        change = self._allowances.hold(self._hold, asked, NOTHING)
-        self._tell(change)
+    def _reserve_more(self, amounts: Amounts) -> str | None:
+        """Reserve more and return None, or return the name of a limit that has too little left."""
+        change = self._ledger.reserve(self._hold, amounts, NOTHING)
+        self._log_change(change)
         if change.after is not None:
             return None
-        return next(what for what, allowance in change.before.items() if asked[what] > allowance.left)
+        return next(resource for resource, state in change.before.items() if amounts[resource] > state.left)
 
     def release(self) -> None:
-        """Hand all of it back: nothing was taken. After a commit, or another release, it does nothing."""
-        self._allowances.settle(self._hold, NOTHING)
+        """Release all of it: nothing was taken. No-op after a commit or another release."""
+        self._ledger.settle(self._hold, NOTHING)
 
     def __enter__(self) -> Self:
         return self
@@ -99,26 +98,27 @@ class Reservation(SharedByIdentity):
         self.release()
 
 
-def asked_for(by: str, tokens: object, cost: object, requests: object) -> Amounts:
-    """Accept amounts of a call, such as those of ``reserve``."""
+def check_amounts(by: str, tokens: object, cost: object, requests: object) -> Amounts:
+    """Validate the amounts given to the method ``by``, such as ``reserve``."""
     return {
         "tokens": whole(tokens, f"{by} tokens", 0, f"a whole number, {AMOUNT}"),
-        "cost": money(cost, f"{by} cost", AMOUNT),
+        "cost": check_money(cost, f"{by} cost", AMOUNT),
         "requests": whole(requests, f"{by} requests", 0, f"a whole number, {AMOUNT}"),
     }
 
 
-def money(value: object, option: str, wanted: str) -> Fraction:
-    """Accept an amount of money, and take it as it is written."""
+def check_money(value: object, option: str, wanted: str) -> Fraction:
+    """Validate an amount of money and convert it exactly as it is written."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
         raise TypeError(f"{option}={value!r}: write a number, {wanted}")
-    if (isinstance(value, Decimal) and value.is_nan()) or not 0 <= value <= MOST:
+    if (isinstance(value, Decimal) and value.is_nan()) or not 0 <= value <= MAX_MONEY:
         raise ValueError(f"{option}={value!r}: write a number, {wanted}")
     return exactly(value)
 
 
-SHORTEST = 0.001  # second: a window
-# A call that does not say how much it takes will take something: once nothing is left, it may not begin.
+MIN_WINDOW = 0.001  # seconds
+# What must be left for a call that reserves 0 of a limit: such a call takes something too, so it is rejected
+# once nothing is left.
 LEAST: Final[Amounts] = {"tokens": 1, "cost": Fraction(1, 10**30), "requests": 0}
 
 LIMIT = "more than 0, or None for no limit"
@@ -126,7 +126,7 @@ LIMIT = "more than 0, or None for no limit"
 
 @public("redouble.llm")
 class Spend(SharedByIdentity):
-    """Allow so many ``tokens``, so much money (``cost``) and so many ``requests``, to all calls together.
+    """Limits on the ``tokens``, the money (``cost``) and the ``requests`` of all calls together.
 
     >>> spend = Spend(tokens=1000, per=60)
     >>> with spend.reserve(tokens=300) as reservation:
@@ -134,13 +134,13 @@ class Spend(SharedByIdentity):
     >>> spend.snapshot()["tokens_left"]
     880
 
-    At every moment what is spent and what is reserved are within each limit, and so is what is spent in any
-    ``per`` seconds, in all threads and event loops together. Nobody waits here: what does not fit is refused.
-    Pass one object to everybody who is to share it: sharing is by identity.
+    At every moment the amounts spent and reserved stay within each limit, and so does the amount spent in any
+    ``per`` seconds, across all threads and event loops. `reserve` never waits: a call that does not fit is
+    rejected. Sharing is by identity: pass the same object to every model that is to share the limits.
 
-    per: how many seconds the limits are for; None: for as long as the object lives.
-    warn_at: log a warning when this share of a limit is spent or reserved, once in a window; None: never.
-    name: what it is called in errors, logs and `redouble.stats`.
+    per: the window of the limits in seconds; None: the lifetime of the object.
+    warn_at: log a warning when this share of a limit is spent or reserved, once per window; None: never.
+    name: its name in errors, logs and `redouble.stats`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Spend(SharedByIdentity):
         if tokens is not None:
             limits["tokens"] = whole(tokens, "Spend tokens", 1, f"a whole number, {LIMIT}")
         if cost is not None:
-            limits["cost"] = money(cost, "Spend cost", LIMIT)
+            limits["cost"] = check_money(cost, "Spend cost", LIMIT)
             if not limits["cost"]:
                 raise ValueError(f"Spend cost={cost!r}: write a number, {LIMIT}")
         if requests is not None:
@@ -165,7 +165,7 @@ class Spend(SharedByIdentity):
         if not limits:
             raise ValueError("Spend() limits nothing: write tokens=, cost= or requests=, or more than one")
         self.per = None if per is None else checked(per, "Spend per")
-        if self.per is not None and self.per < SHORTEST:
+        if self.per is not None and self.per < MIN_WINDOW:
             raise ValueError(f"Spend per={per!r}: write more seconds, such as 60, or None for no window")
         share = "a share above 0, up to 1, such as 0.8, or None for no warning"
         self.warn_at = None if warn_at is None else number(warn_at, "Spend warn_at", 1e-9, 1, share)
@@ -173,93 +173,99 @@ class Spend(SharedByIdentity):
         self.name = name
         register(self, "limits")
         self.tokens, self.cost, self.requests = tokens, cost, requests
-        soft = None if self.warn_at is None else exactly(self.warn_at)
-        allowances = {what: LimitState(limit, soft and soft * limit) for what, limit in limits.items()}
-        self._allowances = SpendLedger(allowances, self.per)
+        warn_share = None if self.warn_at is None else exactly(self.warn_at)
+        states = {
+            resource: LimitState(limit, warn_share and warn_share * limit)
+            for resource, limit in limits.items()
+        }
+        self._ledger = SpendLedger(states, self.per)
 
     def reserve(self, *, tokens: int = 0, cost: Money = 0, requests: int = 1) -> Reservation:
-        """Set aside what a call takes at most, or raise `SpendRefused`: then nothing is set aside.
+        """Reserve the most that a call takes, or raise `SpendRefused` and reserve nothing.
 
-        A call that does not say how much may begin as long as anything is left. ``retry_after`` of the error
-        tells when it would fit, if nobody else comes; it is None where time alone does not help: there is no
-        window, it is more than the limit, or others have reserved too much.
+        A call that reserves 0 is admitted as long as anything is left. ``retry_after`` of the error is the
+        number of seconds until the call would fit if no other call is admitted before; it is None if waiting
+        alone does not help: there is no window, the amount exceeds the limit, or too much is reserved.
         """
-        return self._reserved(asked_for("reserve", tokens, cost, requests), NOTHING)
+        return self._reserve(check_amounts("reserve", tokens, cost, requests), NOTHING)
 
-    def _reserved(self, asked: Amounts, lost: Taken) -> Reservation:
-        reservation, made = Reservation(self._allowances, self._tell, lost), False
+    def _reserve(self, amounts: Amounts, taken_if_abandoned: Taken) -> Reservation:
+        reservation, made = Reservation(self._ledger, self._log_change, taken_if_abandoned), False
         try:
-            change = self._allowances.hold(reservation._hold, asked, LEAST)
+            change = self._ledger.reserve(reservation._hold, amounts, LEAST)
             if change.after is None:
-                raise emit_rejected(self._refusal(change.before, asked), "spend", self.name)
-            self._tell(change)
+                raise emit_rejected(self._refusal(change.before, amounts), "spend", self.name)
+            self._log_change(change)
             made = True
         finally:
-            if not made:  # interrupted, perhaps, and then the traceback would keep it
+            if not made:  # also if interrupted: the traceback would keep the reservation alive
                 reservation.release()
         return reservation
 
     def snapshot(self) -> Mapping[str, float]:
-        """Tell of each limit that is set, such as ``tokens``, how much of it is spent now, and what else.
+        """Return the amounts of each limit that is set: ``tokens`` is the number of tokens spent now.
 
-        That is ``tokens_reserved``, ``tokens_left`` and ``tokens_limit``; and ``overdrawn_tokens``: they were
-        taken beyond the limit, and what leaves the window pays for them first.
+        Beside it are ``tokens_reserved``, ``tokens_left``, ``tokens_limit`` and ``overdrawn_tokens``: the
+        amount taken beyond the limit. Whatever leaves the window makes up for that first.
         """
-        told: dict[str, float] = {}
-        for what, allowance in self._allowances.now().items():
-            told[what] = _plain(allowance.spent)
-            told[f"{what}_reserved"] = _plain(allowance.reserved)
-            told[f"{what}_left"] = _plain(allowance.left)
-            told[f"{what}_limit"] = _plain(allowance.limit)
-            told[f"overdrawn_{what}"] = _plain(allowance.owed)
-        return told
+        snapshot: dict[str, float] = {}
+        for resource, state in self._ledger.view().items():
+            snapshot[resource] = _as_number(state.spent)
+            snapshot[f"{resource}_reserved"] = _as_number(state.reserved)
+            snapshot[f"{resource}_left"] = _as_number(state.left)
+            snapshot[f"{resource}_limit"] = _as_number(state.limit)
+            snapshot[f"overdrawn_{resource}"] = _as_number(state.overdrawn)
+        return snapshot
 
-    def _refusal(self, stand: LedgerView, asked: Amounts) -> SpendRefused:
-        """Find what has to be waited for the longest, and say so."""
-        found = list[tuple[bool, bool, float, str]]()
-        for what, allowance in stand.items():
-            amount = asked[what] or LEAST[what]
-            if amount > allowance.left:
-                index = None if self.per is None else allowance.fits_from(amount)
-                wait = 0.0 if index is None else self._allowances.until(index)
-                found.append((amount > allowance.limit, index is None, wait, what))
-        never, unknown, wait, what = max(found)
-        allowance, amount = stand[what], asked[what]
-        wanted = f"{_said(amount)} {'was' if amount == 1 else 'were'} asked for" if amount else "none is left"
-        owed = f", {_said(allowance.owed)} overdrawn" if allowance.owed else ""
-        why = (
-            f"{_said(allowance.spent)} are spent{owed} and {_said(allowance.reserved)} reserved, and {wanted}"
-        )
+    def _refusal(self, view: LedgerView, amounts: Amounts) -> SpendRefused:
+        """Return the error for the limit with the longest wait."""
+        shortages = list[tuple[bool, bool, float, str]]()
+        for resource, state in view.items():
+            amount = amounts[resource] or LEAST[resource]
+            if amount > state.left:
+                index = None if self.per is None else state.fits_from(amount)
+                wait = 0.0 if index is None else self._ledger.seconds_until(index)
+                shortages.append((amount > state.limit, index is None, wait, resource))
+        never, unknown, wait, resource = max(shortages)
+        state, amount = view[resource], amounts[resource]
+        wanted = f"{_text(amount)} {'was' if amount == 1 else 'were'} asked for" if amount else "none is left"
+        overdrawn = f", {_text(state.overdrawn)} overdrawn" if state.overdrawn else ""
+        why = f"{_text(state.spent)} are spent{overdrawn} and {_text(state.reserved)} reserved, and {wanted}"
         why = f"{wanted}, which is more than it ever allows" if never else why
         return SpendRefused(
-            f"{self._spelled(what, allowance)}: {why}", what=what, retry_after=None if unknown else wait
+            f"{self._limit_name(resource, state)}: {why}",
+            what=resource,
+            retry_after=None if unknown else wait,
         )
 
-    def _tell(self, change: LedgerChange) -> None:
-        """Warn of what has become little, or less than nothing; not under the lock: a log may do anything."""
-        for what, allowance in (change.after or {}).items():
-            if allowance.warned != change.before[what].warned:
-                used, limit = _said(allowance.spent + allowance.reserved), _said(allowance.limit)
-                log("%s: %s of %s are spent or reserved", self._spelled(what, allowance), used, limit)
-            if allowance.told != change.before[what].told:
-                said = self._spelled(what, allowance)
-                log("%s: %s more were taken than it allows", said, _said(allowance.owed))
+    def _log_change(self, change: LedgerChange) -> None:
+        """Log limits that passed `warn_at` or were overdrawn.
 
-    def _spelled(self, what: str, allowance: LimitState) -> str:
+        Called without the lock, because a log handler may do anything.
+        """
+        for resource, state in (change.after or {}).items():
+            if state.warned_in != change.before[resource].warned_in:
+                used, limit = _text(state.spent + state.reserved), _text(state.limit)
+                log("%s: %s of %s are spent or reserved", self._limit_name(resource, state), used, limit)
+            if state.overdraft_logged_in != change.before[resource].overdraft_logged_in:
+                shown = self._limit_name(resource, state)
+                log("%s: %s more were taken than it allows", shown, _text(state.overdrawn))
+
+    def _limit_name(self, resource: str, state: LimitState) -> str:
         per = "" if self.per is None else f" per {in_seconds(self.per)}"
         named = "" if self.name is None else f", name={self.name!r}"
-        return f"Spend({what}={_said(allowance.limit)}{per}{named})"
+        return f"Spend({resource}={_text(state.limit)}{per}{named})"
 
     def __repr__(self) -> str:
         options = {"tokens": self.tokens, "cost": self.cost, "requests": self.requests, "per": self.per}
-        said = [f"{option}={value}" for option, value in options.items() if value is not None]
-        said += [f"warn_at={self.warn_at}"] + ([] if self.name is None else [f"name={self.name!r}"])
-        return f"Spend({', '.join(said)})"
+        shown = [f"{option}={value}" for option, value in options.items() if value is not None]
+        shown += [f"warn_at={self.warn_at}"] + ([] if self.name is None else [f"name={self.name!r}"])
+        return f"Spend({', '.join(shown)})"
 
 
-def _plain(amount: Amount) -> float:
+def _as_number(amount: Amount) -> float:
     return amount if isinstance(amount, int) else float(amount)
 
 
-def _said(amount: Amount) -> str:
+def _text(amount: Amount) -> str:
     return f"{amount}" if isinstance(amount, int) else f"{float(amount):.12g}"

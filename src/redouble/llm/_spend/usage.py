@@ -1,4 +1,4 @@
-"""How many tokens a call took, and what they cost. Where the numbers come from is not known here."""
+"""Usage, the tokens of one call, and Price, their cost."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ MILLION = 1_000_000
 
 @public("redouble.llm")
 class Usage(NamedTuple):
-    """The tokens of one call: those of the question, and those of the answer."""
+    """The tokens of one call: those of the prompt (``input``) and those of the answer (``output``)."""
 
     input: int = 0
     output: int = 0
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The tokens of prompt and answer."""
         return self.input + self.output
 
 
 @public("redouble.llm")
 @dataclass(frozen=True)
 class Price:
-    """What a million tokens cost: of questions, ``input``, and of answers, ``output``.
+    """The price of a million tokens: ``input`` of prompts, ``output`` of answers.
 
     >>> Price(input=2.5, output=10).of(Usage(1000, 200))
     Fraction(9, 2000)
@@ -48,10 +48,10 @@ class Price:
             number(getattr(self, option), f"Price {option}", 0, 1e9, wanted)
 
     def of(self, usage: Usage) -> Fraction:
-        """Tell what a call costs."""
+        """Return the exact cost of a usage."""
         return (exactly(self.input) * usage.input + exactly(self.output) * usage.output) / MILLION
 
 
 def exactly(amount: Money) -> Fraction:
-    """Take an amount as it is written: 0.1 is a tenth, and ten of them are one."""
+    """Convert an amount exactly as it is written: 0.1 becomes a tenth, and ten of them are one."""
     return Fraction(repr(amount)) if isinstance(amount, float) else Fraction(amount)
