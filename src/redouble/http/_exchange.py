@@ -32,14 +32,19 @@ from redouble.http._plan import HttpPlan
 from redouble.http._request_body import AGAIN, Resendable
 from redouble.http._rule import sent
 
-__all__ = ["Exchange", "ResendGuard", "host", "spelled_status"]
+__all__ = ["Exchange", "host", "spelled_status"]
 
 
 SLACK = 0.01  # second
 SHORTEST = 0.001  # second to wait for: zero would mean not to wait at all, or for ever
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
+# What an error of ours, about time, is made into, so that it is one of the client's too.
+Late: TypeAlias = Mapping[type[Exception], type[Exception]]
+
+CHALLENGES = (401, 407)  # after which the same call goes on, with the same request
 
 
-class ResendGuard(RetryVeto):
+class Exchange(RetryVeto):
     """What one logical request has done, and may do."""
 
     asked = True
@@ -82,6 +87,34 @@ class ResendGuard(RetryVeto):
         self.now: Callable[[], float] = context_clock() if ambient.active else now
         self.started = self.now()
         self.until = self.started + plan.total  # of nearly all: for ever
+
+    def outcome(self, late: Late, failure: Exception | None, response: Any) -> Any:
+        """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
+        try:
+            if failure is not None:
+                return self._restarted(failure)
+            return self.call(self) if response is None else response
+        except Exception as error:
+            response = self.final_response(error, late)
+            if response is None:
+                raise
+            return response
+        finally:
+            failure = None  # or this frame and its error would keep each other alive
+
+    async def aoutcome(self, late: Late, failure: Exception | None, response: Any) -> Any:
+        """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
+        try:
+            if failure is not None:
+                return await self._arestarted(failure)
+            return await self.call(self) if response is None else response
+        except Exception as error:
+            response = self.final_response(error, late)
+            if response is None:
+                raise
+            return response
+        finally:
+            failure = None  # or this frame and its error would keep each other alive
 
     # ----------------------------------------------------------------- before an attempt
 
@@ -182,57 +215,52 @@ class ResendGuard(RetryVeto):
             run.delays, run.by_kind = past.delays, past.by_kind
             run.records[:0] = past.records[: len(past.records) // 2 * 2]  # without the answer that broke
 
+    # ------------------------------------------- a first attempt, or a body, that has failed
 
-def _not_again(reason: Reason, *, cut: bool) -> Exception:
-    """Make what an attempt fails with that may not be made, where the one before it has left no error."""
-    message = "not sent again: it may have arrived, and its method may do harm when it does so twice"
-    if reason is not Reason.stopped:
-        message = f"not sent again: {OUTCOMES[reason][0]}"
-    return AttemptTimeout(message) if cut else Stopped(message, reason=reason)
+    def restarted(self, error: Exception) -> Any:
+        """Begin again with this failure of a body that the caller had none of."""
+        with continuing_call():
+            return self._restarted(error)
 
+    def _restarted(self, error: Exception) -> Any:
+        """Begin with this failure: of a first attempt, or of a body."""
+        rest = self._begin_again(error)
+        if rest == inf:
+            return self.call(self)
+        with deadline(rest):
+            return self.call(self)
 
-def spelled_status(status: int) -> str:
-    """Say a status in words of our own: those of the server end up in histories, and may be anything."""
-    return f"{status} {PHRASES.get(status, '')}".rstrip()
+    async def arestarted(self, error: Exception) -> Any:
+        """Begin again with this failure of a body that the caller had none of."""
+        with continuing_call():
+            return await self._arestarted(error)
 
+    async def _arestarted(self, error: Exception) -> Any:
+        """Begin with this failure: of a first attempt, or of a body."""
+        rest = self._begin_again(error)
+        if rest == inf:
+            return await self.call(self)
+        with deadline(rest):
+            return await self.call(self)
 
-PHRASES = {status.value: status.phrase for status in HTTPStatus}
-# What an error of ours, about time, is made into, so that it is one of the client's too.
-Late: TypeAlias = Mapping[type[Exception], type[Exception]]
+    def _begin_again(self, error: Exception) -> float:
+        """Take in that it failed; return how long there is, or raise the error if there is no time."""
+        rest = self.left()
+        if self.final or self.closed():
+            self._tell_end(error)
+            raise error
+        if rest <= 0:
+            self._story(Reason.timeout, error).tell(error)
+            raise error
+        self.broken, self.again, self.joined = error, True, None
+        return rest
 
-CHALLENGES = (401, 407)  # after which the same call goes on, with the same request
-
-
-class Exchange(ResendGuard):
-    """One logical request and all of its attempts."""
-
-    def outcome(self, late: Late, failure: Exception | None, response: Any) -> Any:
-        """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
-        try:
-            if failure is not None:
-                return self._restarted(failure)
-            return self.call(self) if response is None else response
-        except Exception as error:
-            response = self.final_response(error, late)
-            if response is None:
-                raise
-            return response
-        finally:
-            failure = None  # or this frame and its error would keep each other alive
-
-    async def aoutcome(self, late: Late, failure: Exception | None, response: Any) -> Any:
-        """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
-        try:
-            if failure is not None:
-                return await self._arestarted(failure)
-            return await self.call(self) if response is None else response
-        except Exception as error:
-            response = self.final_response(error, late)
-            if response is None:
-                raise
-            return response
-        finally:
-            failure = None  # or this frame and its error would keep each other alive
+    def mismatch(self, error: Exception) -> Exception:
+        """Tell the story on the error of a body: the answer after it does not fit the head of this one."""
+        reason = getattr(stamp_of(self.error), "reason", None) if self.error is not None else None
+        self.error = self.answer = self.run = None
+        self._story(reason or Reason.stopped, error).tell(error)
+        return error
 
     # ------------------------------------------------------------------- once it is over
 
@@ -309,53 +337,6 @@ class Exchange(ResendGuard):
     def _story(self, reason: Reason, error: Exception | None) -> CallRecord:
         return CallRecord(self.plan, reason, self.sends, self.now() - self.started, error)
 
-    # ------------------------------------------- a first attempt, or a body, that has failed
-
-    def restarted(self, error: Exception) -> Any:
-        """Begin again with this failure of a body that the caller had none of."""
-        with continuing_call():
-            return self._restarted(error)
-
-    def _restarted(self, error: Exception) -> Any:
-        """Begin with this failure: of a first attempt, or of a body."""
-        rest = self._begin_again(error)
-        if rest == inf:
-            return self.call(self)
-        with deadline(rest):
-            return self.call(self)
-
-    async def arestarted(self, error: Exception) -> Any:
-        """Begin again with this failure of a body that the caller had none of."""
-        with continuing_call():
-            return await self._arestarted(error)
-
-    async def _arestarted(self, error: Exception) -> Any:
-        """Begin with this failure: of a first attempt, or of a body."""
-        rest = self._begin_again(error)
-        if rest == inf:
-            return await self.call(self)
-        with deadline(rest):
-            return await self.call(self)
-
-    def _begin_again(self, error: Exception) -> float:
-        """Take in that it failed; return how long there is, or raise the error if there is no time."""
-        rest = self.left()
-        if self.final or self.closed():
-            self._tell_end(error)
-            raise error
-        if rest <= 0:
-            self._story(Reason.timeout, error).tell(error)
-            raise error
-        self.broken, self.again, self.joined = error, True, None
-        return rest
-
-    def mismatch(self, error: Exception) -> Exception:
-        """Tell the story on the error of a body: the answer after it does not fit the head of this one."""
-        reason = getattr(stamp_of(self.error), "reason", None) if self.error is not None else None
-        self.error = self.answer = self.run = None
-        self._story(reason or Reason.stopped, error).tell(error)
-        return error
-
 
 @public("redouble.http")
 def host(call: object, /) -> Hashable:
@@ -364,6 +345,19 @@ def host(call: object, /) -> Hashable:
     >>> from redouble import CircuitBreaker, Keyed, Retry
     >>> policy = Retry() | Keyed(host, CircuitBreaker)
     """
-    if not isinstance(call, ResendGuard):
+    if not isinstance(call, Exchange):
         raise TypeError(f"redouble.http.host is for the policy of an HTTP client, and was given {call!r}")
     return call.host
+
+
+def spelled_status(status: int) -> str:
+    """Say a status in words of our own: those of the server end up in histories, and may be anything."""
+    return f"{status} {PHRASES.get(status, '')}".rstrip()
+
+
+def _not_again(reason: Reason, *, cut: bool) -> Exception:
+    """Make what an attempt fails with that may not be made, where the one before it has left no error."""
+    message = "not sent again: it may have arrived, and its method may do harm when it does so twice"
+    if reason is not Reason.stopped:
+        message = f"not sent again: {OUTCOMES[reason][0]}"
+    return AttemptTimeout(message) if cut else Stopped(message, reason=reason)

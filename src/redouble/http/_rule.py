@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from redouble._clients.idempotency import TOKEN
-from redouble._engine.report import stamp_of
+from redouble._engine.report import RetryVeto, stamp_of
 from redouble._failures import codes
 from redouble._failures.error_readers import answer_of
 from redouble._failures.retry_after import after, hint, should_retry
@@ -58,9 +58,9 @@ class HttpRule:
             found = replace(found, sent=False)
         if found is None or found.action != "retry" or found.sent is False:
             return found
-        method = method_of(error)
+        stamp, method = stamp_of(error), method_of(error)
         # A client of ours has left its mark, and decides about methods, keys and bodies by itself.
-        if getattr(stamp_of(error), "asked", False) or method is None or method in self.methods:
+        if (isinstance(stamp, RetryVeto) and stamp.asked) or method is None or method in self.methods:
             return found
         return NOT_IDEMPOTENT
 
