@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["AsyncTransport", "Transport"]
 
-_FAMILY = HttpxLibrary(httpx2, __name__)
+_LIBRARY = HttpxLibrary(httpx2, __name__)
 
 
 class Transport(Sender, httpx2.BaseTransport):
@@ -39,7 +39,7 @@ class Transport(Sender, httpx2.BaseTransport):
     For one request: ``client.get(url, extensions={"redouble": {"attempts": 2}})``; ``None`` is no retries.
     """
 
-    _family = _FAMILY
+    _library = _LIBRARY
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Transport(Sender, httpx2.BaseTransport):
 class AsyncTransport(AsyncSender, httpx2.AsyncBaseTransport):
     """The same for `httpx2.AsyncClient(transport=...)`, on asyncio and on Trio."""
 
-    _family = _FAMILY
+    _library = _LIBRARY
 
     def __init__(
         self,

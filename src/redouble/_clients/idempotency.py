@@ -66,13 +66,13 @@ class Idempotency:
 
 Keys: TypeAlias = Idempotency | Literal["auto"] | None
 
-LOOKED_FOR = Idempotency(auto=False)
+RECOGNISE_ONLY = Idempotency(auto=False)
 
 
 def as_idempotency(keys: object) -> Idempotency:
     """Read the option ``idempotency``."""
     if keys is None:
-        return LOOKED_FOR
+        return RECOGNISE_ONLY
     if keys == "auto":
         return Idempotency()
     if isinstance(keys, Idempotency):

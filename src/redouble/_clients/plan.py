@@ -43,21 +43,23 @@ class Plan:
         self.total = min([retries[0]._total if retries else inf, *limits])
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
-        self.reads = any(layer.until is not None for layer in retries)  # a rule for results wants to see them
-        self.most = _product(layer.attempts for layer in retries)
+        self.reads_bodies = any(
+            layer.until is not None for layer in retries
+        )  # a rule for results wants to see them
+        self.max_attempts = _product(layer.attempts for layer in retries)
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
         self._calls = BoundedCache[Send](MOST)
         # Whether a first attempt may be made without asking: nobody wants to know before it has ended.
         self.fast_path = len(layers) == 1 and _is_transparent(layers[0])
         self.budget: Any = retries[0].budget if self.fast_path else None
-        self._call = self._wrapped(None)  # also says at construction what cannot be done
+        self._call = self._wrap_send(None)  # also says at construction what cannot be done
 
     def call_for(self, host: Hashable) -> Send:
         """Return what sends a request to this host."""
         if not self._by_host:
             return self._call
-        return self._calls.get(host) or self._calls.get_or_create(host, lambda: self._wrapped(host))
+        return self._calls.get(host) or self._calls.get_or_create(host, lambda: self._wrap_send(host))
 
     def credit_for(self, host: Hashable) -> Credit:
         """Return what is told the time of a success with this host, where the plan is quick."""
@@ -79,11 +81,11 @@ class Plan:
         """Return the plan of another policy."""
         return type(self)(flat(policy), self._name, self._send, aio=self._aio)
 
-    def _wrapped(self, host: Hashable | None) -> Send:
-        layers = [part for layer in self.layers for part in self._parts(layer, host)]
+    def _wrap_send(self, host: Hashable | None) -> Send:
+        layers = [part for layer in self.layers for part in self._client_layers(layer, host)]
         return Pipeline(*layers)(self._send) if layers else self._send
 
-    def _parts(self, layer: Layer, host: Hashable | None) -> tuple[Layer, ...]:
+    def _client_layers(self, layer: Layer, host: Hashable | None) -> tuple[Layer, ...]:
         if isinstance(layer, Timeout) and layer.worker is None:
             return (DeadlineLayer(cast("float", layer.seconds)),)
         if not isinstance(layer, Retry):

@@ -32,12 +32,12 @@ def limited_waits(now: Callable[[], float], rest: float) -> Generator[None]:
 class ShortenedTimeout(float):
     """A timeout that was shortened for an attempt. It knows the ``own`` one, for what comes after it."""
 
-    own: float | None
+    original: float | None
 
     def __new__(cls, own: float | None, rest: float) -> ShortenedTimeout:
         """Shorten it."""
         made = super().__new__(cls, rest if own is None else min(own, rest))
-        made.own = own.own if isinstance(own, ShortenedTimeout) else own
+        made.original = own.original if isinstance(own, ShortenedTimeout) else own
         return made
 
 
@@ -45,7 +45,7 @@ def socket_timeout(timeout: float | None) -> float | None:
     """Say how long a wait may take: no longer than the call; the client's own once limits have ended."""
     limit = SOCKET_DEADLINE.get()
     if limit is None:
-        return timeout.own if isinstance(timeout, ShortenedTimeout) else timeout
+        return timeout.original if isinstance(timeout, ShortenedTimeout) else timeout
     until, now = limit
     rest = until - now()
     if rest <= 0:

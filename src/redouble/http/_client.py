@@ -23,24 +23,24 @@ from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.http._exchange import Exchange
 from redouble.http._plan import HttpPlan, http_plan
-from redouble.http._request_body import AGAIN, Resendable
+from redouble.http._request_body import RESENDABLE, Resendable
 
 __all__ = [
-    "KEY",
-    "NOTHING",
+    "EXTENSION",
     "NOW",
-    "SMALL",
+    "NO_OPTIONS",
+    "PREFETCH_LIMIT",
     "ClientPolicy",
     "ClientState",
     "PolicyBinding",
     "RequestOptions",
-    "blank",
-    "late_types",
+    "empty_instance",
     "request_options",
+    "timeout_types",
 ]
 
 
-OURS = ("idempotency_key", "idempotent", "policy")
+CLIENT_OPTIONS = ("idempotency_key", "idempotent", "policy")
 NO_RETRIES = Pipeline()
 
 
@@ -52,7 +52,7 @@ class RequestOptions(NamedTuple):
     policy: Layer | None = None
     options: Mapping[str, Any] = {}
 
-    def plan(self, plan: HttpPlan, kept: BoundedCache[HttpPlan]) -> HttpPlan:
+    def plan_for(self, plan: HttpPlan, kept: BoundedCache[HttpPlan]) -> HttpPlan:
         """Return the plan that comes of it; it is kept, for whoever says the same."""
         if self.policy is None and not self.options:
             return plan
@@ -60,15 +60,15 @@ class RequestOptions(NamedTuple):
         try:
             found = kept.get(what)
         except TypeError:  # something in it has no hash
-            return self._made(plan)
-        return found or kept.get_or_create(what, lambda: self._made(plan))
+            return self._make_plan(plan)
+        return found or kept.get_or_create(what, lambda: self._make_plan(plan))
 
-    def _made(self, plan: HttpPlan) -> HttpPlan:
+    def _make_plan(self, plan: HttpPlan) -> HttpPlan:
         plan = plan if self.policy is None else plan.for_policy(self.policy)
         return plan.with_options(self.options) if self.options else plan
 
 
-NOTHING = RequestOptions()
+NO_OPTIONS = RequestOptions()
 
 
 def request_options(value: object) -> RequestOptions:
@@ -84,8 +84,8 @@ def request_options(value: object) -> RequestOptions:
         )
     given = dict(cast("Mapping[str, Any]", value))
     for name in given:
-        if name not in OURS and name not in RETRY_OPTIONS:
-            raise TypeError(f"extensions['redouble'] has no option {name!r}: write one of {_known()}")
+        if name not in CLIENT_OPTIONS and name not in RETRY_OPTIONS:
+            raise TypeError(f"extensions['redouble'] has no option {name!r}: write one of {_option_names()}")
     unsaid = "policy" not in given
     idempotent, key, policy = (given.pop(name, None) for name in ("idempotent", "idempotency_key", "policy"))
     if unsaid is False and policy is None:
@@ -99,22 +99,22 @@ def request_options(value: object) -> RequestOptions:
     return RequestOptions(idempotent, key, policy, given)
 
 
-def _known() -> str:
-    return ", ".join(sorted({*OURS, *RETRY_OPTIONS}))
+def _option_names() -> str:
+    return ", ".join(sorted({*CLIENT_OPTIONS, *RETRY_OPTIONS}))
 
 
-KEY = "redouble"  # in the extensions of a request: what its caller says about it
+EXTENSION = "redouble"  # in the extensions of a request: what its caller says about it
 
 
-def blank(kind: type[Any]) -> Any:
+def empty_instance(kind: type[Any]) -> Any:
     """Make an answer to be filled, in another process perhaps."""
     return object.__new__(kind)
 
 
 NOW = fast_reader(SYSTEM, aio=False)  # whatever runs the tasks: what is quick has no clock of its own
-SMALL = 65_536  # bytes of a failure that are read, so that its connection is free while we wait
-OF_THE_CLIENT = ("_request", "request", "response")
-MOST = 100  # plans of single requests to keep
+PREFETCH_LIMIT = 65_536  # bytes of a failure that are read, so that its connection is free while we wait
+REQUEST_ATTRIBUTES = ("_request", "request", "response")
+MAX_REQUEST_PLANS = 100  # plans of single requests to keep
 
 
 class IssuedKey:
@@ -128,7 +128,7 @@ class ClientState:
     """What a client keeps, whatever becomes of its policy: keys it has given, and whether it is closed."""
 
     def __init__(self) -> None:
-        self.given: WeakKeyDictionary[Any, IssuedKey] = WeakKeyDictionary()
+        self.issued_keys: WeakKeyDictionary[Any, IssuedKey] = WeakKeyDictionary()
         self.closed = False
 
 
@@ -141,61 +141,61 @@ class ClientPolicy:
         policy: Layer | None,
         idempotency: Keys,
         send: Send,
-        lasting: ClientState,
+        state: ClientState,
         *,
         aio: bool,
     ) -> None:
         self._keys = as_idempotency(idempotency)
         self.plan = http_plan(policy, name, send, aio=aio)
-        self.quick = self.plan.fast_path and not self._keys.auto
-        self.credited = self.plan.budget is not None
+        self.fast_path = self.plan.fast_path and not self._keys.auto
+        self.has_budget = self.plan.budget is not None
         self.credits = BoundedCache[Credit](HOSTS)  # by whatever the client knows a host by
-        self._lasting = lasting
-        self._others = BoundedCache[HttpPlan](MOST)
+        self._state = state
+        self._request_plans = BoundedCache[HttpPlan](MAX_REQUEST_PLANS)
         self._now = fast_reader(SYSTEM, aio=aio)
 
-    def exchange(
-        self, request: Any, source: Resendable, host: Hashable, options: object = NOTHING
+    def begin_exchange(
+        self, request: Any, source: Resendable, host: Hashable, options: object = NO_OPTIONS
     ) -> Exchange:
         """Begin an exchange; a request that needs a key is given one."""
-        plan, keys, about = self.plan, self._keys, NOTHING
-        if options is not NOTHING:
+        plan, keys, about = self.plan, self._keys, NO_OPTIONS
+        if options is not NO_OPTIONS:
             about = request_options(options)
-            plan = about.plan(plan, self._others)
+            plan = about.plan_for(plan, self._request_plans)
         if about.key is not None:
             request.headers[keys.header] = about.key
         exchange = Exchange(plan, keys, request, source, host, self._now)
-        exchange.closed = self.is_closed
+        exchange.client_closed = self.is_closed
         if keys.auto and about.key is None and request.method not in plan.methods:
-            exchange.key = self._give_key(request)
+            exchange.key = self._issue_key(request)
         if about.idempotent is not None:
             exchange.idempotent = about.idempotent
         return exchange
 
-    def _give_key(self, request: Any) -> IssuedKey | None:
+    def _issue_key(self, request: Any) -> IssuedKey | None:
         """Give a request a key, unless its caller has; one that we made is for one call."""
-        header, given = self._keys.header, self._lasting.given.get(request)
+        header, given = self._keys.header, self._state.issued_keys.get(request)
         if header not in request.headers or (given and given.spent and request.headers[header] == given.text):
-            given = self._lasting.given[request] = IssuedKey(self._keys.key())
+            given = self._state.issued_keys[request] = IssuedKey(self._keys.key())
             request.headers[header] = given.text
         return given
 
     def close(self) -> None:
         """Begin nothing from now on."""
-        self._lasting.closed = True
+        self._state.closed = True
 
     def is_closed(self) -> bool:
         """Say whether anything may begin."""
-        return self._lasting.closed
+        return self._state.closed
 
-    def resumed(self, request: Any, host: Hashable, started: float) -> Exchange:
+    def resume_exchange(self, request: Any, host: Hashable, started: float) -> Exchange:
         """Begin an exchange of which one attempt was made already, at that time by `NOW`."""
-        exchange = Exchange(self.plan, self._keys, request, AGAIN, host, self._now)
+        exchange = Exchange(self.plan, self._keys, request, RESENDABLE, host, self._now)
         ago = NOW() - started
         exchange.started -= ago
-        exchange.until -= ago
-        exchange.sends, exchange.allowed = 1, False
-        exchange.closed = self.is_closed
+        exchange.call_deadline -= ago
+        exchange.sends, exchange.resend_allowed = 1, False
+        exchange.client_closed = self.is_closed
         return exchange
 
     def credit_for(self, key: Hashable, host: str) -> Credit:
@@ -207,21 +207,21 @@ class PolicyBinding:
     """The terms that a client goes by: of its policy, or of the one that now has the name it was given."""
 
     def __init__(self, name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool) -> None:
-        lasting = ClientState()
+        state = ClientState()
 
         def made(policy: Layer | None) -> ClientPolicy | None:
-            return ClientPolicy(name, policy, idempotency, send, lasting, aio=aio)
+            return ClientPolicy(name, policy, idempotency, send, state, aio=aio)
 
         named = self._policy = cast("Any", policy)
         if is_named(policy):
-            self._held = named._follow(made, None, f"redouble.{name}")
+            self._binding = named._follow(made, None, f"redouble.{name}")
         else:
-            self._held = FixedBinding(made(policy))
+            self._binding = FixedBinding(made(policy))
 
     @property
-    def terms(self) -> ClientPolicy:
+    def current(self) -> ClientPolicy:
         """What it goes by now."""
-        terms: ClientPolicy | None = self._held.made
+        terms: ClientPolicy | None = self._binding.made
         if terms is None:
             raise self._policy._unloaded()
         return terms
@@ -234,14 +234,14 @@ class FixedBinding:
         self.made = made
 
 
-def late_types(timeout: type[Exception], module: str) -> dict[type[Exception], type[Exception]]:
+def timeout_types(timeout: type[Exception], module: str) -> dict[type[Exception], type[Exception]]:
     """Make errors of ours, about time, that are the client's own too: its users know no others."""
 
     def made(kind: type[Exception]) -> type[Exception]:
         def reduced(error: Exception) -> tuple[Any, ...]:
             # In another process it is ours alone: the client's may need its request to be made again.
             plain = kind(*error.args)
-            plain.__dict__.update({k: v for k, v in vars(error).items() if k not in OF_THE_CLIENT})
+            plain.__dict__.update({k: v for k, v in vars(error).items() if k not in REQUEST_ATTRIBUTES})
             return cast("tuple[Any, ...]", plain.__reduce__())
 
         return type(kind.__name__, (kind, timeout), {"__module__": module, "__reduce__": reduced})

@@ -12,13 +12,13 @@ from typing import Any, cast
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
 
-__all__ = ["PIECE", "limit_async_sockets", "limit_sockets", "refuse_retries"]
+__all__ = ["WRITE_SIZE", "limit_async_sockets", "limit_sockets", "reject_retries"]
 
 
-PIECE = 16_384  # bytes to write between two looks at the clock
+WRITE_SIZE = 16_384  # bytes to write between two looks at the clock
 
 
-def refuse_retries(transport: Any) -> None:
+def reject_retries(transport: Any) -> None:
     """Say no to an httpx transport that connects again by itself."""
     if getattr(getattr(transport, "_pool", None), "_retries", 0):
         raise ValueError("wrapped retries by itself, so attempts would multiply: leave out its retries=")
@@ -26,15 +26,15 @@ def refuse_retries(transport: Any) -> None:
 
 def limit_sockets(transport: Any) -> None:
     """See to it that the connections of an httpx transport are limited, if it lets itself be told."""
-    _put(transport, LimitedBackend)
+    _install_backend(transport, LimitedBackend)
 
 
 def limit_async_sockets(transport: Any) -> None:
     """See to it that limits end where they should: cutting is done elsewhere."""
-    _put(transport, AsyncLimitedBackend)
+    _install_backend(transport, AsyncLimitedBackend)
 
 
-def _put(transport: Any, kind: type[Any]) -> None:
+def _install_backend(transport: Any, kind: type[Any]) -> None:
     pool: Any = getattr(transport, "_pool", None)
     backend = getattr(pool, "_network_backend", None)
     library = _library_of(pool)
@@ -60,18 +60,18 @@ class LimitedBackend:
 
     def connect_tcp(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Open a connection."""
-        return limited(self._inner.connect_tcp(*args, timeout=timeout, **kwargs), self._library)
+        return limit_stream(self._inner.connect_tcp(*args, timeout=timeout, **kwargs), self._library)
 
     def connect_unix_socket(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Open one to a file."""
-        return limited(self._inner.connect_unix_socket(*args, timeout=timeout, **kwargs), self._library)
+        return limit_stream(self._inner.connect_unix_socket(*args, timeout=timeout, **kwargs), self._library)
 
     def sleep(self, seconds: float) -> None:
         """Wait between two attempts to connect, of which httpcore makes one unless told."""
         self._inner.sleep(seconds)
 
 
-def limited(inner: Any, library: Any) -> LimitedStream:
+def limit_stream(inner: Any, library: Any) -> LimitedStream:
     """Make a connection of ours of one of httpcore's."""
     name = f"{inner.__class__.__module__}.{inner.__class__.__name__}"
     plain = name == f"{library.__name__}._backends.sync.SyncStream"
@@ -90,21 +90,23 @@ class LimitedStream:
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Wait for something to arrive."""
-        return cast("bytes", self._read(max_bytes, self._room(timeout)))
+        return cast("bytes", self._read(max_bytes, self._wait_limit(timeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Wait until it is on its way."""
         if SOCKET_DEADLINE.get() is None:
-            self._write(buffer, self._room(timeout))
+            self._write(buffer, self._wait_limit(timeout))
             return
-        for start in range(0, len(buffer), PIECE):
-            self._write(buffer[start : start + PIECE], self._room(timeout))
+        for start in range(0, len(buffer), WRITE_SIZE):
+            self._write(buffer[start : start + WRITE_SIZE], self._wait_limit(timeout))
 
     def start_tls(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Begin to speak TLS."""
-        return limited(self._inner.start_tls(*args, timeout=self._room(timeout), **kwargs), self._library)
+        return limit_stream(
+            self._inner.start_tls(*args, timeout=self._wait_limit(timeout), **kwargs), self._library
+        )
 
-    def _room(self, timeout: float | None) -> float | None:
+    def _wait_limit(self, timeout: float | None) -> float | None:
         try:
             return socket_timeout(timeout)
         except TimeoutError as error:
@@ -182,17 +184,21 @@ class AsyncLimitedStream:
 
     def read(self, max_bytes: int, timeout: float | None = None) -> Awaitable[bytes]:
         """Wait for something to arrive."""
-        return cast("Awaitable[bytes]", self._read(max_bytes, _own(timeout)))
+        return cast("Awaitable[bytes]", self._read(max_bytes, _effective_timeout(timeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> Awaitable[None]:
         """Wait until it is on its way."""
-        return cast("Awaitable[None]", self._write(buffer, _own(timeout)))
+        return cast("Awaitable[None]", self._write(buffer, _effective_timeout(timeout)))
 
     async def start_tls(self, *args: Any, **kwargs: Any) -> Any:
         """Begin to speak TLS."""
         return AsyncLimitedStream(await self._inner.start_tls(*args, **kwargs))
 
 
-def _own(timeout: Any) -> float | None:
+def _effective_timeout(timeout: Any) -> float | None:
     """Return the client's own timeout once the limits of the attempt have ended."""
-    return timeout.own if timeout.__class__ is ShortenedTimeout and SOCKET_DEADLINE.get() is None else timeout
+    return (
+        timeout.original
+        if timeout.__class__ is ShortenedTimeout and SOCKET_DEADLINE.get() is None
+        else timeout
+    )

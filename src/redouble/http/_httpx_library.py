@@ -8,15 +8,15 @@ from typing import Any
 
 from anyio import CancelScope
 
-from redouble.http._client import SMALL, late_types
+from redouble.http._client import PREFETCH_LIMIT, timeout_types
 from redouble.http._exchange import Exchange
 from redouble.http._httpx_response import AsyncRestartableBody, PrefetchedBody, RestartableBody
-from redouble.http._request_body import OneShot, Resendable, content_of, contents_of
+from redouble.http._request_body import OneShot, Resendable, classify_body, classify_parts
 
 __all__ = ["HttpxLibrary"]
 
 
-def announced(headers: Any) -> int:
+def content_length(headers: Any) -> int:
     """Tell how long a body is said to be, or 0."""
     length: str = headers.get("content-length", "")
     return int(length) if length.isdecimal() and len(length) < 20 else 0
@@ -27,22 +27,22 @@ class HttpxLibrary:
 
     def __init__(self, library: Any, module: str) -> None:
         self.name: str = library.__name__
-        self.library = library
+        self.module = library
         self.ByteStream = library.ByteStream
         self.HTTPStatusError = library.HTTPStatusError
         self._streams = streams = (library.SyncByteStream, library.AsyncByteStream)
-        self.late = late_types(library.TimeoutException, module)
-        here = {"__module__": module, "library": library, "late": self.late}
-        self.Received = type("Received", (RestartableBody, streams[0]), here)
-        self.AsyncReceived = type("AsyncReceived", (AsyncRestartableBody, streams[1]), here)
-        self.Pieces = type("Pieces", (PrefetchedBody, *streams), {"__module__": module})
+        self.timeout_types = timeout_types(library.TimeoutException, module)
+        here = {"__module__": module, "module": library, "timeout_types": self.timeout_types}
+        self.RestartableBody = type("RestartableBody", (RestartableBody, streams[0]), here)
+        self.AsyncRestartableBody = type("AsyncRestartableBody", (AsyncRestartableBody, streams[1]), here)
+        self.PrefetchedBody = type("PrefetchedBody", (PrefetchedBody, *streams), {"__module__": module})
 
     def replace_body(
         self, response: Any, held: list[bytes], rest: Any, error: Exception | None, *, whole: bool
     ) -> None:
         """Put what was read of a body in its place."""
         if not whole or error is not None:
-            response.stream = self.Pieces(held, rest, response.stream, error)
+            response.stream = self.PrefetchedBody(held, rest, response.stream, error)
             return
         response.stream = self.ByteStream(b"".join(held))
         with suppress(Exception):  # it cannot be decoded, which is for its reader to find out
@@ -51,7 +51,7 @@ class HttpxLibrary:
     def prefetch(self, exchange: Exchange, response: Any) -> None:
         """Read what a failure says, if it is little, so that its connection is free while we wait."""
         stream = response.stream
-        if announced(response.headers) > SMALL:
+        if content_length(response.headers) > PREFETCH_LIMIT:
             exchange.unread = response
             return
         pieces: Iterator[bytes] = iter(stream)
@@ -61,7 +61,7 @@ class HttpxLibrary:
             for piece in pieces:
                 held.append(piece)
                 size += len(piece)
-                if size > SMALL:
+                if size > PREFETCH_LIMIT:
                     exchange.unread = response
                     break
             interrupted = False
@@ -77,7 +77,7 @@ class HttpxLibrary:
     async def aprefetch(self, exchange: Exchange, response: Any) -> None:
         """Read what a failure says, if it is little, so that its connection is free while we wait."""
         stream = response.stream
-        if announced(response.headers) > SMALL:
+        if content_length(response.headers) > PREFETCH_LIMIT:
             exchange.unread = response
             return
         pieces: AsyncIterator[bytes] = aiter(stream)
@@ -87,7 +87,7 @@ class HttpxLibrary:
             async for piece in pieces:
                 held.append(piece)
                 size += len(piece)
-                if size > SMALL:
+                if size > PREFETCH_LIMIT:
                     exchange.unread = response
                     break
             interrupted = False
@@ -127,18 +127,18 @@ class HttpxLibrary:
         response.__dict__.pop("_decoder", None)
         response.is_stream_consumed = response.is_closed = False
 
-    def source_of(self, stream: Any) -> Resendable:
+    def classify_stream(self, stream: Any) -> Resendable:
         """Find out whether the body of a request can be sent again; the libraries say little about it."""
         if str(stream.__class__.__module__).partition(".")[0] == self.name:
             if hasattr(stream, "fields"):  # multipart
-                return contents_of(getattr(field, "file", None) for field in stream.fields)
+                return classify_parts(getattr(field, "file", None) for field in stream.fields)
             inner: Any = getattr(stream, "_stream", None)
-            found = OneShot(inner) if isinstance(inner, self._streams) else content_of(inner)
-            return PartlyReadBody(stream, inner) if isinstance(found, OneShot) else found
+            found = OneShot(inner) if isinstance(inner, self._streams) else classify_body(inner)
+            return OneShotStream(stream, inner) if isinstance(found, OneShot) else found
         return OneShot(stream)  # a class of the caller's: nobody knows what iterating it twice would give
 
 
-class PartlyReadBody(OneShot):
+class OneShotStream(OneShot):
     """An iterator, of which the library knows whether it was begun."""
 
     def __init__(self, stream: Any, source: object) -> None:

@@ -16,13 +16,13 @@ from redouble._internal.callables import callable_kind, close_unawaited, display
 from redouble._internal.public import public
 
 __all__ = [
-    "AGAIN",
+    "RESENDABLE",
     "AsyncReplayable",
     "OneShot",
     "Replayable",
     "Resendable",
-    "content_of",
-    "contents_of",
+    "classify_body",
+    "classify_parts",
     "replayable",
 ]
 
@@ -73,36 +73,36 @@ class Multipart(Resendable):
         return all(part.rewind() for part in self._parts)
 
 
-AGAIN: Final = Resendable()
+RESENDABLE: Final = Resendable()
 
 
-def content_of(source: object) -> Resendable:
+def classify_body(source: object) -> Resendable:
     """Find out whether a body can be sent again."""
     if hasattr(source, "read"):
-        return _file(source)
+        return _classify_file(source)
     if source is None or isinstance(source, (str, bytes, bytearray, memoryview)):
-        return AGAIN
-    return AGAIN if _gives_anew(source) else OneShot(source)
+        return RESENDABLE
+    return RESENDABLE if _is_reiterable(source) else OneShot(source)
 
 
-def _gives_anew(source: object, depth: int = 3) -> bool:
+def _is_reiterable(source: object, depth: int = 3) -> bool:
     """Say whether iterating gives the same bytes again: not what is, or holds, an iterator or a file."""
     if isinstance(source, Replayable | AsyncReplayable | list | tuple):
         return True
     if not isinstance(source, Iterable | AsyncIterable) or isinstance(source, Iterator | AsyncIterator):
         return False
-    return not any(_runs_out(held, depth) for held in _held_by(cast("object", source)))
+    return not any(_is_exhaustible(held, depth) for held in _referents(cast("object", source)))
 
 
-def _runs_out(held: object, depth: int) -> bool:
+def _is_exhaustible(held: object, depth: int) -> bool:
     if isinstance(held, str | bytes | type) or held is None:
         return False
     if isinstance(held, Iterator | AsyncIterator) or hasattr(held, "read") or hasattr(held, "get_nowait"):
         return True
-    return depth > 0 and any(_runs_out(inner, depth - 1) for inner in _held_by(held))
+    return depth > 0 and any(_is_exhaustible(inner, depth - 1) for inner in _referents(held))
 
 
-def _held_by(source: Any) -> list[object]:
+def _referents(source: Any) -> list[object]:
     """Find what an object holds: one that shows progress, say, holds what it iterates."""
     if isinstance(source, dict):
         return list(cast("dict[object, object]", source).values())
@@ -113,13 +113,13 @@ def _held_by(source: Any) -> list[object]:
     return [*held, *getattr(source, "__dict__", {}).values()]
 
 
-def contents_of(sources: Iterable[object]) -> Resendable:
+def classify_parts(sources: Iterable[object]) -> Resendable:
     """Find out whether all of several bodies can be sent again."""
-    parts = [part for source in sources if (part := content_of(source)) is not AGAIN]
-    return Multipart(parts) if parts else AGAIN
+    parts = [part for source in sources if (part := classify_body(source)) is not RESENDABLE]
+    return Multipart(parts) if parts else RESENDABLE
 
 
-def _file(file: Any) -> Resendable:
+def _classify_file(file: Any) -> Resendable:
     try:
         start = file.tell() if file.seekable() is True else None
     except Exception:  # it has no such methods, or they fail: of a text file that is being iterated, say

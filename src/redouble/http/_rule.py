@@ -44,16 +44,18 @@ class HttpRule:
 
     def __post_init__(self) -> None:
         for option, value in (
-            ("statuses", _statuses(self.statuses)),
-            ("methods", _methods(self.methods)),
-            ("_rules", _rules(self.errors)),
+            ("statuses", _checked_statuses(self.statuses)),
+            ("methods", _checked_methods(self.methods)),
+            ("_rules", _checked_rules(self.errors)),
         ):
             object.__setattr__(self, option, value)
 
     def __call__(self, error: Exception, /) -> Verdict | None:
         """Judge an error of any HTTP client."""
-        status, headers = answered(error)
-        found = judge(self._rules, error, _shown) if status is None else self._answer(status, headers)
+        status, headers = response_of(error)
+        found = (
+            judge(self._rules, error, _no_context) if status is None else self._judge_status(status, headers)
+        )
         if found is not None and found.sent and sent(error) is False:
             found = replace(found, sent=False)
         if found is None or found.action != "retry" or found.sent is False:
@@ -64,12 +66,12 @@ class HttpRule:
             return found
         return NOT_IDEMPOTENT
 
-    def _answer(self, status: int, headers: object) -> Verdict | None:
+    def _judge_status(self, status: int, headers: object) -> Verdict | None:
         wish = should_retry(headers)
         if wish is False or (wish is None and status not in self.statuses):
             return None
         # Those statuses have their own words; which of them are worth it was said by the caller.
-        return after(codes.LLM_STATUSES.get(status) or _word_for(status), hint(headers, status))
+        return after(codes.LLM_STATUSES.get(status) or _default_verdict(status), hint(headers, status))
 
 
 @public("redouble.http")
@@ -97,13 +99,13 @@ def sent(error: BaseException, /) -> bool | None:
     found = transient(error) if isinstance(error, Exception) else None
     if found is not None and found.sent is False:
         return False  # also where a proxy has answered
-    return True if answered(error)[0] is not None else None if found is None else found.sent
+    return True if response_of(error)[0] is not None else None if found is None else found.sent
 
 
 # ------------------------------------------------------- where clients keep what we want
 
 
-def answered(error: BaseException) -> tuple[int | None, object]:
+def response_of(error: BaseException) -> tuple[int | None, object]:
     """Find status and headers of the answer that an error is about, if there was one."""
     try:
         status, headers = answer_of(error)
@@ -127,12 +129,12 @@ def method_of(error: Any) -> str | None:
 # ------------------------------------------------------------------------ the options
 
 
-def _word_for(status: int) -> Verdict:
+def _default_verdict(status: int) -> Verdict:
     kind = Kind.server if status >= 500 else Kind.client
     return Verdict.retry(kind=kind, sent=True, reason="http_5xx" if status >= 500 else f"http_{status}")
 
 
-def _statuses(statuses: object) -> frozenset[int]:
+def _checked_statuses(statuses: object) -> frozenset[int]:
     if isinstance(statuses, BaseException):
         raise TypeError("on=redouble.http.rule makes rules, and is none: write on=redouble.http.rule()")
     if isinstance(statuses, int | str | bytes) or not isinstance(statuses, Iterable):
@@ -146,7 +148,7 @@ def _statuses(statuses: object) -> frozenset[int]:
     return cast("frozenset[int]", found)
 
 
-def _methods(methods: object) -> frozenset[str]:
+def _checked_methods(methods: object) -> frozenset[str]:
     if isinstance(methods, str | bytes) or not isinstance(methods, Iterable):
         raise TypeError(f"methods={methods!r}: write a set of names, such as {{'GET', 'POST'}}")
     found = list(cast("Iterable[object]", methods))
@@ -156,7 +158,7 @@ def _methods(methods: object) -> frozenset[str]:
     return frozenset(cast("str", method).upper() for method in found)
 
 
-def _rules(errors: Errors) -> Rules:
+def _checked_rules(errors: Errors) -> Rules:
     if errors == ():
         return ()  # answers alone
     try:
@@ -168,5 +170,5 @@ def _rules(errors: Errors) -> Rules:
     return rules
 
 
-def _shown(error: Exception) -> Any:
+def _no_context(error: Exception) -> Any:
     raise AssertionError(error)  # pragma: no cover  only an object with judge() is shown more than the error

@@ -15,7 +15,7 @@ from urllib3 import connection, poolmanager
 from urllib3.exceptions import EmptyPoolError
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
-from redouble.http._httpcore_sockets import PIECE
+from redouble.http._httpcore_sockets import WRITE_SIZE
 
 __all__ = ["limit_pools"]
 
@@ -43,7 +43,7 @@ class LimitedSocket:
 
     def recv_into(self, *args: Any) -> int:
         """Wait for something to arrive."""
-        return cast("int", self._within(self._sock.recv_into, *args))
+        return cast("int", self._wait(self._sock.recv_into, *args))
 
     def sendall(self, data: Any) -> None:
         """Wait until all of it is on its way."""
@@ -51,10 +51,10 @@ class LimitedSocket:
             self._sock.sendall(data)
             return
         view = memoryview(data).cast("B")
-        for start in range(0, len(view), PIECE):
-            self._within(self._sock.sendall, view[start : start + PIECE])
+        for start in range(0, len(view), WRITE_SIZE):
+            self._wait(self._sock.sendall, view[start : start + WRITE_SIZE])
 
-    def _within(self, wait: Any, *args: Any) -> Any:
+    def _wait(self, wait: Any, *args: Any) -> Any:
         before = self._timeout
         if SOCKET_DEADLINE.get() is None and not isinstance(before, ShortenedTimeout):
             return wait(*args)
@@ -92,7 +92,7 @@ class HTTPSConnection(connection.HTTPSConnection):
         self.sock: Any = LimitedSocket(self.sock)
 
 
-class Pool(urllib3.HTTPConnectionPool):
+class LimitedPool(urllib3.HTTPConnectionPool):
     """A pool that lets nobody wait for a connection longer than the call may take."""
 
     def _get_conn(self, timeout: float | None = None) -> Any:
@@ -102,13 +102,13 @@ class Pool(urllib3.HTTPConnectionPool):
             raise EmptyPoolError(self, str(error)) from None
 
 
-class HTTPConnectionPool(Pool):
+class HTTPConnectionPool(LimitedPool):
     """A pool of such connections."""
 
     ConnectionCls = cast("Any", HTTPConnection)
 
 
-class HTTPSConnectionPool(Pool, urllib3.HTTPSConnectionPool):
+class HTTPSConnectionPool(LimitedPool, urllib3.HTTPSConnectionPool):
     """A pool of such connections with TLS."""
 
     ConnectionCls = cast("Any", HTTPSConnection)

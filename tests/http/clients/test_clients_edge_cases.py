@@ -25,7 +25,7 @@ import redouble.requests
 from redouble import Fallback, Retry, errors, http, report
 from redouble._clients.socket_deadline import SOCKET_DEADLINE
 from redouble.http import _urllib3_sockets as _urllib3
-from redouble.http._client import late_types
+from redouble.http._client import timeout_types
 from redouble.http._requests_response import _Body
 from tests.support.servers import Server
 
@@ -275,7 +275,7 @@ def test_a_session_can_be_pickled(server: Server) -> None:
 
 
 def test_an_error_of_ours_about_time_is_pickled_as_ours() -> None:
-    error: Any = late_types(requests.Timeout, __name__)[errors.DeadlineExceeded]("late")
+    error: Any = timeout_types(requests.Timeout, __name__)[errors.DeadlineExceeded]("late")
     error.request, error.report = object(), None
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy)) == (errors.DeadlineExceeded, "late")
