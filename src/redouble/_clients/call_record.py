@@ -1,4 +1,4 @@
-"""What a call did that no policy had to decide about: it succeeded at once, or its body broke too late."""
+"""Records of calls without a `Run`: they succeeded at once, or failed after part of the body was delivered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CallRecord", "LazyCallRecord"]
 
 
 class CallRecord(RetryVeto):
-    """The stamp of such a call."""
+    """The stamp of a call without a `Run`: its attempts, duration and last error."""
 
     __slots__ = ("_error_facts", "_labels", "attempt", "elapsed", "name", "reason")
 
@@ -39,7 +39,7 @@ class CallRecord(RetryVeto):
         )
 
     def tell(self, error: Exception) -> None:
-        """Leave it on an error, with a note."""
+        """Stamp an error with this record and add a note."""
         plural = "" if self.attempt == 1 else "s"
         words = OUTCOMES[self.reason or Reason.stopped][0]
         annotate(
@@ -65,12 +65,12 @@ class CallRecord(RetryVeto):
 
 
 class LazyCallRecord(RetryVeto):
-    """The stamp of a call that succeeded at once, which nobody may ever ask for: it only keeps the times."""
+    """The stamp of a call that succeeded at once. It keeps only the times; the report is built on request."""
 
     __slots__ = ("_ended", "_plan", "_started")
 
-    def __init__(self, plan: Plan, started: float, over: float) -> None:
-        self._plan, self._started, self._ended = plan, started, over
+    def __init__(self, plan: Plan, started: float, ended: float) -> None:
+        self._plan, self._started, self._ended = plan, started, ended
 
     def report(self) -> Report:
         """Build the report."""
@@ -81,7 +81,7 @@ class LazyCallRecord(RetryVeto):
 
 
 def _describe_error(error: Exception) -> tuple[Kind, str, str]:
-    found = transient(error)
-    kind = None if found is None else found.kind
+    verdict = transient(error)
+    kind = None if verdict is None else verdict.kind
     name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     return kind or kind_of(type(error)), name, redacted(str(error))
