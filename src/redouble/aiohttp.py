@@ -3,8 +3,8 @@
     async with aiohttp.ClientSession(middlewares=[redouble.aiohttp.middleware()]) as session:
         ...
 
-What comes out is what the session would have given: a last answer of 503 is returned, a last
-`ServerDisconnectedError` is raised. `redouble.report` tells the story of either.
+The result is what the session itself would have given: a last response of 503 is returned, a last
+`ServerDisconnectedError` is raised. `redouble.report` returns the report of either.
 """
 
 from __future__ import annotations
@@ -42,16 +42,19 @@ __all__ = ["Middleware", "middleware"]
 
 Next: TypeAlias = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
-RECONNECTS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)  # after these aiohttp asks once more
+RECONNECTS = (
+    aiohttp.ClientOSError,
+    aiohttp.ServerDisconnectedError,
+)  # after these aiohttp reconnects once and calls its middlewares again
 
 
 def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Middleware:
-    """Make a middleware that sends requests again, for `aiohttp.ClientSession(middlewares=[...])`.
+    """Make a middleware that retries requests, for `aiohttp.ClientSession(middlewares=[...])`.
 
-    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` unless given, with one budget
+    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` by default, with one budget
         for each host that all clients of the process share.
-    idempotency: "auto" gives requests of other methods than the idempotent ones a key, one for each call and
-        the same in all of its attempts, so that they may be sent again; see `redouble.http.Idempotency`.
+    idempotency: "auto" adds a key to requests whose method is not idempotent, one for each call and the same
+        in all of its attempts, so that they may be resent; see `redouble.http.Idempotency`.
 
     For one request: ``session.get(url, middlewares=[redouble.aiohttp.middleware(other)])``.
     """
@@ -59,20 +62,20 @@ def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Midd
 
 
 class Middleware:
-    """What `middleware` makes."""
+    """The middleware that `middleware` makes."""
 
     def __init__(self, policy: Layer | None = None, idempotency: Keys = None) -> None:
         self._binding = PolicyBinding("aiohttp", policy, idempotency, self._attempt, aio=True)
-        # aiohttp reconnects by itself, without a word, after an error of a connection that was used before,
-        # and asks its middlewares again, who have given up already. By task: that is who asks.
+        # After an error on a reused connection aiohttp reconnects silently and calls its middlewares again,
+        # although this one has given up. Keyed by task, because the same task makes both calls.
         self._any_gave_up = False
         self._gave_up: WeakKeyDictionary[asyncio.Task[Any], tuple[object, Exception]] = WeakKeyDictionary()
-        # It makes a new request of the caller's headers when it is redirected, where the key has to go too.
+        # On a redirect aiohttp makes a new request from the caller's headers, which needs the same key.
         self._keys = as_idempotency(idempotency)
         self._issued_keys: WeakKeyDictionary[asyncio.Task[Any], tuple[object, str]] = WeakKeyDictionary()
 
     async def __call__(self, request: aiohttp.ClientRequest, handler: Next) -> aiohttp.ClientResponse:
-        """Send a request, as often as the policy says."""
+        """Send a request as often as the policy allows."""
         if self._any_gave_up:
             self._reject_reconnect(request)
         policy, body = self._binding.current, request.body
@@ -99,12 +102,12 @@ class Middleware:
                 exchange, await self._failure_of(exchange, response, failure), response
             )
         finally:
-            failure = None  # or this frame and its error would prefetch each other alive
+            failure = None  # breaks the reference cycle between this frame and its error
 
     def _finish_fast(
         self, request: Any, handler: Any, response: Any, started: float
     ) -> aiohttp.ClientResponse:
-        """Leave the story on an answer about which there was nothing to decide."""
+        """Stamp a response that succeeded at once with its record."""
         policy, host, now = self._binding.current, request.url.raw_authority, NOW()
         if policy.has_budget:
             (policy.credits.get(host) or policy.credit_for(host, host))(now)
@@ -131,15 +134,15 @@ class Middleware:
                 exchange.unread.close()
         if not isinstance(response, aiohttp.ClientResponse):
             raise TypeError(
-                f"the policy returned {response!r}: write a layer that gives an answer of aiohttp's"
+                f"the policy returned {response!r}: write a layer that returns an aiohttp.ClientResponse"
             )
         return self._finish(exchange, response)
 
     def _finish(self, exchange: Exchange, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
         exchange.finish(response)
-        exchange.request.response = None  # or the answer and its request would prefetch each other alive
+        exchange.request.response = None  # breaks the reference cycle between response and request
         content = response.content
-        if not content.is_eof() or content.exception() is not None:  # else nothing can break any more
+        if not content.is_eof() or content.exception() is not None:  # otherwise the body is complete
             response.content = cast("Any", RestartableContent(exchange, response))
         return response
 
@@ -196,7 +199,7 @@ class Middleware:
     async def _failure_of(
         self, exchange: Exchange, response: Any, failure: Exception | None
     ) -> Exception | None:
-        """Say what an attempt failed with, if it did."""
+        """Return the stamped failure of an attempt, or None if it succeeded."""
         if failure is not None:
             return exchange.record_failure(failure)
         if not exchange.is_failure(response.status, response.headers):
@@ -206,7 +209,7 @@ class Middleware:
 
 
 class ClientResponseError(aiohttp.ClientResponseError):
-    """The library's own error of a bad status; its text has no URL, for it ends up in histories."""
+    """The library's own error for a bad status; its text has no URL, because it enters reports."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         super().__init__(
@@ -222,5 +225,5 @@ class ClientResponseError(aiohttp.ClientResponseError):
 
 
 def _call_identity(request: Any) -> object:
-    """Return what is the same object in all that aiohttp does for one call of the session."""
+    """Return the object that is the same in all requests of one call of the session."""
     return request._timer

@@ -3,8 +3,8 @@
     session = requests.Session()
     session.mount("https://", redouble.requests.Adapter())
 
-What comes out is what the session would have given: a last answer of 503 is returned, a last error is raised.
-`redouble.report` tells the story of either.
+The result is what the session itself would have given: a last response of 503 is returned, a last
+error is raised. `redouble.report` returns the report of either.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ __all__ = ["Adapter"]
 
 
 class Adapter(BaseAdapter):
-    """An adapter that sends requests again, for `requests.Session.mount`.
+    """An adapter that retries requests, for `requests.Session.mount`.
 
-    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` unless given, with one budget
+    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` by default, with one budget
         for each host that all clients of the process share.
-    wrapped: the adapter that sends, `requests.adapters.HTTPAdapter()` unless given; sizes of pools are its
+    wrapped: the adapter that sends; `requests.adapters.HTTPAdapter()` by default. Pool sizes are its
         options. It must not retry by itself.
-    idempotency: "auto" gives requests of other methods than the idempotent ones a key, one for each call and
-        the same in all of its attempts, so that they may be sent again; see `redouble.http.Idempotency`.
+    idempotency: "auto" adds a key to requests whose method is not idempotent, one for each call and the same
+        in all of its attempts, so that they may be resent; see `redouble.http.Idempotency`.
 
     Different policies for different services are different adapters, mounted where they belong.
     """
@@ -84,7 +84,7 @@ class Adapter(BaseAdapter):
         cert: Any = None,
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
-        """Send a request, as often as the policy says."""
+        """Send a request as often as the policy allows."""
         policy = self._binding.current
         host = urlsplit(request.url or "").netloc.rpartition("@")[2]
         how = (stream, timeout, verify, cert, proxies)
@@ -96,7 +96,7 @@ class Adapter(BaseAdapter):
         try:
             response: Any = self._send_once(request, how)
             if not stream and not policy.plan.fails(response.status_code, response.headers):
-                _ = response.content  # a body that breaks is a failure of the attempt
+                _ = response.content  # a body that fails is a failure of the attempt
         except Exception as error:
             failure: Exception | None = error
             response = None
@@ -109,10 +109,10 @@ class Adapter(BaseAdapter):
         try:
             return self._complete(exchange, self._failure_of(exchange, response, failure), response)
         finally:
-            failure = None  # or this frame and its error would prefetch each other alive
+            failure = None  # breaks the reference cycle between this frame and its error
 
     def close(self) -> None:
-        """Close the adapter that is wrapped."""
+        """Close the wrapped adapter."""
         self._binding.current.close()
         self._wrapped.close()
 
@@ -122,7 +122,7 @@ class Adapter(BaseAdapter):
     def _finish_fast(
         self, request: Any, host: str, how: Any, response: Any, started: float
     ) -> requests.Response:
-        """Leave the story on an answer about which there was nothing to decide."""
+        """Stamp a response that succeeded at once with its record."""
         policy, now = self._binding.current, NOW()
         if policy.has_budget:
             (policy.credits.get(host) or policy.credit_for(host, host))(now)
@@ -148,14 +148,14 @@ class Adapter(BaseAdapter):
 
     def _finish(self, exchange: Exchange, response: requests.Response) -> requests.Response:
         exchange.finish(response)
-        cast("Any", response).connection = self  # by which an auth that was challenged sends once more
+        cast("Any", response).connection = self  # an auth handler resends through it after a challenge
         if (exchange.how[0] or exchange.failed_finally) and type(response) is requests.Response:
-            response.__class__ = RestartableResponse  # the same, but its body begins anew should it break
+            response.__class__ = RestartableResponse  # in place: only the class changes
             cast("Any", response)._exchange = exchange
         return response
 
     def _failure_of(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
-        """Say what an attempt failed with, if it did."""
+        """Return the stamped failure of an attempt, or None if it succeeded."""
         if failure is not None:
             return exchange.record_failure(failure)
         if not exchange.is_failure(response.status_code, response.headers):
@@ -182,7 +182,7 @@ class Adapter(BaseAdapter):
                 if failure is not None:
                     raise failure
                 if not exchange.how[0] or exchange.plan.reads_bodies:
-                    _ = response.content  # a body that breaks is a failure of the attempt
+                    _ = response.content  # a body that fails is a failure of the attempt
         except Exception as error:
             if exchange.error is not error:
                 exchange.record_failure(error)
@@ -201,11 +201,11 @@ class Adapter(BaseAdapter):
             return self._wrapped.send(
                 request, stream=stream, timeout=limits, verify=verify, cert=cert, proxies=proxies
             )
-        except EmptyPoolError as error:  # for which requests has no word of its own
+        except EmptyPoolError as error:  # requests does not translate it
             raise requests.ConnectionError(error, request=request) from error
 
     def _limit_proxy(self, request: requests.PreparedRequest, proxies: Any) -> None:
-        """See to it that connections through a proxy are limited too."""
+        """Limit connections through a proxy too."""
         proxy = select_proxy(request.url or "", proxies)
         if proxy and isinstance(self._wrapped, HTTPAdapter):
             known: Any = self._wrapped

@@ -1,4 +1,4 @@
-"""Records of calls without a `Run`: they succeeded at once, or failed after part of the body was delivered."""
+"""Records of calls without a `Run`: a call succeeded at once, or failed after part of its body was read."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ class Plan:
         self.total = min([retries[0]._total if retries else inf, *limits])
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
-        self.reads_bodies = any(
-            layer.until is not None for layer in retries
-        )  # a rule for results reads them
+        self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
         self.max_attempts = _product(layer.attempts for layer in retries)
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)

@@ -1,8 +1,6 @@
-"""The content of an answer of aiohttp's: it begins anew while the caller has had none of it.
+"""Responses and request bodies of aiohttp: restartable content, prefetched failures, payloads to resend.
 
-The same as `_received` does for httpx, where aiohttp has its seam: who reads an answer reads its content.
-
-Bodies of requests of aiohttp's: which can be sent replacement, and how to make them ready for it.
+`RestartableContent` replaces `ClientResponse.content`, through which every read of a response goes.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ TIMEOUT_TYPES = timeout_types(aiohttp.ServerTimeoutError, "redouble.aiohttp")
 
 
 class RestartableContent:
-    """The content of an answer, which begins anew if it breaks before the caller has had any of it."""
+    """The content of a response; restarts the call if it fails before any part is delivered."""
 
     def __init__(self, exchange: Exchange, response: aiohttp.ClientResponse) -> None:
         self._exchange, self._content = exchange, response.content
@@ -49,15 +47,15 @@ class RestartableContent:
         return getattr(self._content, name)
 
     def read(self, n: int = -1) -> Coroutine[Any, Any, bytes]:
-        """Read all of it, or so many bytes."""
+        """Read all, or at most ``n`` bytes."""
         return self._read("read", n)
 
     def readany(self) -> Coroutine[Any, Any, bytes]:
-        """Read what there is."""
+        """Read what has arrived."""
         return self._read("readany")
 
     def readexactly(self, n: int) -> Coroutine[Any, Any, bytes]:
-        """Read exactly so many bytes."""
+        """Read exactly ``n`` bytes."""
         return self._read("readexactly", n)
 
     def readline(self, **options: Any) -> Coroutine[Any, Any, bytes]:
@@ -69,26 +67,26 @@ class RestartableContent:
         return self._read("readuntil", *args, **options)
 
     def readchunk(self) -> Coroutine[Any, Any, tuple[bytes, bool]]:
-        """Read what the server has sent as one piece."""
+        """Read one chunk as the server sent it."""
         return self._read("readchunk")
 
     def __aiter__(self) -> AsyncStreamIterator[bytes]:
         return AsyncStreamIterator(self.readline)
 
     def iter_chunked(self, n: int) -> AsyncStreamIterator[bytes]:
-        """Iterate over pieces of at most so many bytes."""
+        """Iterate over pieces of at most ``n`` bytes."""
         return AsyncStreamIterator(lambda: self.read(n))
 
     def iter_any(self) -> AsyncStreamIterator[bytes]:
-        """Iterate over what there is."""
+        """Iterate over the data as it arrives."""
         return AsyncStreamIterator(self.readany)
 
     def iter_chunks(self) -> ChunkTupleAsyncStreamIterator:
-        """Iterate over the pieces that the server has sent."""
+        """Iterate over the chunks as the server sent them."""
         return ChunkTupleAsyncStreamIterator(cast("Any", self))
 
     def set_exception(self, *args: Any) -> None:
-        """Learn that the answer was closed."""
+        """Record that the response was closed, and close its replacement."""
         self._closed = not self._restarting
         self._content.set_exception(*args)
         if self._replacement is not None:
@@ -104,11 +102,11 @@ class RestartableContent:
             except Exception as error:
                 unbroken = self._content.exception() is None and error is not self._timeout_error
                 if unbroken or self._closed:
-                    raise  # the body is well; it was asked for something that it cannot give
+                    raise  # the body is intact: the caller misused it or closed it
                 if self._delivered:
                     exchange.mark_delivered(error)
                     if self._replacement is not None:
-                        self._replacement.close()  # nobody else knows of it
+                        self._replacement.close()  # the caller has no reference to it
                     raise
                 await self._restart(error)
             else:
@@ -143,28 +141,28 @@ class RestartableContent:
             replacement.close()
             raise exchange.mismatch(error)
         self._replacement, self._content = replacement, replacement.content
-        if response is not None:  # pragma: no branch  it may have been dropped meanwhile
+        if response is not None:  # pragma: no branch  the caller may have dropped it meanwhile
             original: Any = response
             original._headers, original._raw_headers = replacement._headers, replacement._raw_headers
-            original._cache.clear()  # of what was looked up before
-            original._released = False  # so that closing it is told to us, who close the other one
+            original._cache.clear()  # values derived from the previous headers
+            original._released = False  # so that closing it calls set_exception, which closes the replacement
             exchange.finish(response)
 
 
 async def prefetch(exchange: Exchange, response: aiohttp.ClientResponse) -> None:
-    """Read what a failure says, if it is little, so that its connection is free while we wait."""
+    """Read the body of a failed response if it is small, to free its connection during the backoff."""
     announced = response.content_length
     if announced is None or announced > PREFETCH_LIMIT:
         exchange.unread = response
         return
     try:
         set_content(response, await response.read())
-    except Exception as error:  # it is told to whoever reads it: the status counts all the same
+    except Exception as error:  # raised when the caller reads the body; the status decides
         set_content(response, b"", error)
 
 
 def set_content(response: aiohttp.ClientResponse, body: bytes, error: Exception | None = None) -> None:
-    """Let a body that was read be read as ever."""
+    """Replace the content by a body that was already read, so that the caller can read it."""
     loop = asyncio.get_running_loop()
     content = aiohttp.StreamReader(BaseProtocol(loop), len(body) + 1, loop=loop)
     content.feed_data(body)
@@ -175,7 +173,7 @@ def set_content(response: aiohttp.ClientResponse, body: bytes, error: Exception 
 
 
 def classify_payload(body: Any) -> Resendable:
-    """Find out whether the body of a request can be sent replacement."""
+    """Return how the body of a request can be resent, if at all."""
     if not body or isinstance(body, bytes | aiohttp.BytesPayload):
         return RESENDABLE
     if isinstance(body, aiohttp.MultipartWriter):
@@ -191,14 +189,14 @@ def _payload_value(payload: Any) -> object:
 
 
 class OneShotPayload(OneShot):
-    """A body of which aiohttp knows whether it was begun."""
+    """A body that can be sent once; aiohttp records whether it was started."""
 
     def rewind(self) -> bool:
         return getattr(self._source, "consumed", True) is False
 
 
 class ReusablePayload(Resendable):
-    """A file, which aiohttp closes with the head of an answer: it says so at once, and does it later."""
+    """A file; aiohttp closes it after the response head, but marks it as consumed at once."""
 
     def __init__(self, payload: Any, file: Resendable) -> None:
         self._payload, self._file = payload, file
@@ -208,7 +206,7 @@ class ReusablePayload(Resendable):
 
 
 async def prepare_resend(exchange: Exchange) -> None:
-    """Wait until nobody writes the body any more, and make it ready to be written replacement."""
+    """Wait until aiohttp has stopped writing the body, and prepare it to be written again."""
     if exchange.unread is not None:
         response, exchange.unread = exchange.unread, None
         response.close()
@@ -216,7 +214,7 @@ async def prepare_resend(exchange: Exchange) -> None:
     await request.close()
     waiting: Any = getattr(request, "_continue", None)
     if waiting is not None and waiting.done():
-        request.update_expect_continue(True)  # the one that was waited for is gone with the last attempt
+        request.update_expect_continue(True)  # the previous attempt has consumed its future
     body: Any = request.body
     if isinstance(body, aiohttp.AsyncIterablePayload) and body.consumed:
-        await request.update_body(_payload_value(body))  # it gives its bytes anew each time it is iterated
+        await request.update_body(_payload_value(body))  # a new iteration yields the same bytes

@@ -1,10 +1,8 @@
-"""The body of an answer, for httpx and httpx2: it begins anew while the caller has had none of it.
+"""Response bodies for httpx and httpx2, which restart the call if they fail before any part is delivered.
 
-Whoever reads a body whole has had none of it until its end. Whoever iterates has had some with the first
-chunk; from then on an error is the caller's, and says so. The head has been handed out already, so only an
-answer with the same status may take the place of the one that broke.
-
-Answers that we hand out: what is different about them.
+A caller that reads a body as a whole has received nothing before its end. A caller that iterates has received
+something with the first chunk; after that an error is raised to the caller, annotated. The head was returned
+already, so only a response with the same status and content encoding may continue a failed one.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from math import inf
 from typing import Any, cast
 from weakref import ref
 
-from anyio import move_on_after  # the shields that httpx uses cannot block this one
+from anyio import move_on_after  # a scope that the shields used by httpx cannot block
 
 from redouble._clients.socket_deadline import limited_waits
 from redouble._runtime.ambient import ambient
@@ -25,7 +23,7 @@ __all__ = ["AsyncRestartableBody", "PrefetchedBody", "RestartableBody", "Unpickl
 
 
 class PrefetchedBody:
-    """A body of which some was read before: the rest follows, or the error it ended in."""
+    """A body whose first chunks were already read; the rest follows, or the error that ended it."""
 
     def __init__(self, chunks: list[bytes], remaining: Any, stream: Any, error: Exception | None) -> None:
         self._chunks, self._remaining, self._stream, self._error = chunks, remaining, stream, error
@@ -45,39 +43,39 @@ class PrefetchedBody:
             yield chunk
 
     def close(self) -> None:
-        """Close what is left."""
+        """Close the underlying stream."""
         self._stream.close()
 
     async def aclose(self) -> None:
-        """Close what is left."""
+        """Close the underlying stream."""
         if self._error is None:
-            await self._remaining.aclose()  # which was left in the middle
+            await self._remaining.aclose()  # the iterator is suspended in the middle
         await self._stream.aclose()
 
 
 class UnpickledBody:
-    """What is left of a body that was pickled with its answer before anybody had read it."""
+    """Stands for a body that was pickled with its response before it was read."""
 
     def __init__(self, error: type[Exception]) -> None:
         self._error = error
 
     def read_whole(self) -> Any:
-        """Say that nothing is left, whether or not somebody would have awaited it."""
+        """Raise: the body was not pickled with its response."""
         raise self._error
 
 
 class RestartableState:
-    """What blocking and async bodies share: all that does not wait.
+    """The non-blocking part of blocking and async bodies.
 
-    Of an answer that came at once there is no exchange before something breaks.
+    The exchange of a response that succeeded at once is created only if its body fails.
     """
 
     module: Any
-    read_method: str  # the answer's own method that reads it whole
+    read_method: str  # the name of the response's method that reads the whole body
     read_whole: Callable[[], Any]
     timeout_types: dict[type[Exception], type[Exception]]
 
-    buffered = False  # whether it is read to its end before any of it is handed out
+    buffered = False  # True if the whole body is read before any chunk is yielded
     _iterated = False
     _known_exchange: Exchange | None = None
 
@@ -88,9 +86,7 @@ class RestartableState:
         self._stream: Any = response.stream
         self._started = started
         response.stream = self
-        setattr(
-            response, self.read_method, self.read_whole
-        )  # whoever does so has had none of it until its end
+        setattr(response, self.read_method, self.read_whole)  # a caller of it receives nothing before the end
 
     @property
     def _exchange(self) -> Exchange:
@@ -100,7 +96,7 @@ class RestartableState:
         return self._known_exchange
 
     def _start_buffering(self) -> Any:
-        """Let the answer be read by its own method from now on; nothing is handed out before all is there."""
+        """Restore the response's own read method; the body then yields nothing before it is complete."""
         response: Any = self._response()
         if response is None:
             raise self.module.StreamClosed
@@ -110,7 +106,7 @@ class RestartableState:
         return response
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return UnpickledBody, (self.module.StreamClosed,)  # as of all streams nothing is left of it elsewhere
+        return UnpickledBody, (self.module.StreamClosed,)  # like any stream, it does not survive pickling
 
     def _seconds_left(self) -> float:
         return (
@@ -120,7 +116,7 @@ class RestartableState:
         )
 
     def _can_continue_with(self, replacement: Any) -> bool:
-        """Say whether an answer can take the place of the one that broke."""
+        """Return True if a new response can continue the one whose body failed."""
         response = self._response()
         return response is None or (
             replacement.status_code == response.status_code
@@ -128,7 +124,7 @@ class RestartableState:
         )
 
     def _continue_with(self, replacement: Any) -> None:
-        """Let an answer take the place of the one that broke."""
+        """Continue with the body and head of a new response."""
         self._stream = replacement.stream
         response = self._response()
         if response is not None:
@@ -142,12 +138,12 @@ class RestartableState:
 
 
 class RestartableBody(RestartableState):
-    """A body for blocking code."""
+    """A restartable body for blocking code."""
 
     read_method = "read"
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._iterated:  # a second time, which is for the module to judge
+        if self._iterated:  # a second iteration: the library's stream decides
             yield from self._stream
             return
         self._iterated = True
@@ -169,16 +165,16 @@ class RestartableBody(RestartableState):
             raise
 
     def read_whole(self) -> bytes:
-        """Read the answer whole: what it calls, once, in place of its own method."""
+        """Read the whole body; stands in for the response's own method, for one call."""
         response = self._start_buffering()
         return cast("bytes", response.read())
 
     def close(self) -> None:
-        """Close what is being received."""
+        """Close the stream that is being read."""
         self._stream.close()
 
     def _read_ahead(self, chunks: Iterator[bytes]) -> list[bytes]:
-        """Wait for the first chunk, or for all of them, no longer than the call may take."""
+        """Return the first chunk, or all if buffered, within the time of the call."""
         rest = self._seconds_left()
         if rest == inf:
             return list(chunks) if self.buffered else self._collect(chunks)
@@ -192,7 +188,7 @@ class RestartableBody(RestartableState):
             received.append(chunk)
             if not self.buffered and chunk:
                 break
-            if until < inf and self._exchange.now() >= until:  # where sockets are not ours to limit
+            if until < inf and self._exchange.now() >= until:  # for transports whose sockets we cannot limit
                 raise self._timeout_error()
         return received
 
@@ -214,12 +210,12 @@ class RestartableBody(RestartableState):
 
 
 class AsyncRestartableBody(RestartableState):
-    """A body for async code."""
+    """A restartable body for async code."""
 
     read_method = "aread"
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        if self._iterated:  # a second time, which is for the module to judge
+        if self._iterated:  # a second iteration: the library's stream decides
             async for chunk in self._stream:
                 yield chunk
             return
@@ -244,16 +240,16 @@ class AsyncRestartableBody(RestartableState):
             raise
 
     async def read_whole(self) -> bytes:
-        """Read the answer whole: what it calls, once, in place of its own method."""
+        """Read the whole body; stands in for the response's own method, for one call."""
         response = self._start_buffering()
         return cast("bytes", await response.aread())
 
     async def aclose(self) -> None:
-        """Close what is being received."""
+        """Close the stream that is being read."""
         await self._stream.aclose()
 
     async def _read_ahead(self, chunks: AsyncIterator[bytes]) -> list[bytes]:
-        """Wait for the first chunk, or for all of them, no longer than the call may take."""
+        """Return the first chunk, or all if buffered, within the time of the call."""
         rest = self._seconds_left()
         if rest == inf:
             return [chunk async for chunk in chunks] if self.buffered else await self._collect(chunks)

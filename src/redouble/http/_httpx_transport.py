@@ -1,10 +1,8 @@
-"""The transports of httpx and httpx2: one implementation, which is told which of the two it serves.
+"""The transports of httpx and httpx2: one implementation, parametrised by `HttpxLibrary`.
 
-A transport is the only seam. It sends a request as often as the policy says. A bad status is an error to the
-policy, the library's own, and an answer again to the caller. Nearly all requests succeed at once, and nobody
-has to be asked about them: they go straight through, and an exchange is made when something goes wrong.
-
-What the blocking and the async transport of httpx share: all that does not wait.
+The transport is the only seam. It sends a request as often as the policy allows. For the policy a bad status
+is the library's own `HTTPStatusError`; the caller gets the response. Most requests succeed at once and need
+no decision: they take a fast path, and an exchange is created only when something fails.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, ClassVar
 
-from anyio import move_on_after  # the shields that httpx uses cannot block this one
+from anyio import move_on_after  # a scope that the shields used by httpx cannot block
 
 from redouble._clients.call_record import LazyCallRecord
 from redouble._clients.idempotency import Keys
@@ -33,13 +31,16 @@ TIMEOUT_NAMES = ("connect", "read", "write", "pool")
 
 
 def shorten_timeouts(extensions: Any, rest: float) -> Any:
-    """Shorten the client's own timeouts to what is left."""
-    said: dict[str, float | None] = extensions.get("timeout") or {}
-    return {**extensions, "timeout": {name: ShortenedTimeout(said.get(name), rest) for name in TIMEOUT_NAMES}}
+    """Return request extensions with the client's timeouts shortened to ``rest`` seconds."""
+    timeouts: dict[str, float | None] = extensions.get("timeout") or {}
+    return {
+        **extensions,
+        "timeout": {name: ShortenedTimeout(timeouts.get(name), rest) for name in TIMEOUT_NAMES},
+    }
 
 
 class TransportState:
-    """What both transports share: all that does not wait."""
+    """The non-blocking part of both transports."""
 
     _library: ClassVar[HttpxLibrary]
     _attempt: Callable[[Exchange], Any]
@@ -65,7 +66,7 @@ class TransportState:
         return self._binding.current
 
     def _begin_exchange(self, request: Any) -> Exchange:
-        """Look at a request before anything of it is sent."""
+        """Create the exchange of a request before anything is sent."""
         stream, library = request.stream, self._library
         if not isinstance(request, library.module.Request):
             other = type(request).__module__.partition(".")[0]
@@ -77,26 +78,26 @@ class TransportState:
         return self._policy.begin_exchange(request, source, request.url.netloc.decode("ascii"), options)
 
     def _status_error(self, exchange: Exchange, response: Any) -> Exception:
-        """Make the library's own error of a bad status, without its URL: it ends up in histories."""
+        """Make the library's own error for a bad status, without the URL, which would enter reports."""
         message = status_text(response.status_code)
         error = self._library.HTTPStatusError(message, request=exchange.request, response=response)
         return exchange.record_failure(error, response)
 
-    def _finish(self, exchange: Exchange, response: Any, received: Any) -> Any:
-        """Leave the story on an answer, and let its body begin anew should it break."""
+    def _finish(self, exchange: Exchange, response: Any, body_type: Any) -> Any:
+        """Stamp the response with its record and make its body restartable."""
         if not isinstance(response, self._library.module.Response):
             name = self._library.name
             raise TypeError(f"the policy returned {response!r}: write a layer that gives an {name}.Response")
         exchange.finish(response)
         if exchange.failed_finally or exchange.plan.reads_bodies:
             self._library.reset(response)
-        if type(response.stream) is not self._library.ByteStream:  # else it is in memory
-            body = received(self._policy, exchange.request, response)
+        if type(response.stream) is not self._library.ByteStream:  # otherwise the body is in memory
+            body = body_type(self._policy, exchange.request, response)
             body._known_exchange = exchange
         return response
 
-    def _finish_fast(self, request: Any, response: Any, started: float, received: Any) -> Any:
-        """Do the same where there was nothing to decide."""
+    def _finish_fast(self, request: Any, response: Any, started: float, body_type: Any) -> Any:
+        """Stamp a response that succeeded at once, and make its body restartable."""
         policy, now = self._policy, NOW()
         if policy.has_budget:
             url = request.url
@@ -104,7 +105,7 @@ class TransportState:
             (policy.credits.get(key) or policy.credit_for(key, url.netloc.decode("ascii")))(now)
         response.__redouble__ = LazyCallRecord(policy.plan, started, now)
         if type(response.stream) is not self._library.ByteStream:
-            received(policy, request, response, started)
+            body_type(policy, request, response, started)
         return response
 
 
@@ -116,7 +117,7 @@ class Sender(TransportState):
         limit_sockets(self._wrapped)
 
     def handle_request(self, request: Any) -> Any:
-        """Send a request, as often as the policy says."""
+        """Send a request as often as the policy allows."""
         policy = self._policy
         in_memory = type(request.stream) is self._library.ByteStream
         if not policy.fast_path or not in_memory or EXTENSION in request.extensions or ambient.active:
@@ -135,15 +136,15 @@ class Sender(TransportState):
         try:
             return self._complete(exchange, self._failure_of(exchange, response, failure), response)
         finally:
-            failure = None  # or this frame and its error would keep each other alive
+            failure = None  # breaks the reference cycle between this frame and its error
 
     def close(self) -> None:
-        """Close the transport that is wrapped."""
+        """Close the wrapped transport."""
         self._policy.close()
         self._wrapped.close()
 
     def _failure_of(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
-        """Say what an attempt failed with, if it did."""
+        """Return the stamped failure of an attempt, or None if it succeeded."""
         if failure is not None:
             return exchange.record_failure(failure)
         if not exchange.is_failure(response.status_code, response.headers):
@@ -194,7 +195,7 @@ class Sender(TransportState):
             raise
         finally:
             failure = None
-            if unread is not None:  # we were interrupted, or it broke, while we read it
+            if unread is not None:  # cancelled or failed while the body was read
                 self._library.discard(unread)
         exchange.in_flight = False
         return response
@@ -212,7 +213,7 @@ class AsyncSender(TransportState):
         limit_async_sockets(self._wrapped)
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Send a request, as often as the policy says."""
+        """Send a request as often as the policy allows."""
         policy = self._policy
         in_memory = type(request.stream) is self._library.ByteStream
         if not policy.fast_path or not in_memory or EXTENSION in request.extensions or ambient.active:
@@ -233,17 +234,17 @@ class AsyncSender(TransportState):
                 exchange, await self._failure_of(exchange, response, failure), response
             )
         finally:
-            failure = None  # or this frame and its error would keep each other alive
+            failure = None  # breaks the reference cycle between this frame and its error
 
     async def aclose(self) -> None:
-        """Close the transport that is wrapped."""
+        """Close the wrapped transport."""
         self._policy.close()
         await self._wrapped.aclose()
 
     async def _failure_of(
         self, exchange: Exchange, response: Any, failure: Exception | None
     ) -> Exception | None:
-        """Say what an attempt failed with, if it did."""
+        """Return the stamped failure of an attempt, or None if it succeeded."""
         if failure is not None:
             return exchange.record_failure(failure)
         if not exchange.is_failure(response.status_code, response.headers):
@@ -298,7 +299,7 @@ class AsyncSender(TransportState):
             raise
         finally:
             failure = None
-            if unread is not None:  # we were interrupted, or it broke, while we read it
+            if unread is not None:  # cancelled or failed while the body was read
                 await self._library.adiscard(unread)
         exchange.in_flight = False
         return response

@@ -1,8 +1,7 @@
-"""Bodies of requests: which can be sent again, and how to get back to where they began.
+"""Request bodies: which can be sent again, and how they are rewound.
 
-Known before anything is sent. What is in memory can be sent as often as one likes, and so can what gives its
-bytes anew each time it is iterated. A file is rewound to where it was. What was sent of an iterator or a pipe
-is gone.
+Classified before anything is sent. A body in memory can be resent, and so can an iterable that yields the
+same bytes on each iteration. A file is rewound to its initial position. An iterator can be sent once.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ CHUNK = 65_536
 
 
 class Resendable:
-    """A body that can be sent again as it is; others differ in this."""
+    """A body that can be sent again as it is; subclasses need more, or cannot."""
 
     def rewind(self) -> bool:
-        """Go back to where it began, and say whether that was possible."""
+        """Rewind to the start; return True if that was possible."""
         return True
 
 
 class OneShot(Resendable):
-    """A body that is gone once it was sent."""
+    """A body that can be sent only once."""
 
     def __init__(self, source: object) -> None:
         self._source = source
 
     def rewind(self) -> bool:
-        # A generator that was never begun has lost nothing.
+        # A generator that was never started is still complete.
         return isgenerator(self._source) and getgeneratorstate(self._source) == "GEN_CREATED"
 
 
 class RewindableFile(Resendable):
-    """A file, from where it was when it was handed over."""
+    """A file, sent from its position when the request was made."""
 
     def __init__(self, file: Any, start: int) -> None:
         self._file, self._start = file, start
@@ -58,13 +57,13 @@ class RewindableFile(Resendable):
     def rewind(self) -> bool:
         try:
             self._file.seek(self._start)
-        except Exception:  # closed meanwhile, or it only said that it could seek
+        except Exception:  # closed meanwhile, or seekable() was wrong
             return False
         return True
 
 
 class Multipart(Resendable):
-    """Several bodies in one."""
+    """The parts of a multipart body."""
 
     def __init__(self, parts: list[Resendable]) -> None:
         self._parts = parts
@@ -77,7 +76,7 @@ RESENDABLE: Final = Resendable()
 
 
 def classify_body(source: object) -> Resendable:
-    """Find out whether a body can be sent again."""
+    """Return how a body can be sent again, if at all."""
     if hasattr(source, "read"):
         return _classify_file(source)
     if source is None or isinstance(source, (str, bytes, bytearray, memoryview)):
@@ -86,7 +85,7 @@ def classify_body(source: object) -> Resendable:
 
 
 def _is_reiterable(source: object, depth: int = 3) -> bool:
-    """Say whether iterating gives the same bytes again: not what is, or holds, an iterator or a file."""
+    """Return True if a second iteration yields the same bytes: nothing in it is an iterator or a file."""
     if isinstance(source, Replayable | AsyncReplayable | list | tuple):
         return True
     if not isinstance(source, Iterable | AsyncIterable) or isinstance(source, Iterator | AsyncIterator):
@@ -103,7 +102,7 @@ def _is_exhaustible(held: object, depth: int) -> bool:
 
 
 def _referents(source: Any) -> list[object]:
-    """Find what an object holds: one that shows progress, say, holds what it iterates."""
+    """Return the objects that an object refers to: a progress bar, for instance, refers to its iterator."""
     if isinstance(source, dict):
         return list(cast("dict[object, object]", source).values())
     if isinstance(source, list | tuple | set | frozenset | deque):
@@ -114,7 +113,7 @@ def _referents(source: Any) -> list[object]:
 
 
 def classify_parts(sources: Iterable[object]) -> Resendable:
-    """Find out whether all of several bodies can be sent again."""
+    """Return how all of several bodies can be sent again, if at all."""
     parts = [part for source in sources if (part := classify_body(source)) is not RESENDABLE]
     return Multipart(parts) if parts else RESENDABLE
 
@@ -122,10 +121,10 @@ def classify_parts(sources: Iterable[object]) -> Resendable:
 def _classify_file(file: Any) -> Resendable:
     try:
         start = file.tell() if file.seekable() is True else None
-    except Exception:  # it has no such methods, or they fail: of a text file that is being iterated, say
+    except Exception:  # no such methods, or they fail, as for a text file during iteration
         return OneShot(file)
     if not isinstance(start, int) or callable_kind(file.seek) == "coroutine":
-        close_unawaited(start)  # of an async file it has to be awaited, and nobody could
+        close_unawaited(start)  # an async file's tell() is a coroutine, which cannot be awaited here
         return OneShot(file)
     return RewindableFile(file, start)
 
@@ -135,7 +134,7 @@ def _classify_file(file: Any) -> Resendable:
 
 @public("redouble.http")
 class Replayable:
-    """A body that is made anew for each attempt, by a function."""
+    """A body that a function makes for each attempt."""
 
     def __init__(self, make: Callable[[], Iterable[bytes]]) -> None:
         self._make = make
@@ -152,7 +151,7 @@ class Replayable:
 
 @public("redouble.http")
 class AsyncReplayable:
-    """The same for async clients."""
+    """A body that a function makes for each attempt, for async clients."""
 
     def __init__(self, make: Callable[[], AsyncIterable[bytes]]) -> None:
         self._make = make
@@ -167,13 +166,13 @@ def replayable(make: Callable[[], Iterable[bytes]], /) -> Replayable: ...
 def replayable(make: Callable[[], AsyncIterable[bytes]], /) -> AsyncReplayable: ...
 @public("redouble.http")
 def replayable(make: Callable[[], Any], /) -> Replayable | AsyncReplayable:
-    """Make a body that can be sent again of a function that opens a file or makes an iterator.
+    """Make a resendable body from a function that opens a file or makes an iterator.
 
     For instance::
 
         client.put(url, content=redouble.http.replayable(lambda: open("big.bin", "rb")))
 
-    It is called once for each attempt. For async clients write an async generator function.
+    The function is called once for each attempt. For async clients write an async generator function.
     """
     if not callable(make):
         raise TypeError(f"replayable({make!r}): write a function that opens the body, such as a lambda")

@@ -1,4 +1,4 @@
-"""Answers of requests: their bodies begin anew while the caller has had none, and failures are kept."""
+"""Responses of requests: restartable bodies and prefetched failures."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ TIMEOUT_TYPES = timeout_types(requests.Timeout, "redouble.requests")
 
 
 class RestartableResponse(requests.Response):
-    """An answer whose body begins anew if it breaks before the caller has had any of it."""
+    """A response that restarts the call if its body fails before any part is delivered."""
 
     _exchange: Exchange | None = None
-    _buffered = False  # whether all of it is read before any of it is handed out
+    _buffered = False  # True if the whole body is read before any chunk is yielded
 
     @property
     def content(self) -> bytes:
-        """All of the body."""
+        """The whole body."""
         self._buffered = True
         return super().content
 
-    def iter_content(  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads are for people
+    def iter_content(  # pyright: ignore[reportIncompatibleMethodOverride]  # narrower than the stubs' overloads
         self, chunk_size: int | None = 1, decode_unicode: bool = False
     ) -> Iterator[Any]:
         """Iterate over the body."""
@@ -62,11 +62,15 @@ class RestartableResponse(requests.Response):
             raise
 
     def _chunks(self, chunk_size: int | None, decode_unicode: bool) -> Iterator[Any]:
-        found: Iterator[Any] = cast("Any", super()).iter_content(chunk_size, decode_unicode)
-        return found
+        chunks: Iterator[Any] = cast("Any", super()).iter_content(chunk_size, decode_unicode)
+        return chunks
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return empty_instance, (requests.Response,), self.__getstate__()  # the library's own again
+        return (
+            empty_instance,
+            (requests.Response,),
+            self.__getstate__(),
+        )  # unpickled as the library's own class
 
     def _restart(self, exchange: Exchange, error: Exception) -> None:
         self.close()
@@ -86,22 +90,22 @@ class RestartableResponse(requests.Response):
 
 
 def shorten_timeouts(timeout: Any, rest: float) -> Any:
-    """Shorten the timeouts for connecting and reading, in any of the ways requests takes them."""
+    """Shorten the connect and read timeouts, in any of the forms that requests accepts."""
     if rest == inf:
         return timeout
     if isinstance(timeout, urllib3.Timeout):
         timeout = timeout.clone()
-        timeout.start_connect()  # or it does not tell what it leaves for reading
+        timeout.start_connect()  # or read_timeout raises
         timeout = (timeout.connect_timeout, timeout.read_timeout)
     both: Any = cast("Any", timeout) if isinstance(timeout, tuple) else (timeout, timeout)
     return tuple(ShortenedTimeout(own if isinstance(own, int | float) else None, rest) for own in both)
 
 
 def prefetch(exchange: Exchange, response: requests.Response) -> None:
-    """Read what a failure says, as the session would, or if it is little: then its connection is free."""
+    """Read the body of a failed response, if streamed only a small one, to free its connection."""
     raw: Any = response.raw
     if not isinstance(raw, urllib3.HTTPResponse):
-        return  # of an adapter that keeps its answers elsewhere
+        return  # made by an adapter without urllib3
     length = raw.headers.get("content-length", "")
     if exchange.how[0] and length.isdecimal() and (len(length) > 6 or int(length) > PREFETCH_LIMIT):
         exchange.unread = response
@@ -113,7 +117,7 @@ def prefetch(exchange: Exchange, response: requests.Response) -> None:
             if exchange.how[0] and body.tell() > PREFETCH_LIMIT:
                 exchange.unread, body.remaining = response, chunks
                 break
-    except Exception as error:  # it is told to whoever reads it: the status counts all the same
+    except Exception as error:  # raised when the caller reads the body; the status decides
         body.error = error
     body.seek(0)
     if exchange.unread is None:
@@ -132,24 +136,24 @@ def prefetch(exchange: Exchange, response: requests.Response) -> None:
 
 
 class PrefetchedFile(BytesIO):
-    """A body of which some was read before: the rest follows, or the error it ended in."""
+    """A body whose first chunks were already read; the rest follows, or the error that ended it."""
 
     error: Exception | None = None
     remaining: Iterator[bytes] = iter(())
     source: Any = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read some of it."""
-        found = super().read(size)
+        """Read at most ``size`` bytes, or all."""
+        data = super().read(size)
         if size is None or size < 0:
-            found += b"".join(self.remaining)
-        found = found or next(self.remaining, b"")
-        if self.error is not None and (not found or size is None or size < 0):
+            data += b"".join(self.remaining)
+        data = data or next(self.remaining, b"")
+        if self.error is not None and (not data or size is None or size < 0):
             raise self.error
-        return found
+        return data
 
     def close(self) -> None:
-        """Close it, and where it comes from."""
+        """Close it and the response that it came from."""
         super().close()
         if self.source is not None:
             self.source.close()

@@ -1,7 +1,8 @@
-"""Which answers and failures are worth another request, and when one may be sent twice.
+"""The HTTP rule: which responses and failures are worth another request, and which requests may be resent.
 
-A rule judges the errors of any client: a bad status, or a failure on the way. What may be sent again depends
-on the method; where a client of ours asks, it has looked at keys and bodies too, and decides that itself.
+A rule judges the errors of any client: a bad status, or a failure without a response. Whether a request may
+be resent depends on its method; one of our own clients also considers idempotency keys and bodies, and
+decides itself (`Exchange.check`).
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ __all__ = ["FAILING", "IDEMPOTENT", "HttpRule", "rule", "sent"]
 
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule
 
-# Those that RFC 9110 calls idempotent, but for TRACE: a diagnosis that repeats itself in secret is none.
+# The idempotent methods of RFC 9110 except TRACE: a diagnostic request must not be repeated silently.
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"})
 
-# What counts as a failure of the other side, for policies and breakers; other answers are answers.
+# Failures of the server, for policies and breakers; all other responses are results.
 FAILING = frozenset({408, 425, 429, *range(500, 600)})
 
 NOT_IDEMPOTENT = Verdict.stop(reason="not_idempotent")
@@ -35,7 +36,7 @@ NOT_IDEMPOTENT = Verdict.stop(reason="not_idempotent")
 @public("redouble.http")
 @dataclass(frozen=True)
 class HttpRule:
-    """What `rule` makes: a rule for ``on=``, and what clients of ours read to know what they may do."""
+    """The rule that `rule` makes, for ``on=``; our clients read its statuses and methods."""
 
     statuses: frozenset[int]
     methods: frozenset[str]
@@ -61,7 +62,7 @@ class HttpRule:
         if found is None or found.action != "retry" or found.sent is False:
             return found
         stamp, method = stamp_of(error), method_of(error)
-        # A client of ours has left its mark, and decides about methods, keys and bodies by itself.
+        # An error stamped by one of our clients: the client decides about methods, keys and bodies.
         if (isinstance(stamp, RetryVeto) and stamp.asked) or method is None or method in self.methods:
             return found
         return NOT_IDEMPOTENT
@@ -70,7 +71,7 @@ class HttpRule:
         wish = should_retry(headers)
         if wish is False or (wish is None and status not in self.statuses):
             return None
-        # Those statuses have their own words; which of them are worth it was said by the caller.
+        # The table only words the verdict; whether the status is retried is the caller's choice.
         return after(codes.LLM_STATUSES.get(status) or _default_verdict(status), hint(headers, status))
 
 
@@ -82,12 +83,12 @@ def rule(
 ) -> HttpRule:
     """Make a rule for HTTP: ``Retry(on=redouble.http.rule(statuses={500, 503}))``.
 
-    statuses: which answers are worth another request; unless said, those that `redouble.transient` retries.
-    methods: which requests may be sent twice though the first may have arrived: the idempotent ones, unless
-        you say more. One that never left is sent again whatever its method.
-    errors: which failures without an answer are worth it: a rule, or types.
+    statuses: the responses worth another request; by default those that `redouble.transient` retries.
+    methods: the requests that may be resent although the first may have reached the server; by default the
+        idempotent ones. A request that was never sent is resent whatever its method.
+    errors: the failures without a response that are worth another request: a rule, or types.
 
-    ``x-should-retry: false`` in an answer overrules ``statuses``, and so does ``true``.
+    ``x-should-retry: false`` in a response overrides ``statuses``, and so does ``true``.
     """
     chosen: Any = codes.STATUSES if statuses is None else statuses
     return HttpRule(chosen, cast("Any", methods), errors)
@@ -95,27 +96,27 @@ def rule(
 
 @public("redouble.http")
 def sent(error: BaseException, /) -> bool | None:
-    """Say whether the request that failed so reached the other side: True, False, or None if unknown."""
+    """Return True if the failed request reached the server, False if not, None if unknown."""
     found = transient(error) if isinstance(error, Exception) else None
     if found is not None and found.sent is False:
-        return False  # also where a proxy has answered
+        return False  # even if a proxy has responded
     return True if response_of(error)[0] is not None else None if found is None else found.sent
 
 
-# ------------------------------------------------------- where clients keep what we want
+# ------------------------------------------------------- attributes of the clients' errors
 
 
 def response_of(error: BaseException) -> tuple[int | None, object]:
-    """Find status and headers of the answer that an error is about, if there was one."""
+    """Return status and headers of the response that an error refers to, or None twice."""
     try:
         status, headers = answer_of(error)
-    except Exception:  # it does not let itself be looked at
+    except Exception:  # a property of the error raised
         return None, None
     return (status, headers) if isinstance(status, int) and status >= 100 else (None, None)
 
 
 def method_of(error: Any) -> str | None:
-    """Find the method of the request: httpx, requests and the SDKs keep the request, aiohttp facts of it."""
+    """Return the request's method: httpx, requests and the SDKs keep the request, aiohttp its info."""
     for name in ("request", "request_info"):
         try:
             method = getattr(getattr(error, name), "method")  # noqa: B009  it may raise, in httpx too
@@ -160,7 +161,7 @@ def _checked_methods(methods: object) -> frozenset[str]:
 
 def _checked_rules(errors: Errors) -> Rules:
     if errors == ():
-        return ()  # answers alone
+        return ()  # statuses alone
     try:
         rules = as_rules(errors)
     except (TypeError, ValueError) as error:
@@ -171,4 +172,4 @@ def _checked_rules(errors: Errors) -> Rules:
 
 
 def _no_context(error: Exception) -> Any:
-    raise AssertionError(error)  # pragma: no cover  only an object with judge() is shown more than the error
+    raise AssertionError(error)  # pragma: no cover  only an object with judge() receives more than the error

@@ -1,7 +1,7 @@
-"""Connections of urllib3 that stop waiting when the time of the call is up.
+"""Connections and pools of urllib3 whose waits end at the deadline of the call.
 
-The same as `_sockets` does for httpcore. A connection's socket is wrapped once it is connected, as urllib3
-itself does it for other kinds of TLS.
+The counterpart of the backends for httpcore. A connection's socket is wrapped after connecting, as urllib3
+itself does for other TLS implementations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["limit_pools"]
 
 
 class LimitedSocket:
-    """A connected socket, whose waits are shortened to the time that is left."""
+    """A connected socket whose waits are shortened to the time that is left."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
@@ -31,22 +31,22 @@ class LimitedSocket:
         return getattr(self._sock, name)
 
     def makefile(self, mode: str, buffering: int = -1) -> Any:  # noqa: ARG002  http.client reads bytes
-        """Make what http.client reads from."""
+        """Return the buffered reader that http.client reads from."""
         self._sock._io_refs += 1
         size = io.DEFAULT_BUFFER_SIZE if buffering < 0 else buffering
         return io.BufferedReader(socket.SocketIO(cast("Any", self), "r"), max(1, size))
 
     def settimeout(self, timeout: float | None) -> None:
-        """Take the timeout of the next waits, and remember the client's own if it was shortened."""
+        """Set the timeout of the next waits; a `ShortenedTimeout` keeps the client's own."""
         self._timeout = timeout
         self._sock.settimeout(timeout)
 
     def recv_into(self, *args: Any) -> int:
-        """Wait for something to arrive."""
+        """Receive into a buffer."""
         return cast("int", self._wait(self._sock.recv_into, *args))
 
     def sendall(self, data: Any) -> None:
-        """Wait until all of it is on its way."""
+        """Send all data."""
         if SOCKET_DEADLINE.get() is None:
             self._sock.sendall(data)
             return
@@ -67,16 +67,16 @@ class LimitedSocket:
 
 
 class HTTPConnection(connection.HTTPConnection):
-    """A connection without TLS."""
+    """A connection without TLS whose waits are limited."""
 
     def connect(self) -> None:
-        """Connect."""
+        """Connect and wrap the socket."""
         super().connect()
         self.sock: Any = LimitedSocket(self.sock)
 
 
 class HTTPSConnection(connection.HTTPSConnection):
-    """A connection with TLS, perhaps through a proxy, which is asked without it."""
+    """A connection with TLS whose waits are limited; a proxy's tunnel is requested without TLS."""
 
     def _tunnel(self) -> None:
         plain = self.sock
@@ -87,13 +87,13 @@ class HTTPSConnection(connection.HTTPSConnection):
             self.sock = plain
 
     def connect(self) -> None:
-        """Connect."""
+        """Connect and wrap the socket."""
         super().connect()
         self.sock: Any = LimitedSocket(self.sock)
 
 
 class LimitedPool(urllib3.HTTPConnectionPool):
-    """A pool that lets nobody wait for a connection longer than the call may take."""
+    """A pool whose wait for a free connection ends at the deadline of the call."""
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         try:
@@ -103,19 +103,19 @@ class LimitedPool(urllib3.HTTPConnectionPool):
 
 
 class HTTPConnectionPool(LimitedPool):
-    """A pool of such connections."""
+    """A pool of limited connections without TLS."""
 
     ConnectionCls = cast("Any", HTTPConnection)
 
 
 class HTTPSConnectionPool(LimitedPool, urllib3.HTTPSConnectionPool):
-    """A pool of such connections with TLS."""
+    """A pool of limited connections with TLS."""
 
     ConnectionCls = cast("Any", HTTPSConnection)
 
 
 def limit_pools(manager: urllib3.PoolManager) -> None:
-    """Let a manager make such connections, unless it has some of its own."""
+    """Make a manager create limited pools, unless the caller has set other pool classes."""
     if manager.pool_classes_by_scheme == poolmanager.pool_classes_by_scheme:
         pools: Any = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
         manager.pool_classes_by_scheme = pools
