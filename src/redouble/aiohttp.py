@@ -3,8 +3,8 @@
     async with aiohttp.ClientSession(middlewares=[redouble.aiohttp.middleware()]) as session:
         ...
 
-What comes out is what the session would have given: a last answer of 503 is returned, a last
-`ServerDisconnectedError` is raised. `redouble.report` tells the story of either.
+The result is what the session itself would have given: a last response of 503 is returned, a last
+`ServerDisconnectedError` is raised. `redouble.report` returns the report of either.
 """
 
 from __future__ import annotations
@@ -22,12 +22,19 @@ from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble._runtime.backend import cut_after
 from redouble.http._client import NOW, PolicyBinding
-from redouble.http._exchange import Exchange, spelled_status
+from redouble.http._exchange import Exchange, status_text
 
 try:
     import aiohttp
 
-    from redouble.http._aiohttp_response import LATE, RestartableContent, keep, ready_again, refill, source_of
+    from redouble.http._aiohttp_response import (
+        TIMEOUT_TYPES,
+        RestartableContent,
+        classify_payload,
+        prefetch,
+        prepare_resend,
+        set_content,
+    )
 except ModuleNotFoundError as error:
     raise missing_extra("aiohttp", error) from None
 
@@ -35,16 +42,19 @@ __all__ = ["Middleware", "middleware"]
 
 Next: TypeAlias = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
-RECONNECTS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)  # after these aiohttp asks once more
+RECONNECTS = (
+    aiohttp.ClientOSError,
+    aiohttp.ServerDisconnectedError,
+)  # after these aiohttp reconnects once and calls its middlewares again
 
 
 def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Middleware:
-    """Make a middleware that sends requests again, for `aiohttp.ClientSession(middlewares=[...])`.
+    """Make a middleware that retries requests, for `aiohttp.ClientSession(middlewares=[...])`.
 
-    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` unless given, with one budget
+    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` by default, with one budget
         for each host that all clients of the process share.
-    idempotency: "auto" gives requests of other methods than the idempotent ones a key, one for each call and
-        the same in all of its attempts, so that they may be sent again; see `redouble.http.Idempotency`.
+    idempotency: "auto" adds a key to requests whose method is not idempotent, one for each call and the same
+        in all of its attempts, so that they may be resent; see `redouble.http.Idempotency`.
 
     For one request: ``session.get(url, middlewares=[redouble.aiohttp.middleware(other)])``.
     """
@@ -52,29 +62,29 @@ def middleware(policy: Layer | None = None, *, idempotency: Keys = None) -> Midd
 
 
 class Middleware:
-    """What `middleware` makes."""
+    """The middleware that `middleware` makes."""
 
     def __init__(self, policy: Layer | None = None, idempotency: Keys = None) -> None:
-        self._going = PolicyBinding("aiohttp", policy, idempotency, self._attempt, aio=True)
-        # aiohttp reconnects by itself, without a word, after an error of a connection that was used before,
-        # and asks its middlewares again, who have given up already. By task: that is who asks.
-        self._waiting = False
+        self._binding = PolicyBinding("aiohttp", policy, idempotency, self._attempt, aio=True)
+        # After an error on a reused connection aiohttp reconnects silently and calls its middlewares again,
+        # although this one has given up. Keyed by task, because the same task makes both calls.
+        self._any_gave_up = False
         self._gave_up: WeakKeyDictionary[asyncio.Task[Any], tuple[object, Exception]] = WeakKeyDictionary()
-        # It makes a new request of the caller's headers when it is redirected, where the key has to go too.
+        # On a redirect aiohttp makes a new request from the caller's headers, which needs the same key.
         self._keys = as_idempotency(idempotency)
-        self._given: WeakKeyDictionary[asyncio.Task[Any], tuple[object, str]] = WeakKeyDictionary()
+        self._issued_keys: WeakKeyDictionary[asyncio.Task[Any], tuple[object, str]] = WeakKeyDictionary()
 
     async def __call__(self, request: aiohttp.ClientRequest, handler: Next) -> aiohttp.ClientResponse:
-        """Send a request, as often as the policy says."""
-        if self._waiting:
-            self._refuse_to_begin_again(request)
-        terms, body = self._going.terms, request.body
-        if not terms.quick or ambient.active or (body and not isinstance(body, aiohttp.BytesPayload)):
+        """Send a request as often as the policy allows."""
+        if self._any_gave_up:
+            self._reject_reconnect(request)
+        policy, body = self._binding.current, request.body
+        if not policy.fast_path or ambient.active or (body and not isinstance(body, aiohttp.BytesPayload)):
             if self._keys.auto:
-                self._give_key(request)
-            exchange = terms.exchange(request, source_of(body), request.url.raw_authority)
+                self._issue_key(request)
+            exchange = policy.begin_exchange(request, classify_payload(body), request.url.raw_authority)
             exchange.how = handler
-            return await self._concluded(exchange)
+            return await self._complete(exchange)
         started = NOW()
         try:
             response: Any = await handler(request)
@@ -84,35 +94,39 @@ class Middleware:
         else:
             failure = None
             if response.status < 400:
-                return self._answered(request, handler, response, started)
-        exchange = terms.resumed(request, request.url.raw_authority, started)
+                return self._finish_fast(request, handler, response, started)
+        exchange = policy.resume_exchange(request, request.url.raw_authority, started)
         exchange.how = handler
         try:
-            return await self._concluded(exchange, await self._failed(exchange, response, failure), response)
+            return await self._complete(
+                exchange, await self._failure_of(exchange, response, failure), response
+            )
         finally:
-            failure = None  # or this frame and its error would keep each other alive
+            failure = None  # breaks the reference cycle between this frame and its error
 
-    def _answered(self, request: Any, handler: Any, response: Any, started: float) -> aiohttp.ClientResponse:
-        """Leave the story on an answer about which there was nothing to decide."""
-        terms, host, now = self._going.terms, request.url.raw_authority, NOW()
-        if terms.credited:
-            (terms.credits.get(host) or terms.credit_for(host, host))(now)
+    def _finish_fast(
+        self, request: Any, handler: Any, response: Any, started: float
+    ) -> aiohttp.ClientResponse:
+        """Stamp a response that succeeded at once with its record."""
+        policy, host, now = self._binding.current, request.url.raw_authority, NOW()
+        if policy.has_budget:
+            (policy.credits.get(host) or policy.credit_for(host, host))(now)
         if response.content.is_eof() and response.content.exception() is None:
-            response.__redouble__ = LazyCallRecord(terms.plan, started, now)
+            response.__redouble__ = LazyCallRecord(policy.plan, started, now)
             return cast("aiohttp.ClientResponse", response)
-        exchange = terms.resumed(request, host, started)
+        exchange = policy.resume_exchange(request, host, started)
         exchange.how = handler
-        return self._handed_out(exchange, response)
+        return self._finish(exchange, response)
 
-    async def _concluded(
+    async def _complete(
         self, exchange: Exchange, failure: Exception | None = None, response: Any = None
     ) -> aiohttp.ClientResponse:
-        exchange.closed = lambda: bool(exchange.request.session.closed)
+        exchange.client_closed = lambda: bool(exchange.request.session.closed)
         try:
-            response = await exchange.aoutcome(LATE, failure, response)
+            response = await exchange.aoutcome(TIMEOUT_TYPES, failure, response)
         except RECONNECTS as error:
-            self._gave_up[cast("Any", asyncio.current_task())] = (_call_of(exchange.request), error)
-            self._waiting = True
+            self._gave_up[cast("Any", asyncio.current_task())] = (_call_identity(exchange.request), error)
+            self._any_gave_up = True
             raise
         finally:
             failure = None
@@ -120,80 +134,82 @@ class Middleware:
                 exchange.unread.close()
         if not isinstance(response, aiohttp.ClientResponse):
             raise TypeError(
-                f"the policy returned {response!r}: write a layer that gives an answer of aiohttp's"
+                f"the policy returned {response!r}: write a layer that returns an aiohttp.ClientResponse"
             )
-        return self._handed_out(exchange, response)
+        return self._finish(exchange, response)
 
-    def _handed_out(self, exchange: Exchange, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-        exchange.ended(response)
-        exchange.request.response = None  # or the answer and its request would keep each other alive
+    def _finish(self, exchange: Exchange, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+        exchange.finish(response)
+        exchange.request.response = None  # breaks the reference cycle between response and request
         content = response.content
-        if not content.is_eof() or content.exception() is not None:  # else nothing can break any more
+        if not content.is_eof() or content.exception() is not None:  # otherwise the body is complete
             response.content = cast("Any", RestartableContent(exchange, response))
         return response
 
-    def _give_key(self, request: aiohttp.ClientRequest) -> None:
+    def _issue_key(self, request: aiohttp.ClientRequest) -> None:
         task: Any = asyncio.current_task()
-        if request.method in self._going.terms.plan.methods or self._keys.header in request.headers:
+        if request.method in self._binding.current.plan.methods or self._keys.header in request.headers:
             return
-        call, key = self._given.get(task, (None, ""))
-        if call is not _call_of(request):
+        call, key = self._issued_keys.get(task, (None, ""))
+        if call is not _call_identity(request):
             key = self._keys.key()
-            self._given[task] = (_call_of(request), key)
+            self._issued_keys[task] = (_call_identity(request), key)
         request.headers[self._keys.header] = key
 
-    def _refuse_to_begin_again(self, request: aiohttp.ClientRequest) -> None:
+    def _reject_reconnect(self, request: aiohttp.ClientRequest) -> None:
         call, error = self._gave_up.pop(cast("Any", asyncio.current_task()), (None, None))
-        self._waiting = bool(self._gave_up)
-        if error is not None and call is _call_of(request):
+        self._any_gave_up = bool(self._gave_up)
+        if error is not None and call is _call_identity(request):
             raise error
 
     async def _attempt(self, exchange: Exchange) -> aiohttp.ClientResponse:
-        exchange.begins()
+        exchange.begin_attempt()
         if exchange.sends > 1:
-            await ready_again(exchange)
-        rest = exchange.left()
+            await prepare_resend(exchange)
+        rest = exchange.seconds_left()
         if rest == inf:
             return await self._send(exchange)
-        exchange.ends = exchange.now() + rest
+        exchange.attempt_deadline = exchange.now() + rest
         before = exchange.request.response
-        with cut_after(exchange.hurry(rest)):
+        with cut_after(exchange.shorten_timeout(rest)):
             return await self._send(exchange)
         sent = exchange.request.response is not before
         late = aiohttp.SocketTimeoutError if sent else aiohttp.ConnectionTimeoutError
-        raise exchange.failed(late("the time of the attempt was up"))
+        raise exchange.record_failure(late("the time of the attempt was up"))
 
     async def _send(self, exchange: Exchange) -> aiohttp.ClientResponse:
         failure = None
         try:
             response: aiohttp.ClientResponse = await exchange.how(exchange.request)
             if response.status >= 400:
-                failure = await self._failed(exchange, response, None)
+                failure = await self._failure_of(exchange, response, None)
             if failure is not None:
                 raise failure
-            if exchange.plan.reads:
-                refill(response, await response.read())
+            if exchange.plan.reads_bodies:
+                set_content(response, await response.read())
         except Exception as error:
             if exchange.error is not error:
-                exchange.failed(error)
+                exchange.record_failure(error)
             raise
         finally:
             failure = None
-        exchange.running = False
+        exchange.in_flight = False
         return response
 
-    async def _failed(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
-        """Say what an attempt failed with, if it did."""
+    async def _failure_of(
+        self, exchange: Exchange, response: Any, failure: Exception | None
+    ) -> Exception | None:
+        """Return the stamped failure of an attempt, or None if it succeeded."""
         if failure is not None:
-            return exchange.failed(failure)
-        if not exchange.fails(response.status, response.headers):
+            return exchange.record_failure(failure)
+        if not exchange.is_failure(response.status, response.headers):
             return None
-        await keep(exchange, response)
-        return exchange.failed(ClientResponseError(response), response)
+        await prefetch(exchange, response)
+        return exchange.record_failure(ClientResponseError(response), response)
 
 
 class ClientResponseError(aiohttp.ClientResponseError):
-    """The library's own error of a bad status; its text has no URL, for it ends up in histories."""
+    """The library's own error for a bad status; its text has no URL, because it enters reports."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         super().__init__(
@@ -205,9 +221,9 @@ class ClientResponseError(aiohttp.ClientResponseError):
         )
 
     def __str__(self) -> str:
-        return spelled_status(self.status)
+        return status_text(self.status)
 
 
-def _call_of(request: Any) -> object:
-    """Return what is the same object in all that aiohttp does for one call of the session."""
+def _call_identity(request: Any) -> object:
+    """Return the object that is the same in all requests of one call of the session."""
     return request._timer

@@ -3,8 +3,8 @@
     client = httpx2.Client(transport=redouble.httpx2.Transport())
     client = httpx2.AsyncClient(transport=redouble.httpx2.AsyncTransport(policy))
 
-What comes out is what the client would have given: a last answer of 503 is returned, a last `ConnectError` is
-raised. `redouble.report` tells the story of either.
+The result is what the client itself would have given: a last response of 503 is returned, a last
+`ConnectError` is raised. `redouble.report` returns the report of either.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ except ModuleNotFoundError as error:
 
 __all__ = ["AsyncTransport", "Transport"]
 
-_FAMILY = HttpxLibrary(httpx2, __name__)
+_LIBRARY = HttpxLibrary(httpx2, __name__)
 
 
 class Transport(Sender, httpx2.BaseTransport):
-    """A transport that sends requests again, for `httpx2.Client(transport=...)`.
+    """A transport that retries requests, for `httpx2.Client(transport=...)`.
 
-    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` unless given, with one budget
+    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` by default, with one budget
         for each host that all clients of the process share.
-    wrapped: the transport that sends, `httpx2.HTTPTransport()` unless given. Client options such as
+    wrapped: the transport that sends; `httpx2.HTTPTransport()` by default. Client options such as
         ``verify``, ``http2``, ``proxy`` and ``limits`` are its options.
-    idempotency: "auto" gives requests of other methods than the idempotent ones a key, one for each call and
-        the same in all of its attempts, so that they may be sent again; see `redouble.http.Idempotency`.
+    idempotency: "auto" adds a key to requests whose method is not idempotent, one for each call and the same
+        in all of its attempts, so that they may be resent; see `redouble.http.Idempotency`.
 
     For one request: ``client.get(url, extensions={"redouble": {"attempts": 2}})``; ``None`` is no retries.
     """
 
-    _family = _FAMILY
+    _library = _LIBRARY
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Transport(Sender, httpx2.BaseTransport):
 class AsyncTransport(AsyncSender, httpx2.AsyncBaseTransport):
     """The same for `httpx2.AsyncClient(transport=...)`, on asyncio and on Trio."""
 
-    _family = _FAMILY
+    _library = _LIBRARY
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
     session = requests.Session()
     session.mount("https://", redouble.requests.Adapter())
 
-What comes out is what the session would have given: a last answer of 503 is returned, a last error is raised.
-`redouble.report` tells the story of either.
+The result is what the session itself would have given: a last response of 503 is returned, a last
+error is raised. `redouble.report` returns the report of either.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
 from redouble.http._client import NOW, PolicyBinding
-from redouble.http._exchange import Exchange, spelled_status
-from redouble.http._request_body import content_of
+from redouble.http._exchange import Exchange, status_text
+from redouble.http._request_body import classify_body
 
 try:
     import requests
@@ -31,7 +31,13 @@ try:
     from requests.utils import prepend_scheme_if_needed, select_proxy
     from urllib3.exceptions import EmptyPoolError
 
-    from redouble.http._requests_response import LATE, RestartableResponse, discard, keep, shorter
+    from redouble.http._requests_response import (
+        TIMEOUT_TYPES,
+        RestartableResponse,
+        discard_unread,
+        prefetch,
+        shorten_timeouts,
+    )
     from redouble.http._urllib3_sockets import limit_pools
 except ModuleNotFoundError as error:
     raise missing_extra("requests", error) from None
@@ -40,14 +46,14 @@ __all__ = ["Adapter"]
 
 
 class Adapter(BaseAdapter):
-    """An adapter that sends requests again, for `requests.Session.mount`.
+    """An adapter that retries requests, for `requests.Session.mount`.
 
-    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` unless given, with one budget
+    policy: a `Retry`, any other layer, or a pipeline; `redouble.presets.http()` by default, with one budget
         for each host that all clients of the process share.
-    wrapped: the adapter that sends, `requests.adapters.HTTPAdapter()` unless given; sizes of pools are its
+    wrapped: the adapter that sends; `requests.adapters.HTTPAdapter()` by default. Pool sizes are its
         options. It must not retry by itself.
-    idempotency: "auto" gives requests of other methods than the idempotent ones a key, one for each call and
-        the same in all of its attempts, so that they may be sent again; see `redouble.http.Idempotency`.
+    idempotency: "auto" adds a key to requests whose method is not idempotent, one for each call and the same
+        in all of its attempts, so that they may be resent; see `redouble.http.Idempotency`.
 
     Different policies for different services are different adapters, mounted where they belong.
     """
@@ -65,9 +71,9 @@ class Adapter(BaseAdapter):
             if wrapped.max_retries.total not in (0, False):
                 raise ValueError("wrapped retries by itself, so attempts would multiply: write HTTPAdapter()")
             limit_pools(wrapped.poolmanager)
-        self._said: dict[str, Any] = {"policy": policy, "wrapped": wrapped, "idempotency": idempotency}
+        self._options: dict[str, Any] = {"policy": policy, "wrapped": wrapped, "idempotency": idempotency}
         self._wrapped = wrapped
-        self._going = PolicyBinding("requests", policy, idempotency, self._attempt, aio=False)
+        self._binding = PolicyBinding("requests", policy, idempotency, self._attempt, aio=False)
 
     def send(
         self,
@@ -78,128 +84,128 @@ class Adapter(BaseAdapter):
         cert: Any = None,
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
-        """Send a request, as often as the policy says."""
-        terms = self._going.terms
+        """Send a request as often as the policy allows."""
+        policy = self._binding.current
         host = urlsplit(request.url or "").netloc.rpartition("@")[2]
         how = (stream, timeout, verify, cert, proxies)
-        if not terms.quick or ambient.active or not isinstance(request.body, bytes | str | None):
-            exchange = terms.exchange(request, content_of(request.body), host)
+        if not policy.fast_path or ambient.active or not isinstance(request.body, bytes | str | None):
+            exchange = policy.begin_exchange(request, classify_body(request.body), host)
             exchange.how = how
-            return self._concluded(exchange)
+            return self._complete(exchange)
         started = NOW()
         try:
-            response: Any = self._sent(request, how)
-            if not stream and not terms.plan.fails(response.status_code, response.headers):
-                _ = response.content  # a body that breaks is a failure of the attempt
+            response: Any = self._send_once(request, how)
+            if not stream and not policy.plan.fails(response.status_code, response.headers):
+                _ = response.content  # a body that fails is a failure of the attempt
         except Exception as error:
             failure: Exception | None = error
             response = None
         else:
             failure = None
             if response.status_code < 400:
-                return self._answered(request, host, how, response, started)
-        exchange = terms.resumed(request, host, started)
+                return self._finish_fast(request, host, how, response, started)
+        exchange = policy.resume_exchange(request, host, started)
         exchange.how = how
         try:
-            return self._concluded(exchange, self._failed(exchange, response, failure), response)
+            return self._complete(exchange, self._failure_of(exchange, response, failure), response)
         finally:
-            failure = None  # or this frame and its error would keep each other alive
+            failure = None  # breaks the reference cycle between this frame and its error
 
     def close(self) -> None:
-        """Close the adapter that is wrapped."""
-        self._going.terms.close()
+        """Close the wrapped adapter."""
+        self._binding.current.close()
         self._wrapped.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Adapter, **self._said), ()
+        return partial(Adapter, **self._options), ()
 
-    def _answered(
+    def _finish_fast(
         self, request: Any, host: str, how: Any, response: Any, started: float
     ) -> requests.Response:
-        """Leave the story on an answer about which there was nothing to decide."""
-        terms, now = self._going.terms, NOW()
-        if terms.credited:
-            (terms.credits.get(host) or terms.credit_for(host, host))(now)
+        """Stamp a response that succeeded at once with its record."""
+        policy, now = self._binding.current, NOW()
+        if policy.has_budget:
+            (policy.credits.get(host) or policy.credit_for(host, host))(now)
         if not how[0]:
-            response.connection, response.__redouble__ = self, LazyCallRecord(terms.plan, started, now)
+            response.connection, response.__redouble__ = self, LazyCallRecord(policy.plan, started, now)
             return cast("requests.Response", response)
-        exchange = terms.resumed(request, host, started)
+        exchange = policy.resume_exchange(request, host, started)
         exchange.how = how
-        return self._handed_out(exchange, response)
+        return self._finish(exchange, response)
 
-    def _concluded(
+    def _complete(
         self, exchange: Exchange, failure: Exception | None = None, response: Any = None
     ) -> requests.Response:
         try:
-            response = exchange.outcome(LATE, failure, response)
+            response = exchange.outcome(TIMEOUT_TYPES, failure, response)
         finally:
             failure = None
             if exchange.unread is not None:
-                discard(exchange)
+                discard_unread(exchange)
         if not isinstance(response, requests.Response):
             raise TypeError(f"the policy returned {response!r}: write a layer that gives a requests.Response")
-        return self._handed_out(exchange, response)
+        return self._finish(exchange, response)
 
-    def _handed_out(self, exchange: Exchange, response: requests.Response) -> requests.Response:
-        exchange.ended(response)
-        cast("Any", response).connection = self  # by which an auth that was challenged sends once more
-        if (exchange.how[0] or exchange.final) and type(response) is requests.Response:
-            response.__class__ = RestartableResponse  # the same, but its body begins anew should it break
+    def _finish(self, exchange: Exchange, response: requests.Response) -> requests.Response:
+        exchange.finish(response)
+        cast("Any", response).connection = self  # an auth handler resends through it after a challenge
+        if (exchange.how[0] or exchange.failed_finally) and type(response) is requests.Response:
+            response.__class__ = RestartableResponse  # in place: only the class changes
             cast("Any", response)._exchange = exchange
         return response
 
-    def _failed(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
-        """Say what an attempt failed with, if it did."""
+    def _failure_of(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
+        """Return the stamped failure of an attempt, or None if it succeeded."""
         if failure is not None:
-            return exchange.failed(failure)
-        if not exchange.fails(response.status_code, response.headers):
+            return exchange.record_failure(failure)
+        if not exchange.is_failure(response.status_code, response.headers):
             return None
-        keep(exchange, response)
-        message = spelled_status(response.status_code)
+        prefetch(exchange, response)
+        message = status_text(response.status_code)
         error = requests.HTTPError(message, request=exchange.request, response=response)
-        return exchange.failed(error, response)
+        return exchange.record_failure(error, response)
 
     def _attempt(self, exchange: Exchange) -> requests.Response:
-        exchange.begins()
+        exchange.begin_attempt()
         if exchange.unread is not None:
-            discard(exchange)
-        rest = exchange.left()
+            discard_unread(exchange)
+        rest = exchange.seconds_left()
         if rest < inf:
-            exchange.ends = exchange.now() + rest
+            exchange.attempt_deadline = exchange.now() + rest
         failure = None
         try:
             with limited_waits(exchange.now, rest):
-                rest = rest if rest == inf else exchange.hurry(rest)
-                response = self._sent(exchange.request, exchange.how, rest)
+                rest = rest if rest == inf else exchange.shorten_timeout(rest)
+                response = self._send_once(exchange.request, exchange.how, rest)
                 if response.status_code >= 400:
-                    failure = self._failed(exchange, response, None)
+                    failure = self._failure_of(exchange, response, None)
                 if failure is not None:
                     raise failure
-                if not exchange.how[0] or exchange.plan.reads:
-                    _ = response.content  # a body that breaks is a failure of the attempt
+                if not exchange.how[0] or exchange.plan.reads_bodies:
+                    _ = response.content  # a body that fails is a failure of the attempt
         except Exception as error:
             if exchange.error is not error:
-                exchange.failed(error)
+                exchange.record_failure(error)
             raise
         finally:
             failure = None
-        exchange.running = False
+        exchange.in_flight = False
         return response
 
-    def _sent(self, request: requests.PreparedRequest, how: Any, rest: float = inf) -> requests.Response:
+    def _send_once(self, request: requests.PreparedRequest, how: Any, rest: float = inf) -> requests.Response:
         stream, timeout, verify, cert, proxies = how
         if proxies:
             self._limit_proxy(request, proxies)
-        limits = shorter(timeout, rest)
+        limits = shorten_timeouts(timeout, rest)
         try:
             return self._wrapped.send(
                 request, stream=stream, timeout=limits, verify=verify, cert=cert, proxies=proxies
             )
-        except EmptyPoolError as error:  # for which requests has no word of its own
+        except EmptyPoolError as error:  # requests does not translate it
             raise requests.ConnectionError(error, request=request) from error
 
     def _limit_proxy(self, request: requests.PreparedRequest, proxies: Any) -> None:
-        """See to it that connections through a proxy are limited too."""
+        """Limit connections through a proxy too."""
         proxy = select_proxy(request.url or "", proxies)
         if proxy and isinstance(self._wrapped, HTTPAdapter):
             known: Any = self._wrapped

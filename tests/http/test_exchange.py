@@ -19,7 +19,7 @@ from redouble import (
     report,
 )
 from redouble.http import Idempotency
-from redouble.http._request_body import AGAIN, Resendable, content_of
+from redouble.http._request_body import RESENDABLE, Resendable, classify_body
 from tests.support.fakes import Ledger, Virtual
 from tests.support.http.offline_clients import Client, retrying
 
@@ -46,10 +46,10 @@ def read(file: BytesIO) -> BytesIO:
 
 
 BODIES: dict[str, Callable[[], Resendable]] = {
-    "again": lambda: AGAIN,
-    "a file": lambda: content_of(BytesIO(b"abc")),
-    "not begun": lambda: content_of(pieces_of()),
-    "once": lambda: content_of(begun()),
+    "again": lambda: RESENDABLE,
+    "a file": lambda: classify_body(BytesIO(b"abc")),
+    "not begun": lambda: classify_body(pieces_of()),
+    "once": lambda: classify_body(begun()),
 }
 ASKING: dict[str, dict[str, Any]] = {
     "GET": {"method": "GET"},
@@ -98,10 +98,10 @@ def test_why_a_body_was_not_sent_again(colour: str, failure: type[Exception] | i
     step = step_of(failure)
     client = Client(POLICY, step, colour=colour)
     if step == 503:
-        assert client.request("PUT", content_of(begun())).status == 503
+        assert client.request("PUT", classify_body(begun())).status == 503
         return
     with pytest.raises(httpx.ReadError) as caught:
-        client.request("PUT", content_of(begun()))
+        client.request("PUT", classify_body(begun()))
     assert caught.value is step
     assert any("its body cannot be sent again" in note for note in caught.value.__notes__)
 
@@ -109,7 +109,7 @@ def test_why_a_body_was_not_sent_again(colour: str, failure: type[Exception] | i
 def test_a_file_is_rewound_to_where_it_was(colour: str) -> None:
     file = BytesIO(b"abcdef")
     file.seek(2)
-    source = content_of(file)
+    source = classify_body(file)
     read(file)
     Client(POLICY, 503, 200, colour=colour).request("PUT", source)
     assert file.tell() == 2
@@ -117,7 +117,7 @@ def test_a_file_is_rewound_to_where_it_was(colour: str) -> None:
 
 def test_nothing_is_rewound_that_is_not_sent_again(colour: str) -> None:
     file = BytesIO(b"abcdef")
-    source = content_of(file)
+    source = classify_body(file)
     read(file)
     Client(POLICY, 503, colour=colour).request("POST", source)
     assert file.tell() == 6

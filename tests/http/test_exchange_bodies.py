@@ -12,7 +12,7 @@ import pytest
 
 from redouble import Pipeline, http
 from redouble._engine.report import stamp_of
-from redouble.http._request_body import content_of
+from redouble.http._request_body import classify_body
 from redouble.testing import VirtualClock, virtual_time
 from tests.http.test_exchange_endings import LOST, POLICY, texts, told
 from tests.support.fakes import Ledger, Virtual
@@ -68,7 +68,7 @@ def test_a_body_that_breaks_is_not_asked_for_again_if_that_does_harm(
     client = Client(POLICY, 200, colour=colour)
     broken = LOST("cut")
     with pytest.raises(LOST) as caught:
-        client.request(method, content_of(body), broken=[broken])
+        client.request(method, classify_body(body), broken=[broken])
     assert caught.value is broken
     said = told(broken)
     assert (len(client.sent), said.attempts, said.reason) == (1, 1, reason)
@@ -182,7 +182,7 @@ def test_an_answer_that_does_not_fit_the_head(script: list[Any], reason: str) ->
     first = client.request()
     broken = LOST("cut")
     with suppress(Refused):
-        first.exchange.restarted(broken)
+        first.exchange.restart(broken)
     assert first.exchange.unfit(broken) is broken
     assert (told(broken).reason, told(broken).attempts) == (reason, len(client.sent))
 

@@ -17,15 +17,15 @@ import pytest
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout
 from redouble.http._httpcore_sockets import (
-    PIECE,
+    WRITE_SIZE,
     AsyncLimitedBackend,
     LimitedBackend,
     LimitedSocketStream,
     limit_async_sockets,
     limit_sockets,
-    refuse_retries,
+    limit_stream,
+    reject_retries,
 )
-from redouble.http._httpcore_sockets import limited as taken
 from tests.support.fakes import Virtual, always
 from tests.support.servers import pattern
 
@@ -120,10 +120,10 @@ def opened(clock: Virtual) -> tuple[Wire, Any]:
 def test_without_a_limit_a_connection_is_as_it_was(clock: Virtual) -> None:
     wire, stream = opened(clock)
     assert stream.read(3, 5) == b"xxx"
-    stream.write(b"y" * PIECE * 3, 7)
+    stream.write(b"y" * WRITE_SIZE * 3, 7)
     stream.read(3)
     assert wire.waits == [("connect there:80", 9), ("read", 5), ("write", 7), ("read", None)]
-    assert wire.written == [b"y" * PIECE * 3]
+    assert wire.written == [b"y" * WRITE_SIZE * 3]
     assert stream.get_extra_info("socket") == "info of socket"
     assert stream.close() == "closed"
 
@@ -149,11 +149,11 @@ def test_much_is_written_piece_by_piece(clock: Virtual) -> None:
     wire, stream = opened(clock)
     before = limited(clock, 9)
     try:
-        stream.write(b"a" * PIECE + b"b" * PIECE + b"c", 8)
+        stream.write(b"a" * WRITE_SIZE + b"b" * WRITE_SIZE + b"c", 8)
     finally:
         SOCKET_DEADLINE.reset(before)
     assert wire.waits[1:] == [("write", 8), ("write", 8), ("write", 7)]
-    assert wire.written == [b"a" * PIECE, b"b" * PIECE, b"c"]
+    assert wire.written == [b"a" * WRITE_SIZE, b"b" * WRITE_SIZE, b"c"]
 
 
 def test_nothing_is_waited_for_when_time_is_up(clock: Virtual) -> None:
@@ -247,7 +247,7 @@ def test_a_socket_does_what_the_librarys_own_does(library: Any, misfortune: str)
         mine, peer = socket.socketpair()
         with mine, peer:
             own = sys.modules[f"{library.__name__}._backends.sync"].SyncStream(mine)
-            stream = taken(own, library) if ours else own
+            stream = limit_stream(own, library) if ours else own
             assert type(stream) is (LimitedSocketStream if ours else type(own))
             try:
                 found.append(MISFORTUNES[misfortune](stream, peer))
@@ -260,7 +260,7 @@ def test_a_socket_does_what_the_librarys_own_does(library: Any, misfortune: str)
 def test_much_is_written_whole() -> None:
     mine, peer = socket.socketpair()
     with mine, peer, ThreadPoolExecutor() as threads:
-        stream = taken(sys.modules["httpcore2._backends.sync"].SyncStream(mine), httpcore2)
+        stream = limit_stream(sys.modules["httpcore2._backends.sync"].SyncStream(mine), httpcore2)
         arrived = threads.submit(peer.makefile("rb").read)
         stream.write(pattern(3_000_000), 60)
         stream.close()
@@ -317,12 +317,12 @@ def test_a_transport_without_a_pool_is_left_alone(library: Any) -> None:
     before: dict[str, Any] = {**vars(transport)}
     limit_sockets(transport)
     limit_async_sockets(transport)
-    refuse_retries(transport)
+    reject_retries(transport)
     assert vars(transport) == before
 
 
 @TRANSPORTS
 def test_a_transport_that_retries_by_itself_is_refused(library: Any) -> None:
-    refuse_retries(library.HTTPTransport())
+    reject_retries(library.HTTPTransport())
     with pytest.raises(ValueError, match="wrapped retries by itself"):
-        refuse_retries(library.HTTPTransport(retries=2))
+        reject_retries(library.HTTPTransport(retries=2))

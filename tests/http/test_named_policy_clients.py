@@ -9,7 +9,7 @@ from redouble._clients.idempotency import Idempotency
 from redouble.config import _reload as _live
 from redouble.errors import ConfigError
 from redouble.http._client import PolicyBinding
-from redouble.http._request_body import AGAIN
+from redouble.http._request_body import RESENDABLE
 from tests.support.http.offline_clients import Request
 
 
@@ -38,30 +38,30 @@ def load(**options: object) -> None:
 def test_a_client_follows_a_reload(aio: bool) -> None:
     load(attempts=2)
     client = going(aio=aio)
-    before = client.terms
-    assert before.plan.most == 2
-    assert client.terms is before
+    before = client.current
+    assert before.plan.max_attempts == 2
+    assert client.current is before
     load(attempts=5)
-    assert client.terms.plan.most == 5
-    assert before.plan.most == 2  # what is under way goes on as it began
+    assert client.current.plan.max_attempts == 5
+    assert before.plan.max_attempts == 2  # what is under way goes on as it began
 
 
 def test_a_client_is_made_before_there_is_a_configuration() -> None:
     client = going()
     with pytest.raises(ConfigError, match="no configuration is loaded yet"):
-        _ = client.terms
+        _ = client.current
     load(attempts=3)
-    assert client.terms.plan.most == 3
+    assert client.current.plan.max_attempts == 3
 
 
 def test_a_client_stays_closed_and_keeps_its_keys() -> None:
     load(attempts=2)
     client, request = going(), Request("POST")
-    given = client.terms.exchange(request, AGAIN, "a").key
-    client.terms.close()
+    given = client.current.begin_exchange(request, RESENDABLE, "a").key
+    client.current.close()
     load(attempts=3)
-    assert client.terms.is_closed()
-    assert client.terms.exchange(request, AGAIN, "a").key is given
+    assert client.current.is_closed()
+    assert client.current.begin_exchange(request, RESENDABLE, "a").key is given
 
 
 def test_what_a_client_cannot_go_by_is_no_valid_configuration() -> None:
@@ -70,7 +70,7 @@ def test_what_a_client_cannot_go_by_is_no_valid_configuration() -> None:
     hedged = {"pipelines": {"payments": {"layers": [{"type": "hedge", "delay": 1}]}}}
     with pytest.raises(ConfigError, match=r"redouble\.client goes by it, and cannot"):
         config.load(hedged, environ=None)
-    assert client.terms.plan.most == 2
+    assert client.current.plan.max_attempts == 2
 
 
 def test_a_name_inside_a_pipeline_is_refused() -> None:

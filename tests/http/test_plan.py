@@ -146,12 +146,12 @@ def test_what_fails_and_what_may_be_repeated(policy: Layer, failing: set[int], m
 )
 def test_how_often_and_how_long(policy: Layer, most: float, total: float) -> None:
     plan = Wire().plan(policy)
-    assert (plan.most, plan.total) == (most, total)
+    assert (plan.max_attempts, plan.total) == (most, total)
 
 
 def test_a_rule_for_results_wants_to_see_them() -> None:
-    assert Wire().plan(Timeout(2) | Retry(until=bool)).reads
-    assert not Wire().plan(Timeout(2) | Retry()).reads
+    assert Wire().plan(Timeout(2) | Retry(until=bool)).reads_bodies
+    assert not Wire().plan(Timeout(2) | Retry()).reads_bodies
 
 
 # --------------------------------------------------------------------------- the options
@@ -169,7 +169,7 @@ def test_options_for_one_request(colour: str) -> None:
         said = report(caught.value)
         assert said is not None
         assert (len(wire.sent), said.attempts, said.name) == (2, 2, "mine")
-    assert plan.most == 5
+    assert plan.max_attempts == 5
 
 
 def test_options_need_a_retry_to_be_options_of() -> None:

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from redouble.http import AsyncReplayable, Replayable, replayable
-from redouble.http._request_body import AGAIN, content_of, contents_of
+from redouble.http._request_body import RESENDABLE, classify_body, classify_parts
 
 DATA = b"one, two, three"
 
@@ -82,8 +82,8 @@ class Untold(io.BytesIO):
     ids=lambda source: type(source).__name__,
 )
 def test_what_is_kept_or_made_anew_can_be_sent_again(source: object) -> None:
-    assert content_of(source) is AGAIN
-    assert AGAIN.rewind()
+    assert classify_body(source) is RESENDABLE
+    assert RESENDABLE.rewind()
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_what_is_kept_or_made_anew_can_be_sent_again(source: object) -> None:
     ids=lambda source: type(source).__name__,
 )
 def test_what_is_used_up_cannot(source: object) -> None:
-    assert not content_of(source).rewind()
+    assert not classify_body(source).rewind()
 
 
 def test_a_generator_can_until_it_is_begun() -> None:
     body = pieces()
-    content = content_of(body)
+    content = classify_body(body)
     assert content.rewind()
     next(body)
     assert not content.rewind()
@@ -113,7 +113,7 @@ def test_a_file_goes_back_to_where_it_was(tmp_path: Path, kind: str, start: int)
     path.write_bytes(DATA)
     with io.BytesIO(DATA) if kind == "memory" else path.open("rb", 0 if kind == "unbuffered" else -1) as file:
         file.seek(start)
-        content = content_of(file)
+        content = classify_body(file)
         for _ in range(3):
             assert file.read() == DATA[start:]
             assert content.rewind()
@@ -123,29 +123,29 @@ def test_a_file_goes_back_to_where_it_was(tmp_path: Path, kind: str, start: int)
 def test_a_text_file_goes_back_too() -> None:
     file = io.TextIOWrapper(io.BytesIO("ä, ö, ü".encode()))
     assert file.read(3) == "ä, "
-    content = content_of(file)
+    content = classify_body(file)
     assert [file.read(), content.rewind(), file.read()] == ["ö, ü", True, "ö, ü"]
 
 
 def test_a_text_file_that_is_being_iterated_does_not_say_where_it_is() -> None:
     file = io.TextIOWrapper(io.BytesIO(b"a\nb\n"))
     assert next(file) == "a\n"
-    assert not content_of(file).rewind()
+    assert not classify_body(file).rewind()
 
 
 def test_a_file_that_was_closed_meanwhile_does_not_go_back() -> None:
     file = io.BytesIO(DATA)
-    content = content_of(file)
+    content = classify_body(file)
     file.close()
     assert not content.rewind()
-    assert not content_of(file).rewind()
+    assert not classify_body(file).rewind()
 
 
 def test_a_pipe_does_not_go_back() -> None:
     end, other = os.pipe()
     os.close(other)
     with os.fdopen(end, "rb") as pipe:
-        assert not content_of(pipe).rewind()
+        assert not classify_body(pipe).rewind()
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_an_async_file_cannot_be_rewound_from_here(
 
     async def main() -> None:
         async with await open_file(path, "rb") as file:
-            content = content_of(file)
+            content = classify_body(file)
             assert await file.read() == DATA
             assert not content.rewind()
 
@@ -175,14 +175,14 @@ def read(*files: io.BytesIO) -> list[bytes]:
 
 
 def test_several_that_need_no_rewinding_are_one_that_needs_none() -> None:
-    assert contents_of([]) is AGAIN
-    assert contents_of([None, b"x", "x", [b"x"]]) is AGAIN
+    assert classify_parts([]) is RESENDABLE
+    assert classify_parts([None, b"x", "x", [b"x"]]) is RESENDABLE
 
 
 def test_all_files_go_back() -> None:
     one, two = io.BytesIO(b"1234"), io.BytesIO(b"5678")
     two.seek(2)
-    content = contents_of([b"x", one, None, two])
+    content = classify_parts([b"x", one, None, two])
     assert read(one, two) == [b"1234", b"78"]
     assert content.rewind()
     assert read(one, two) == [b"1234", b"78"]
@@ -191,7 +191,7 @@ def test_all_files_go_back() -> None:
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_one_that_does_not_go_back_is_enough(place: int) -> None:
     files = [io.BytesIO(b"1234"), io.BytesIO(b"5678")]
-    assert not contents_of([*files[:place], iter([b"x"]), *files[place:]]).rewind()
+    assert not classify_parts([*files[:place], iter([b"x"]), *files[place:]]).rewind()
 
 
 # --------------------------------------------------------------- bodies made by a function
@@ -245,7 +245,7 @@ def test_it_is_not_called_before_it_is_needed() -> None:
     def never() -> Iterator[bytes]:
         raise AssertionError
 
-    assert content_of(replayable(never)) is AGAIN
+    assert classify_body(replayable(never)) is RESENDABLE
     iter(replayable(never))
 
 
@@ -310,4 +310,4 @@ class Joined:
     ],
 )
 def test_what_holds_something_that_runs_out_runs_out(held: object, anew: bool) -> None:
-    assert content_of(Joined(held)).rewind() is anew
+    assert classify_body(Joined(held)).rewind() is anew

@@ -107,20 +107,20 @@ def attempts(plan: HttpPlan) -> list[int | None]:
     ],
 )
 def test_the_plan_that_comes_of_it(value: Any, expected: list[int]) -> None:
-    assert attempts(request_options(value).plan(plan_of(), BoundedCache[HttpPlan](MOST))) == expected
+    assert attempts(request_options(value).plan_for(plan_of(), BoundedCache[HttpPlan](MOST))) == expected
 
 
 @pytest.mark.parametrize("value", [{}, {"idempotent": True}, {"idempotency_key": "k"}])
 def test_the_plan_stays_if_nothing_is_said_about_it(value: Any) -> None:
     plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
-    assert request_options(value).plan(plan, kept) is plan
+    assert request_options(value).plan_for(plan, kept) is plan
     assert len(kept) == 0
 
 
 def test_all_other_options_stay() -> None:
     budget = Ledger()
     plan = plan_of(Retry(attempts=3, name="mine", budget=budget))
-    (layer,) = request_options({"attempts": 2}).plan(plan, BoundedCache[HttpPlan](MOST)).layers
+    (layer,) = request_options({"attempts": 2}).plan_for(plan, BoundedCache[HttpPlan](MOST)).layers
     assert isinstance(layer, Retry)
     assert (layer.attempts, layer.name, layer.budget) == (2, "mine", budget)
 
@@ -128,18 +128,18 @@ def test_all_other_options_stay() -> None:
 def test_whoever_says_the_same_has_the_same_plan() -> None:
     plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
     first, second, other = (
-        request_options({"attempts": n, "timeout": 5}).plan(plan, kept) for n in (2, 2, 5)
+        request_options({"attempts": n, "timeout": 5}).plan_for(plan, kept) for n in (2, 2, 5)
     )
     assert first is second
     assert first is not other
-    assert request_options(RETRY).plan(plan, kept) is request_options(RETRY).plan(plan, kept)
+    assert request_options(RETRY).plan_for(plan, kept) is request_options(RETRY).plan_for(plan, kept)
 
 
 def test_what_has_no_hash_is_not_kept() -> None:
     plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
     for _ in range(2):
         assert attempts(
-            request_options({"attempts": 2, "labels": {"a": "b"}, "backoff": [0]}).plan(plan, kept)
+            request_options({"attempts": 2, "labels": {"a": "b"}, "backoff": [0]}).plan_for(plan, kept)
         ) == [2]
     assert len(kept) == 0
 
@@ -147,10 +147,10 @@ def test_what_has_no_hash_is_not_kept() -> None:
 def test_no_more_plans_are_kept_than_so_many() -> None:
     """The oldest goes; those that stay are the same."""
     plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
-    made = [request_options({"attempts": n}).plan(plan, kept) for n in range(1, MOST + 51)]
+    made = [request_options({"attempts": n}).plan_for(plan, kept) for n in range(1, MOST + 51)]
     assert len(kept) == MOST
-    assert request_options({"attempts": MOST + 50}).plan(plan, kept) is made[-1]
-    assert request_options({"attempts": 1}).plan(plan, kept) is not made[0]
+    assert request_options({"attempts": MOST + 50}).plan_for(plan, kept) is made[-1]
+    assert request_options({"attempts": 1}).plan_for(plan, kept) is not made[0]
     assert len(kept) == MOST
 
 
@@ -175,16 +175,16 @@ def test_a_plan_that_cannot_be_made(value: Any, error: type[Exception], says: st
     plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
     for _ in range(2):
         with pytest.raises(error, match=says):
-            request_options(value).plan(plan, kept)
+            request_options(value).plan_for(plan, kept)
     assert len(kept) == 0
 
 
 def test_what_is_wrong_is_not_taken_for_what_is_right() -> None:
     """True equals 1, and a plan for one attempt is kept."""
     plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
-    assert attempts(request_options({"attempts": 1}).plan(plan, kept)) == [1]
+    assert attempts(request_options({"attempts": 1}).plan_for(plan, kept)) == [1]
     with pytest.raises(TypeError, match="attempts"):
-        request_options({"attempts": True}).plan(plan, kept)
+        request_options({"attempts": True}).plan_for(plan, kept)
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_many_threads_say_different_things_at_once() -> None:
         try:
             for n in range(400):
                 number = 1 + own + 8 * n
-                assert attempts(request_options({"attempts": number}).plan(plan, kept)) == [number]
+                assert attempts(request_options({"attempts": number}).plan_for(plan, kept)) == [number]
         except Exception as error:
             errors.append(error)
 

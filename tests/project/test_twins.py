@@ -40,16 +40,16 @@ TWINS = [
     ("_layers/limits/throttle", "Throttle._enter", "Throttle._aenter"),
     ("_layers/limits/wait_queue", "QueuedAdmission.enter", "QueuedAdmission.aenter"),
     ("http/_exchange", "Exchange.outcome", "Exchange.aoutcome"),
-    ("http/_exchange", "Exchange.restarted", "Exchange.arestarted"),
-    ("http/_exchange", "Exchange._restarted", "Exchange._arestarted"),
+    ("http/_exchange", "Exchange.restart", "Exchange.arestart"),
+    ("http/_exchange", "Exchange._restart", "Exchange._arestart"),
     ("http/_httpx_library", "HttpxLibrary.prefetch", "HttpxLibrary.aprefetch"),
     ("http/_httpx_transport", "Sender.handle_request", "AsyncSender.handle_async_request"),
-    ("http/_httpx_transport", "Sender._failed", "AsyncSender._failed"),
-    ("http/_httpx_transport", "Sender._concluded", "AsyncSender._concluded"),
+    ("http/_httpx_transport", "Sender._failure_of", "AsyncSender._failure_of"),
+    ("http/_httpx_transport", "Sender._complete", "AsyncSender._complete"),
     ("http/_httpx_transport", "Sender._send", "AsyncSender._send"),
     ("http/_httpx_transport", "Sender._discard", "AsyncSender._discard"),
     ("http/_httpx_response", "RestartableBody.close", "AsyncRestartableBody.aclose"),
-    ("http/_httpx_response", "RestartableBody._begin_again", "AsyncRestartableBody._begin_again"),
+    ("http/_httpx_response", "RestartableBody._restart", "AsyncRestartableBody._restart"),
     ("grpc/_attempt", "start_rpc", "astart_rpc"),
     ("grpc/_attempt", "run_policy", "arun_policy"),
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
@@ -91,13 +91,13 @@ FUNCTIONS = {
 METHODS = {
     "_aenter": "_enter",
     "_anow": "_now",
-    "AsyncReceived": "Received",
+    "AsyncRestartableBody": "RestartableBody",
     "adiscard": "discard",
     "aread_all": "read_all",
     "aprefetch": "prefetch",
     "aoutcome": "outcome",
-    "arestarted": "restarted",
-    "_arestarted": "_restarted",
+    "arestart": "restart",
+    "_arestart": "_restart",
     "handle_async_request": "handle_request",
     "aenter": "enter",
     "aclose": "close",
@@ -279,12 +279,12 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *(f"_drivers/attempt.{name}" for name in ("_aprocessed", "_within", "arun_on_worker", "cut")),
         *(
             f"aiohttp.Middleware.{name}"
-            for name in ("__call__", "_attempt", "_concluded", "_failed", "_send")
+            for name in ("__call__", "_attempt", "_complete", "_failure_of", "_send")
         ),
-        *("http/_aiohttp_response.ready_again", "http/_aiohttp_response.keep"),
+        *("http/_aiohttp_response.prepare_resend", "http/_aiohttp_response.prefetch"),
         *(
             f"http/_aiohttp_response.RestartableContent.{name}"
-            for name in ("_begin_again", "_have", "_within")
+            for name in ("_read", "_read_within", "_restart")
         ),
         "http/_httpx_response.AsyncRestartableBody.read_whole",
         *("http/_httpx_transport.AsyncSender._attempt", "http/_httpx_response.PrefetchedBody.__aiter__"),
@@ -292,7 +292,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *("http/_httpx_library.HttpxLibrary.adiscard", "http/_httpx_transport.AsyncSender.aclose"),
         *(
             f"http/_httpx_response.AsyncRestartableBody.{name}"
-            for name in ("__aiter__", "_collected", "_held")
+            for name in ("__aiter__", "_collect", "_read_ahead")
         ),
         *(
             f"http/_httpcore_sockets.AsyncLimitedBackend.{name}"

@@ -1,5 +1,5 @@
-"""What the adapters of all client libraries share. It sends nothing itself.
+"""What the adapters of all client libraries share; nothing here sends a request.
 
-Turning a policy into a function that sends, one idempotency key for each logical call, the record of a call
-that the engine never saw, and deadlines for blocking sockets.
+They share the plan, which turns a policy into a function that sends; idempotency keys, one for each logical
+call; the record of a call that the engine never saw; deadlines for blocking sockets.
 """

@@ -1,4 +1,4 @@
-"""What a call did that no policy had to decide about: it succeeded at once, or its body broke too late."""
+"""Records of calls without a `Run`: a call succeeded at once, or failed after part of its body was read."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["CallRecord", "LazyCallRecord"]
 
 
 class CallRecord(RetryVeto):
-    """The stamp of such a call."""
+    """The stamp of a call without a `Run`: its attempts, duration and last error."""
 
-    __slots__ = ("_labels", "_said", "attempt", "elapsed", "name", "reason")
+    __slots__ = ("_error_facts", "_labels", "attempt", "elapsed", "name", "reason")
 
     reason: Reason | None  # type: ignore[assignment]
 
@@ -34,12 +34,12 @@ class CallRecord(RetryVeto):
         self.reason = reason
         self.attempt = attempts
         self.elapsed = elapsed
-        self._said: tuple[Kind | None, str | None, str | None] = (
-            (None, None, None) if error is None else _said(error)
+        self._error_facts: tuple[Kind | None, str | None, str | None] = (
+            (None, None, None) if error is None else _describe_error(error)
         )
 
     def tell(self, error: Exception) -> None:
-        """Leave it on an error, with a note."""
+        """Stamp an error with this record and add a note."""
         plural = "" if self.attempt == 1 else "s"
         words = OUTCOMES[self.reason or Reason.stopped][0]
         annotate(
@@ -48,7 +48,7 @@ class CallRecord(RetryVeto):
 
     def report(self) -> Report:
         """Build the report."""
-        kind, name, text = self._said
+        kind, name, text = self._error_facts
         record = AttemptRecord(self.attempt, kind, name, text, 0.0, self.elapsed, None, None)
         return Report(
             self.reason,
@@ -65,23 +65,23 @@ class CallRecord(RetryVeto):
 
 
 class LazyCallRecord(RetryVeto):
-    """The stamp of a call that succeeded at once, which nobody may ever ask for: it only keeps the times."""
+    """The stamp of a call that succeeded at once. It keeps only the times; the report is built on request."""
 
-    __slots__ = ("_over", "_plan", "_started")
+    __slots__ = ("_ended", "_plan", "_started")
 
-    def __init__(self, plan: Plan, started: float, over: float) -> None:
-        self._plan, self._started, self._over = plan, started, over
+    def __init__(self, plan: Plan, started: float, ended: float) -> None:
+        self._plan, self._started, self._ended = plan, started, ended
 
     def report(self) -> Report:
         """Build the report."""
-        return CallRecord(self._plan, None, 1, self._over - self._started).report()
+        return CallRecord(self._plan, None, 1, self._ended - self._started).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return itself, (self.report(),)
 
 
-def _said(error: Exception) -> tuple[Kind, str, str]:
-    found = transient(error)
-    kind = None if found is None else found.kind
+def _describe_error(error: Exception) -> tuple[Kind, str, str]:
+    verdict = transient(error)
+    kind = None if verdict is None else verdict.kind
     name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     return kind or kind_of(type(error)), name, redacted(str(error))

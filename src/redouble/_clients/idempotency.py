@@ -1,7 +1,7 @@
 """Idempotency keys: one for each logical call, the same in all of its attempts.
 
-A server that knows the key does the work once, however often it is asked; so a request that carries one may
-be sent again whatever its method.
+A server that supports the key does the work once, however often it receives the request; therefore a request
+with a key may be resent whatever its method.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJ
 
 
 def new_key() -> str:
-    """Make a key that nobody else has."""
-    from uuid import uuid4  # noqa: PLC0415  for those who use keys
+    """Make a unique key."""
+    from uuid import uuid4  # noqa: PLC0415  imported only where keys are used
 
     return str(uuid4())
 
 
 def is_key(key: object) -> TypeGuard[str]:
-    """Say whether it can be sent as a key."""
+    """Return True if the value can be sent as a key."""
     return isinstance(key, str) and key != "" and key.isascii() and key.isprintable()
 
 
 @public("redouble.http")
 @dataclass(frozen=True)
 class Idempotency:
-    """Which header carries the key, and whether we put one there ourselves.
+    """The header that carries the key, and whether the client adds one.
 
-    header: its name. A request that has it counts as idempotent, whoever wrote it.
-    auto: whether a request of another method that lacks it is given one.
-    make: what makes a key; it is called once for each logical call.
+    header: its name. A request that has it counts as idempotent, whether the caller or the client set it.
+    auto: True if the client adds a key to requests without one whose method is not idempotent.
+    make: the function that makes a key, called once for each logical call.
     """
 
     header: str = HEADER
@@ -55,7 +55,7 @@ class Idempotency:
             raise TypeError(f"Idempotency make={self.make!r}: write a function that returns a key")
 
     def key(self) -> str:
-        """Make a key, and see that it is one."""
+        """Make a key and validate it."""
         made: object = self.make()
         if not is_key(made):
             raise TypeError(
@@ -66,13 +66,13 @@ class Idempotency:
 
 Keys: TypeAlias = Idempotency | Literal["auto"] | None
 
-LOOKED_FOR = Idempotency(auto=False)
+RECOGNISE_ONLY = Idempotency(auto=False)
 
 
 def as_idempotency(keys: object) -> Idempotency:
-    """Read the option ``idempotency``."""
+    """Parse the option ``idempotency``."""
     if keys is None:
-        return LOOKED_FOR
+        return RECOGNISE_ONLY
     if keys == "auto":
         return Idempotency()
     if isinstance(keys, Idempotency):

@@ -1,8 +1,8 @@
-"""The plan of one policy for one client: a function that sends, and the facts that it needs.
+"""The plan of one policy for one client: a function that sends, and the facts that the client needs.
 
-Any layer or pipeline will do. The plan reads off it how long a call may take and whether there is a budget
-for each host. A client can end its own waiting, and then knows what became of the request; therefore the
-limits of attempts become deadlines.
+Any layer or pipeline will do. The plan derives from it the time limit of a call and whether there is a retry
+budget for each host. A client that ends its own wait knows whether the request was sent; therefore the time
+limits of attempts become deadlines, which the client observes.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ RETRY_OPTIONS = frozenset(field.name for field in fields(Retry) if field.init)
 
 
 class Plan:
-    """One policy, for one client."""
+    """One policy compiled for one client."""
 
     def __init__(self, layers: tuple[Layer, ...], name: str, send: Send, *, aio: bool) -> None:
         retries = [layer for layer in layers if isinstance(layer, Retry)]
         self.layers = layers
-        # Those of the outermost are for the whole call; those further in begin anew with each attempt.
+        # Limits outside the outermost Retry hold for the whole call; inner ones restart with each attempt.
         around = layers[: layers.index(retries[0])] if retries else layers
         limits = [cast("float", layer.seconds) for layer in around if isinstance(layer, Timeout)]
         self.total = min([retries[0]._total if retries else inf, *limits])
         self.labels: Mapping[str, str] = retries[0].labels if retries else {}
         self.name = (retries[0].name if retries else "") or name
-        self.reads = any(layer.until is not None for layer in retries)  # a rule for results wants to see them
-        self.most = _product(layer.attempts for layer in retries)
+        self.reads_bodies = any(layer.until is not None for layer in retries)  # a rule for results reads them
+        self.max_attempts = _product(layer.attempts for layer in retries)
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
         self._calls = BoundedCache[Send](MOST)
-        # Whether a first attempt may be made without asking: nobody wants to know before it has ended.
+        # True if a first attempt may be made without the policy: nothing in it acts before an attempt ends.
         self.fast_path = len(layers) == 1 and _is_transparent(layers[0])
         self.budget: Any = retries[0].budget if self.fast_path else None
-        self._call = self._wrapped(None)  # also says at construction what cannot be done
+        self._call = self._wrap_send(None)  # here, so that an impossible policy raises at construction
 
     def call_for(self, host: Hashable) -> Send:
-        """Return what sends a request to this host."""
+        """Return the function that sends a request to this host under the policy."""
         if not self._by_host:
             return self._call
-        return self._calls.get(host) or self._calls.get_or_create(host, lambda: self._wrapped(host))
+        return self._calls.get(host) or self._calls.get_or_create(host, lambda: self._wrap_send(host))
 
     def credit_for(self, host: Hashable) -> Credit:
-        """Return what is told the time of a success with this host, where the plan is quick."""
+        """Return the callable that credits a success at a given time to this host; for the fast path."""
         budget = self.budget.of(host) if self._by_host else self.budget
         plain = type(budget) in (RetryBudget, HostBudgets) and budget._by == "success"
         return cast("Credit", budget._earn) if plain else partial(budget.credit, None)
@@ -79,11 +79,11 @@ class Plan:
         """Return the plan of another policy."""
         return type(self)(flat(policy), self._name, self._send, aio=self._aio)
 
-    def _wrapped(self, host: Hashable | None) -> Send:
-        layers = [part for layer in self.layers for part in self._parts(layer, host)]
+    def _wrap_send(self, host: Hashable | None) -> Send:
+        layers = [part for layer in self.layers for part in self._client_layers(layer, host)]
         return Pipeline(*layers)(self._send) if layers else self._send
 
-    def _parts(self, layer: Layer, host: Hashable | None) -> tuple[Layer, ...]:
+    def _client_layers(self, layer: Layer, host: Hashable | None) -> tuple[Layer, ...]:
         if isinstance(layer, Timeout) and layer.worker is None:
             return (DeadlineLayer(cast("float", layer.seconds)),)
         if not isinstance(layer, Retry):
@@ -91,19 +91,19 @@ class Plan:
         parts: list[Layer] = []
         if layer._total < inf and layer is not next(each for each in self.layers if isinstance(each, Retry)):
             parts.append(DeadlineLayer(layer._total))
-        said = replace(layer, name=layer.name or self._name)
+        retry = replace(layer, name=layer.name or self._name)
         if self._aio and layer._total < inf:
-            # A client is cut by itself, in a way that it can bear; the policy only begins nothing too late.
-            said = replace(said, timeout=None, give_up_after=layer._limit)
+            # The client cancels its own attempt cleanly; the policy only starts no attempt too late.
+            retry = replace(retry, timeout=None, give_up_after=layer._limit)
         if host is not None and isinstance(layer.budget, HostBudgets):
-            said = replace(said, budget=layer.budget.of(host))
+            retry = replace(retry, budget=layer.budget.of(host))
         if layer._attempt_limit < inf and layer.worker is None:
-            return *parts, replace(said, attempt_timeout=None), DeadlineLayer(layer._attempt_limit)
-        return *parts, said
+            return *parts, replace(retry, attempt_timeout=None), DeadlineLayer(layer._attempt_limit)
+        return *parts, retry
 
 
 def _is_transparent(layer: Layer) -> bool:
-    """Say whether a layer only retries, and is told of a success at most: no limits, rules or observers."""
+    """Return True if a layer only retries and at most records successes: no limits, rules or observers."""
     if not isinstance(layer, Retry) or layer._total < inf or layer._attempt_limit < inf:
         return False
     silent = layer._plain or (layer._credited and getattr(layer.budget, "_ignores_starts", False))
@@ -111,7 +111,7 @@ def _is_transparent(layer: Layer) -> bool:
 
 
 class DeadlineLayer(Layer):
-    """A deadline around each call: what is inside ends its waiting by itself."""
+    """Sets a deadline around each call; the client inside observes it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -119,27 +119,27 @@ class DeadlineLayer(Layer):
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """Return ``fn`` with a deadline, for a plain function."""
 
-        def within(exchange: object) -> Any:
+        def with_deadline(exchange: object) -> Any:
             with deadline(self._seconds):
                 return fn(exchange)
 
-        return within
+        return with_deadline
 
     def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """Return ``fn`` with a deadline, for a coroutine function."""
 
-        async def within(exchange: object) -> Any:
+        async def with_deadline(exchange: object) -> Any:
             with deadline(self._seconds):
                 return await fn(exchange)
 
-        return within
+        return with_deadline
 
 
 P = TypeVar("P", bound=Plan)
 
 
 def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool) -> P:
-    """Return the plan of what was passed as ``policy``, or raise a TypeError that says what to write."""
+    """Return the plan of what was passed as ``policy``, or raise a TypeError that names the fix."""
     if isinstance(policy, type) or not isinstance(policy, Layer):
         fix = (
             f"write {display_name(policy)}()" if callable(policy) else "write a redouble.Retry or a pipeline"
@@ -158,7 +158,7 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
 
 
 def is_named(policy: object) -> bool:
-    """Say whether `redouble.policies` has made it; who never uses a configuration need not import it."""
+    """Return True if `redouble.policies` made it; found without importing the configuration package."""
     return hasattr(type(policy), "_unloaded")
 
 
@@ -168,7 +168,7 @@ def flat(policy: Layer) -> tuple[Layer, ...]:
 
 
 def _product(counts: Any) -> float:
-    most = 1.0
+    product = 1.0
     for count in counts:
-        most *= inf if count is None else count
-    return most
+        product *= inf if count is None else count
+    return product

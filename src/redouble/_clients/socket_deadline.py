@@ -1,4 +1,4 @@
-"""The moment by which a blocking client has to stop waiting, for the sockets that we made for it."""
+"""The deadline of blocking socket waits, a context variable read by the sockets that we wrap."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from math import inf
 __all__ = ["SOCKET_DEADLINE", "ShortenedTimeout", "limited_waits", "socket_timeout"]
 
 
-# The moment by which a blocking client must have stopped waiting, for those of its sockets that we made.
+# The deadline and the clock by which it is measured, or None.
 SOCKET_DEADLINE: ContextVar[tuple[float, Callable[[], float]] | None] = ContextVar(
-    "redouble_http_until", default=None
+    "redouble_socket_deadline", default=None
 )
 
 
 @contextmanager
 def limited_waits(now: Callable[[], float], rest: float) -> Generator[None]:
-    """Shorten every wait inside to the time that is left."""
+    """Limit every socket wait inside to the time that is left."""
     if rest == inf:
         yield
         return
@@ -30,22 +30,22 @@ def limited_waits(now: Callable[[], float], rest: float) -> Generator[None]:
 
 
 class ShortenedTimeout(float):
-    """A timeout that was shortened for an attempt. It knows the ``own`` one, for what comes after it."""
+    """A timeout shortened for one attempt. ``original`` is the client's, valid again after the attempt."""
 
-    own: float | None
+    original: float | None
 
     def __new__(cls, own: float | None, rest: float) -> ShortenedTimeout:
-        """Shorten it."""
+        """Shorten a timeout to ``rest`` seconds."""
         made = super().__new__(cls, rest if own is None else min(own, rest))
-        made.own = own.own if isinstance(own, ShortenedTimeout) else own
+        made.original = own.original if isinstance(own, ShortenedTimeout) else own
         return made
 
 
 def socket_timeout(timeout: float | None) -> float | None:
-    """Say how long a wait may take: no longer than the call; the client's own once limits have ended."""
+    """Return the timeout of one wait: at most the time left, or the client's own without a deadline."""
     limit = SOCKET_DEADLINE.get()
     if limit is None:
-        return timeout.own if isinstance(timeout, ShortenedTimeout) else timeout
+        return timeout.original if isinstance(timeout, ShortenedTimeout) else timeout
     until, now = limit
     rest = until - now()
     if rest <= 0:

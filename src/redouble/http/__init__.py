@@ -1,7 +1,7 @@
-"""What is known about HTTP, whatever the client: rules, hints, bodies, idempotency, URLs without secrets.
+"""HTTP without a client: rules, server hints, request bodies, idempotency keys and URL redaction.
 
-It sends nothing. The clients are on top of it: `redouble.httpx`, `redouble.httpx2`, `redouble.requests`,
-`redouble.aiohttp`.
+Nothing here sends a request. The clients are built on it: `redouble.httpx`, `redouble.httpx2`,
+`redouble.requests`, `redouble.aiohttp`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The content of an answer of aiohttp's: it begins anew while the caller has had none of it.
+"""Responses and request bodies of aiohttp: restartable content, prefetched failures, payloads to resend.
 
-The same as `_received` does for httpx, where aiohttp has its seam: who reads an answer reads its content.
-
-Bodies of requests of aiohttp's: which can be sent again, and how to make them ready for it.
+`RestartableContent` replaces `ClientResponse.content`, through which every read of a response goes.
 """
 
 from __future__ import annotations
@@ -18,144 +16,153 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 
 from redouble._runtime.backend import cut_after
-from redouble.http._client import SMALL, late_types
+from redouble.http._client import PREFETCH_LIMIT, timeout_types
 from redouble.http._exchange import Exchange
-from redouble.http._request_body import AGAIN, OneShot, Resendable, content_of, contents_of
+from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
 
-__all__ = ["LATE", "RestartableContent", "keep", "ready_again", "refill", "source_of"]
+__all__ = [
+    "TIMEOUT_TYPES",
+    "RestartableContent",
+    "classify_payload",
+    "prefetch",
+    "prepare_resend",
+    "set_content",
+]
 
 
-LATE = late_types(aiohttp.ServerTimeoutError, "redouble.aiohttp")
+TIMEOUT_TYPES = timeout_types(aiohttp.ServerTimeoutError, "redouble.aiohttp")
 
 
 class RestartableContent:
-    """The content of an answer, which begins anew if it breaks before the caller has had any of it."""
+    """The content of a response; restarts the call if it fails before any part is delivered."""
 
     def __init__(self, exchange: Exchange, response: aiohttp.ClientResponse) -> None:
         self._exchange, self._content = exchange, response.content
         self._response = ref(response)
-        self._again: aiohttp.ClientResponse | None = None
-        self._late: Exception | None = None
-        self._begun = self._beginning = self._closed = False
+        self._replacement: aiohttp.ClientResponse | None = None
+        self._timeout_error: Exception | None = None
+        self._delivered = self._restarting = self._closed = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
 
     def read(self, n: int = -1) -> Coroutine[Any, Any, bytes]:
-        """Read all of it, or so many bytes."""
-        return self._have("read", n)
+        """Read all, or at most ``n`` bytes."""
+        return self._read("read", n)
 
     def readany(self) -> Coroutine[Any, Any, bytes]:
-        """Read what there is."""
-        return self._have("readany")
+        """Read what has arrived."""
+        return self._read("readany")
 
     def readexactly(self, n: int) -> Coroutine[Any, Any, bytes]:
-        """Read exactly so many bytes."""
-        return self._have("readexactly", n)
+        """Read exactly ``n`` bytes."""
+        return self._read("readexactly", n)
 
     def readline(self, **options: Any) -> Coroutine[Any, Any, bytes]:
         """Read a line."""
-        return self._have("readline", **options)
+        return self._read("readline", **options)
 
     def readuntil(self, *args: Any, **options: Any) -> Coroutine[Any, Any, bytes]:
         """Read up to a separator."""
-        return self._have("readuntil", *args, **options)
+        return self._read("readuntil", *args, **options)
 
     def readchunk(self) -> Coroutine[Any, Any, tuple[bytes, bool]]:
-        """Read what the server has sent as one piece."""
-        return self._have("readchunk")
+        """Read one chunk as the server sent it."""
+        return self._read("readchunk")
 
     def __aiter__(self) -> AsyncStreamIterator[bytes]:
         return AsyncStreamIterator(self.readline)
 
     def iter_chunked(self, n: int) -> AsyncStreamIterator[bytes]:
-        """Iterate over pieces of at most so many bytes."""
+        """Iterate over pieces of at most ``n`` bytes."""
         return AsyncStreamIterator(lambda: self.read(n))
 
     def iter_any(self) -> AsyncStreamIterator[bytes]:
-        """Iterate over what there is."""
+        """Iterate over the data as it arrives."""
         return AsyncStreamIterator(self.readany)
 
     def iter_chunks(self) -> ChunkTupleAsyncStreamIterator:
-        """Iterate over the pieces that the server has sent."""
+        """Iterate over the chunks as the server sent them."""
         return ChunkTupleAsyncStreamIterator(cast("Any", self))
 
     def set_exception(self, *args: Any) -> None:
-        """Learn that the answer was closed."""
-        self._closed = not self._beginning
+        """Record that the response was closed, and close its replacement."""
+        self._closed = not self._restarting
         self._content.set_exception(*args)
-        if self._again is not None:
-            self._again.close()
+        if self._replacement is not None:
+            self._replacement.close()
 
-    async def _have(self, how: str, *args: Any, **options: Any) -> Any:
+    async def _read(self, how: str, *args: Any, **options: Any) -> Any:
         exchange = self._exchange
         while True:
             try:
-                rest = inf if self._begun else exchange.left_to_read()
+                rest = inf if self._delivered else exchange.seconds_left_to_read()
                 reading = getattr(self._content, how)(*args, **options)
-                found = await (reading if rest == inf else self._within(rest, reading))
+                data = await (reading if rest == inf else self._read_within(rest, reading))
             except Exception as error:
-                unbroken = self._content.exception() is None and error is not self._late
+                unbroken = self._content.exception() is None and error is not self._timeout_error
                 if unbroken or self._closed:
-                    raise  # the body is well; it was asked for something that it cannot give
-                if self._begun:
+                    raise  # the body is intact: the caller misused it or closed it
+                if self._delivered:
                     exchange.mark_delivered(error)
-                    if self._again is not None:
-                        self._again.close()  # nobody else knows of it
+                    if self._replacement is not None:
+                        self._replacement.close()  # the caller has no reference to it
                     raise
-                await self._begin_again(error)
+                await self._restart(error)
             else:
-                if found and found != (b"", False):
-                    self._begun = True
-                return found
+                if data and data != (b"", False):
+                    self._delivered = True
+                return data
 
-    async def _within(self, rest: float, reading: Awaitable[Any]) -> Any:
+    async def _read_within(self, rest: float, reading: Awaitable[Any]) -> Any:
         with cut_after(max(0.0, rest)):
             return await reading
-        self._late = aiohttp.SocketTimeoutError("the time of the call was up before all of the body came")
-        raise self._late
+        self._timeout_error = aiohttp.SocketTimeoutError(
+            "the time of the call was up before all of the body came"
+        )
+        raise self._timeout_error
 
-    async def _begin_again(self, error: Exception) -> None:
+    async def _restart(self, error: Exception) -> None:
         exchange, response = self._exchange, self._response()
-        self._beginning = True
-        for known in (self._again, response):
-            if known is not None:
-                known.close()
-        self._beginning = False
+        self._restarting = True
+        for response_to_close in (self._replacement, response):
+            if response_to_close is not None:
+                response_to_close.close()
+        self._restarting = False
         try:
-            again = await exchange.arestarted(error)
+            replacement = await exchange.arestart(error)
         except Exception as failed:
-            answer = exchange.final_response(failed, LATE)
+            answer = exchange.final_response(failed, TIMEOUT_TYPES)
             if answer is None:
                 raise
             answer.close()
             raise exchange.mismatch(error) from None
-        if response is not None and again.status != response.status:
-            again.close()
+        if response is not None and replacement.status != response.status:
+            replacement.close()
             raise exchange.mismatch(error)
-        self._again, self._content = again, again.content
-        if response is not None:  # pragma: no branch  it may have been dropped meanwhile
-            mine: Any = response
-            mine._headers, mine._raw_headers = again._headers, again._raw_headers
-            mine._cache.clear()  # of what was looked up before
-            mine._released = False  # so that closing it is told to us, who close the other one
-            exchange.ended(response)
+        self._replacement, self._content = replacement, replacement.content
+        if response is not None:  # pragma: no branch  the caller may have dropped it meanwhile
+            original: Any = response
+            original._headers, original._raw_headers = replacement._headers, replacement._raw_headers
+            original._cache.clear()  # values derived from the previous headers
+            original._released = False  # so that closing it calls set_exception, which closes the replacement
+            exchange.finish(response)
 
 
-async def keep(exchange: Exchange, response: aiohttp.ClientResponse) -> None:
-    """Read what a failure says, if it is little, so that its connection is free while we wait."""
+async def prefetch(exchange: Exchange, response: aiohttp.ClientResponse) -> None:
+    """Read the body of a failed response if it is small, to free its connection during the backoff."""
     announced = response.content_length
-    if announced is None or announced > SMALL:
+    if announced is None or announced > PREFETCH_LIMIT:
         exchange.unread = response
         return
     try:
-        refill(response, await response.read())
-    except Exception as error:  # it is told to whoever reads it: the status counts all the same
-        refill(response, b"", error)
+        set_content(response, await response.read())
+    except Exception as error:  # raised when the caller reads the body; the status decides
+        set_content(response, b"", error)
 
 
-def refill(response: aiohttp.ClientResponse, body: bytes, error: Exception | None = None) -> None:
-    """Let a body that was read be read as ever."""
+def set_content(response: aiohttp.ClientResponse, body: bytes, error: Exception | None = None) -> None:
+    """Replace the content by a body that was already read, so that the caller can read it."""
     loop = asyncio.get_running_loop()
     content = aiohttp.StreamReader(BaseProtocol(loop), len(body) + 1, loop=loop)
     content.feed_data(body)
@@ -165,31 +172,31 @@ def refill(response: aiohttp.ClientResponse, body: bytes, error: Exception | Non
     response.content = content
 
 
-def source_of(body: Any) -> Resendable:
-    """Find out whether the body of a request can be sent again."""
+def classify_payload(body: Any) -> Resendable:
+    """Return how the body of a request can be resent, if at all."""
     if not body or isinstance(body, bytes | aiohttp.BytesPayload):
-        return AGAIN
+        return RESENDABLE
     if isinstance(body, aiohttp.MultipartWriter):
-        return contents_of(_value(part) for part, _, _ in body._parts)
-    found = content_of(_value(body))
+        return classify_parts(_payload_value(part) for part, _, _ in body._parts)
+    found = classify_body(_payload_value(body))
     if isinstance(found, OneShot):
-        return PartlyReadPayload(body)
-    return found if found is AGAIN else ReusablePayload(body, found)
+        return OneShotPayload(body)
+    return found if found is RESENDABLE else ReusablePayload(body, found)
 
 
-def _value(payload: Any) -> object:
+def _payload_value(payload: Any) -> object:
     return getattr(payload, "_value", payload)
 
 
-class PartlyReadPayload(OneShot):
-    """A body of which aiohttp knows whether it was begun."""
+class OneShotPayload(OneShot):
+    """A body that can be sent once; aiohttp records whether it was started."""
 
     def rewind(self) -> bool:
         return getattr(self._source, "consumed", True) is False
 
 
 class ReusablePayload(Resendable):
-    """A file, which aiohttp closes with the head of an answer: it says so at once, and does it later."""
+    """A file; aiohttp closes it after the response head, but marks it as consumed at once."""
 
     def __init__(self, payload: Any, file: Resendable) -> None:
         self._payload, self._file = payload, file
@@ -198,8 +205,8 @@ class ReusablePayload(Resendable):
         return getattr(self._payload, "consumed", False) is False and self._file.rewind()
 
 
-async def ready_again(exchange: Exchange) -> None:
-    """Wait until nobody writes the body any more, and make it ready to be written again."""
+async def prepare_resend(exchange: Exchange) -> None:
+    """Wait until aiohttp has stopped writing the body, and prepare it to be written again."""
     if exchange.unread is not None:
         response, exchange.unread = exchange.unread, None
         response.close()
@@ -207,7 +214,7 @@ async def ready_again(exchange: Exchange) -> None:
     await request.close()
     waiting: Any = getattr(request, "_continue", None)
     if waiting is not None and waiting.done():
-        request.update_expect_continue(True)  # the one that was waited for is gone with the last attempt
+        request.update_expect_continue(True)  # the previous attempt has consumed its future
     body: Any = request.body
     if isinstance(body, aiohttp.AsyncIterablePayload) and body.consumed:
-        await request.update_body(_value(body))  # it gives its bytes anew each time it is iterated
+        await request.update_body(_payload_value(body))  # a new iteration yields the same bytes

@@ -1,9 +1,8 @@
-"""What all clients share: how a request becomes an exchange, and the time that blocking ones may wait.
+"""What the HTTP clients share: per-request options, the policy in force, and the creation of exchanges.
 
-What a caller says about one request, where the client has a place for it.
-
-``None`` or False: no retries. A layer: this instead of the client's policy. A mapping: options of its `Retry`
-and some of ours::
+The option of one request, where the client library has a place for it (httpx: ``extensions``), is ``None`` or
+False for no retries, a layer to replace the client's policy, or a mapping with options of its `Retry` and
+some of ours::
 
     extensions={"redouble": {"attempts": 2, "idempotent": True}}
 """
@@ -23,56 +22,59 @@ from redouble._runtime.clock import SYSTEM, fast_reader
 from redouble.errors import AttemptTimeout, DeadlineExceeded
 from redouble.http._exchange import Exchange
 from redouble.http._plan import HttpPlan, http_plan
-from redouble.http._request_body import AGAIN, Resendable
+from redouble.http._request_body import RESENDABLE, Resendable
 
 __all__ = [
-    "KEY",
-    "NOTHING",
+    "EXTENSION",
     "NOW",
-    "SMALL",
+    "NO_OPTIONS",
+    "PREFETCH_LIMIT",
     "ClientPolicy",
     "ClientState",
     "PolicyBinding",
     "RequestOptions",
-    "blank",
-    "late_types",
+    "empty_instance",
     "request_options",
+    "timeout_types",
 ]
 
 
-OURS = ("idempotency_key", "idempotent", "policy")
+CLIENT_OPTIONS = ("idempotency_key", "idempotent", "policy")
 NO_RETRIES = Pipeline()
 
 
 class RequestOptions(NamedTuple):
-    """What was said about one request."""
+    """The parsed options of one request."""
 
     idempotent: bool | None = None
     key: str | None = None
     policy: Layer | None = None
     options: Mapping[str, Any] = {}
 
-    def plan(self, plan: HttpPlan, kept: BoundedCache[HttpPlan]) -> HttpPlan:
-        """Return the plan that comes of it; it is kept, for whoever says the same."""
+    def plan_for(self, plan: HttpPlan, cache: BoundedCache[HttpPlan]) -> HttpPlan:
+        """Return the plan with these options applied, from the cache if possible."""
         if self.policy is None and not self.options:
             return plan
-        what: Any = (self.policy, *((name, value.__class__, value) for name, value in self.options.items()))
+        cache_key: Any = (
+            self.policy,
+            *((name, value.__class__, value) for name, value in self.options.items()),
+        )
         try:
-            found = kept.get(what)
-        except TypeError:  # something in it has no hash
-            return self._made(plan)
-        return found or kept.get_or_create(what, lambda: self._made(plan))
+            found = cache.get(cache_key)
+        except TypeError:  # an option is unhashable
+            return self._make_plan(plan)
+        return found or cache.get_or_create(cache_key, lambda: self._make_plan(plan))
 
-    def _made(self, plan: HttpPlan) -> HttpPlan:
+    def _make_plan(self, plan: HttpPlan) -> HttpPlan:
         plan = plan if self.policy is None else plan.for_policy(self.policy)
         return plan.with_options(self.options) if self.options else plan
 
 
-NOTHING = RequestOptions()
+NO_OPTIONS = RequestOptions()
 
 
 def request_options(value: object) -> RequestOptions:
-    """Read it."""
+    """Parse the option of one request."""
     if value is None or value is False:
         return RequestOptions(policy=NO_RETRIES)
     if isinstance(value, Layer):
@@ -84,11 +86,11 @@ def request_options(value: object) -> RequestOptions:
         )
     given = dict(cast("Mapping[str, Any]", value))
     for name in given:
-        if name not in OURS and name not in RETRY_OPTIONS:
-            raise TypeError(f"extensions['redouble'] has no option {name!r}: write one of {_known()}")
-    unsaid = "policy" not in given
+        if name not in CLIENT_OPTIONS and name not in RETRY_OPTIONS:
+            raise TypeError(f"extensions['redouble'] has no option {name!r}: write one of {_option_names()}")
+    absent = "policy" not in given
     idempotent, key, policy = (given.pop(name, None) for name in ("idempotent", "idempotency_key", "policy"))
-    if unsaid is False and policy is None:
+    if absent is False and policy is None:
         policy = NO_RETRIES
     if not isinstance(idempotent, bool | None):
         raise TypeError(f"extensions['redouble'] idempotent={idempotent!r}: write True or False")
@@ -99,41 +101,41 @@ def request_options(value: object) -> RequestOptions:
     return RequestOptions(idempotent, key, policy, given)
 
 
-def _known() -> str:
-    return ", ".join(sorted({*OURS, *RETRY_OPTIONS}))
+def _option_names() -> str:
+    return ", ".join(sorted({*CLIENT_OPTIONS, *RETRY_OPTIONS}))
 
 
-KEY = "redouble"  # in the extensions of a request: what its caller says about it
+EXTENSION = "redouble"  # the key of our options in the extensions of a request
 
 
-def blank(kind: type[Any]) -> Any:
-    """Make an answer to be filled, in another process perhaps."""
+def empty_instance(kind: type[Any]) -> Any:
+    """Create an empty instance, to be filled by unpickling."""
     return object.__new__(kind)
 
 
-NOW = fast_reader(SYSTEM, aio=False)  # whatever runs the tasks: what is quick has no clock of its own
-SMALL = 65_536  # bytes of a failure that are read, so that its connection is free while we wait
-OF_THE_CLIENT = ("_request", "request", "response")
-MOST = 100  # plans of single requests to keep
+NOW = fast_reader(SYSTEM, aio=False)  # the fast path always uses the system clock
+PREFETCH_LIMIT = 65_536  # bytes of a failed response that are read, to free its connection during the backoff
+REQUEST_ATTRIBUTES = ("_request", "request", "response")
+MAX_REQUEST_PLANS = 100  # cached plans of per-request options
 
 
 class IssuedKey:
-    """A key that we have made; ``spent`` once its call is over."""
+    """An idempotency key made by a client; ``spent`` once its call has ended."""
 
     def __init__(self, text: str) -> None:
         self.text, self.spent = text, False
 
 
 class ClientState:
-    """What a client keeps, whatever becomes of its policy: keys it has given, and whether it is closed."""
+    """Client state that survives policy reloads: issued idempotency keys and the closed flag."""
 
     def __init__(self) -> None:
-        self.given: WeakKeyDictionary[Any, IssuedKey] = WeakKeyDictionary()
+        self.issued_keys: WeakKeyDictionary[Any, IssuedKey] = WeakKeyDictionary()
         self.closed = False
 
 
 class ClientPolicy:
-    """What one client goes by."""
+    """The policy of one client, ready to use: its plan, idempotency option and caches."""
 
     def __init__(
         self,
@@ -141,107 +143,107 @@ class ClientPolicy:
         policy: Layer | None,
         idempotency: Keys,
         send: Send,
-        lasting: ClientState,
+        state: ClientState,
         *,
         aio: bool,
     ) -> None:
         self._keys = as_idempotency(idempotency)
         self.plan = http_plan(policy, name, send, aio=aio)
-        self.quick = self.plan.fast_path and not self._keys.auto
-        self.credited = self.plan.budget is not None
-        self.credits = BoundedCache[Credit](HOSTS)  # by whatever the client knows a host by
-        self._lasting = lasting
-        self._others = BoundedCache[HttpPlan](MOST)
+        self.fast_path = self.plan.fast_path and not self._keys.auto
+        self.has_budget = self.plan.budget is not None
+        self.credits = BoundedCache[Credit](HOSTS)  # by the client's own key for a host
+        self._state = state
+        self._request_plans = BoundedCache[HttpPlan](MAX_REQUEST_PLANS)
         self._now = fast_reader(SYSTEM, aio=aio)
 
-    def exchange(
-        self, request: Any, source: Resendable, host: Hashable, options: object = NOTHING
+    def begin_exchange(
+        self, request: Any, source: Resendable, host: Hashable, options: object = NO_OPTIONS
     ) -> Exchange:
-        """Begin an exchange; a request that needs a key is given one."""
-        plan, keys, about = self.plan, self._keys, NOTHING
-        if options is not NOTHING:
-            about = request_options(options)
-            plan = about.plan(plan, self._others)
-        if about.key is not None:
-            request.headers[keys.header] = about.key
+        """Create the exchange of a request, and add an idempotency key if it needs one."""
+        plan, keys, requested = self.plan, self._keys, NO_OPTIONS
+        if options is not NO_OPTIONS:
+            requested = request_options(options)
+            plan = requested.plan_for(plan, self._request_plans)
+        if requested.key is not None:
+            request.headers[keys.header] = requested.key
         exchange = Exchange(plan, keys, request, source, host, self._now)
-        exchange.closed = self.is_closed
-        if keys.auto and about.key is None and request.method not in plan.methods:
-            exchange.key = self._give_key(request)
-        if about.idempotent is not None:
-            exchange.idempotent = about.idempotent
+        exchange.client_closed = self.is_closed
+        if keys.auto and requested.key is None and request.method not in plan.methods:
+            exchange.key = self._issue_key(request)
+        if requested.idempotent is not None:
+            exchange.idempotent = requested.idempotent
         return exchange
 
-    def _give_key(self, request: Any) -> IssuedKey | None:
-        """Give a request a key, unless its caller has; one that we made is for one call."""
-        header, given = self._keys.header, self._lasting.given.get(request)
+    def _issue_key(self, request: Any) -> IssuedKey | None:
+        """Add a key unless the caller has set one; an issued key is replaced once its call has ended."""
+        header, given = self._keys.header, self._state.issued_keys.get(request)
         if header not in request.headers or (given and given.spent and request.headers[header] == given.text):
-            given = self._lasting.given[request] = IssuedKey(self._keys.key())
+            given = self._state.issued_keys[request] = IssuedKey(self._keys.key())
             request.headers[header] = given.text
         return given
 
     def close(self) -> None:
-        """Begin nothing from now on."""
-        self._lasting.closed = True
+        """Mark the client as closed: no attempt begins from now on."""
+        self._state.closed = True
 
     def is_closed(self) -> bool:
-        """Say whether anything may begin."""
-        return self._lasting.closed
+        """Return True if the client is closed."""
+        return self._state.closed
 
-    def resumed(self, request: Any, host: Hashable, started: float) -> Exchange:
-        """Begin an exchange of which one attempt was made already, at that time by `NOW`."""
-        exchange = Exchange(self.plan, self._keys, request, AGAIN, host, self._now)
+    def resume_exchange(self, request: Any, host: Hashable, started: float) -> Exchange:
+        """Create the exchange of a request whose first attempt started at ``started`` (read from `NOW`)."""
+        exchange = Exchange(self.plan, self._keys, request, RESENDABLE, host, self._now)
         ago = NOW() - started
         exchange.started -= ago
-        exchange.until -= ago
-        exchange.sends, exchange.allowed = 1, False
-        exchange.closed = self.is_closed
+        exchange.call_deadline -= ago
+        exchange.sends, exchange.resend_allowed = 1, False
+        exchange.client_closed = self.is_closed
         return exchange
 
     def credit_for(self, key: Hashable, host: str) -> Credit:
-        """Return what is told the time of a success, and remember it by this key."""
+        """Return the callable that credits a success to the host's budget, cached by this key."""
         return self.credits.get_or_create(key, lambda: self.plan.credit_for(host))
 
 
 class PolicyBinding:
-    """The terms that a client goes by: of its policy, or of the one that now has the name it was given."""
+    """The client's effective policy; follows configuration reloads if it was given by name."""
 
     def __init__(self, name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool) -> None:
-        lasting = ClientState()
+        state = ClientState()
 
         def made(policy: Layer | None) -> ClientPolicy | None:
-            return ClientPolicy(name, policy, idempotency, send, lasting, aio=aio)
+            return ClientPolicy(name, policy, idempotency, send, state, aio=aio)
 
         named = self._policy = cast("Any", policy)
         if is_named(policy):
-            self._held = named._follow(made, None, f"redouble.{name}")
+            self._binding = named._follow(made, None, f"redouble.{name}")
         else:
-            self._held = FixedBinding(made(policy))
+            self._binding = FixedBinding(made(policy))
 
     @property
-    def terms(self) -> ClientPolicy:
-        """What it goes by now."""
-        terms: ClientPolicy | None = self._held.made
-        if terms is None:
+    def current(self) -> ClientPolicy:
+        """The policy in force; raise if its name is not configured."""
+        current: ClientPolicy | None = self._binding.made
+        if current is None:
             raise self._policy._unloaded()
-        return terms
+        return current
 
 
 class FixedBinding:
-    """Terms that never change."""
+    """A binding whose policy never changes."""
 
     def __init__(self, made: ClientPolicy | None) -> None:
         self.made = made
 
 
-def late_types(timeout: type[Exception], module: str) -> dict[type[Exception], type[Exception]]:
-    """Make errors of ours, about time, that are the client's own too: its users know no others."""
+def timeout_types(timeout: type[Exception], module: str) -> dict[type[Exception], type[Exception]]:
+    """Make subclasses of our timeout errors that are also the client library's, for existing handlers."""
 
     def made(kind: type[Exception]) -> type[Exception]:
         def reduced(error: Exception) -> tuple[Any, ...]:
-            # In another process it is ours alone: the client's may need its request to be made again.
+            # Pickled as our error alone: the library's constructor may require the request.
             plain = kind(*error.args)
-            plain.__dict__.update({k: v for k, v in vars(error).items() if k not in OF_THE_CLIENT})
+            plain.__dict__.update({k: v for k, v in vars(error).items() if k not in REQUEST_ATTRIBUTES})
             return cast("tuple[Any, ...]", plain.__reduce__())
 
         return type(kind.__name__, (kind, timeout), {"__module__": module, "__reduce__": reduced})

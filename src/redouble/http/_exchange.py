@@ -1,13 +1,8 @@
-"""One logical request and all of its attempts: what became of them, and what comes out.
+"""One logical request: the state of all its attempts, the decision whether it may be resent, and its result.
 
-What may be sent, and how often, is known to `_permit`.
-
-What one request has done, and the permission to send it, asked before every attempt and every retry.
-
-It is the mark that a client of ours leaves on the error of each attempt. A request that may have arrived is
-sent again only if its method, a key or its sender says that this does no harm, and only if its body can be.
-
-Which host a request goes to, for layers that go by host.
+The client stamps the error of each attempt with its `Exchange`, and the engine calls `Exchange.check` before
+each retry. A request that may have reached the server is resent only if its method, an idempotency key or the
+caller declares it idempotent, and only if its body can be sent a second time.
 """
 
 from __future__ import annotations
@@ -29,40 +24,45 @@ from redouble._runtime.deadline import deadline, time_left
 from redouble._telemetry.emit import continuing_call
 from redouble.errors import AttemptTimeout, NotAccepted, Reason, Stopped
 from redouble.http._plan import HttpPlan
-from redouble.http._request_body import AGAIN, Resendable
+from redouble.http._request_body import RESENDABLE, Resendable
 from redouble.http._rule import sent
 
-__all__ = ["Exchange", "ResendGuard", "host", "spelled_status"]
+__all__ = ["Exchange", "host", "status_text"]
 
 
-SLACK = 0.01  # second
-SHORTEST = 0.001  # second to wait for: zero would mean not to wait at all, or for ever
+SLACK = 0.01  # seconds
+MIN_TIMEOUT = 0.001  # seconds; clients read zero as no wait at all or as no limit
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
+# Maps our timeout errors to subclasses that are also the client library's own timeout error.
+TimeoutTypes: TypeAlias = Mapping[type[Exception], type[Exception]]
+
+CHALLENGES = (401, 407)  # the client answers these by resending the same request in the same call
 
 
-class ResendGuard(RetryVeto):
-    """What one logical request has done, and may do."""
+class Exchange(RetryVeto):
+    """One logical request: its attempts so far, and whether it may be sent again."""
 
     asked = True
 
-    # As they are for nearly all: what is here costs a request nothing.
-    how: Any = None  # what else the client wants to know when it sends
-    idempotent: bool | None = None  # as the caller said
+    # Class attributes are the values of most requests: they cost nothing per request.
+    how: Any = None  # further arguments of the client's own send function
+    idempotent: bool | None = None  # as declared by the caller; None: by method and key
     sends = 0
-    slack = 0.0  # seconds before its end at which the client is to stop waiting
-    allowed = True  # to send
-    again = False  # it has begun anew, because the body of an answer broke
-    broken: Exception | None = None  # how that ended
-    error: Exception | None = None  # of the last attempt
-    answer: Any = None  # that this error stands for
-    unread: Any = None  # the answer, if it was too large to be read: it may have to be closed
-    run: Any = None  # the last that has retried
-    past: Any = None  # the one before the body broke
-    joined: Any = None  # the one that goes on after that
-    final = False  # it has failed, and its last answer was handed out
-    running = False  # an attempt that has not ended: it is, or it was cut
-    ends = inf  # the moment at which the limits of the last attempt end it, its body included
-    closed: Callable[[], bool] = bool  # whether the client is, so that nothing may begin
-    key: Any = None  # that we have made for it
+    slack = 0.0  # seconds by which the client's timeout ends before the attempt does
+    resend_allowed = True  # True if the next attempt may send the request
+    continued = False  # True if the call was restarted because a response body failed
+    body_error: Exception | None = None  # that failure, until the next attempt raises it
+    error: Exception | None = None  # the error of the last attempt
+    response: Any = None  # the response for which this error stands
+    unread: Any = None  # a failed response too large to prefetch: close it before the next attempt
+    run: Any = None  # the last run that asked to retry
+    previous_run: Any = None  # the run before the body failed
+    merged_run: Any = None  # the run that continues it
+    failed_finally = False  # True if the call failed and its last response was returned
+    in_flight = False  # True while an attempt runs, and after one was cancelled
+    attempt_deadline = inf  # when the last attempt's time limit expires, body included
+    client_closed: Callable[[], bool] = bool  # returns True if no attempt may begin any more
+    key: Any = None  # the `IssuedKey` of this call
 
     def __init__(
         self,
@@ -76,100 +76,132 @@ class ResendGuard(RetryVeto):
         self.plan = plan
         self.keys = keys
         self.request = request
-        self.source = source
+        self.body = source
         self.host = host
         self.call: Callable[[Any], Any] = plan.call_for(host)
         self.now: Callable[[], float] = context_clock() if ambient.active else now
         self.started = self.now()
-        self.until = self.started + plan.total  # of nearly all: for ever
+        self.call_deadline = self.started + plan.total  # inf for most calls
+
+    def outcome(self, timeout_types: TimeoutTypes, failure: Exception | None, response: Any) -> Any:
+        """Return the final response, continuing from the result of a first attempt if there was one."""
+        try:
+            if failure is not None:
+                return self._restart(failure)
+            return self.call(self) if response is None else response
+        except Exception as error:
+            response = self.final_response(error, timeout_types)
+            if response is None:
+                raise
+            return response
+        finally:
+            failure = None  # breaks the reference cycle between this frame and its error
+
+    async def aoutcome(self, timeout_types: TimeoutTypes, failure: Exception | None, response: Any) -> Any:
+        """Return the final response, continuing from the result of a first attempt if there was one."""
+        try:
+            if failure is not None:
+                return await self._arestart(failure)
+            return await self.call(self) if response is None else response
+        except Exception as error:
+            response = self.final_response(error, timeout_types)
+            if response is None:
+                raise
+            return response
+        finally:
+            failure = None  # breaks the reference cycle between this frame and its error
 
     # ----------------------------------------------------------------- before an attempt
 
-    def left(self) -> float:
-        """Tell how long the attempt that begins may take at most."""
+    def seconds_left(self) -> float:
+        """Return the seconds that the next attempt may take."""
         if ambient.active:
-            return min(self.until - self.now(), time_left())
-        return inf if self.until == inf else self.until - self.now()
+            return min(self.call_deadline - self.now(), time_left())
+        return inf if self.call_deadline == inf else self.call_deadline - self.now()
 
-    def left_to_read(self) -> float:
-        """Tell how long the body of the last answer may take."""
-        return self.left() if self.ends == inf else min(self.ends - self.now(), self.left())
+    def seconds_left_to_read(self) -> float:
+        """Return the seconds that reading the last response body may take."""
+        return (
+            self.seconds_left()
+            if self.attempt_deadline == inf
+            else min(self.attempt_deadline - self.now(), self.seconds_left())
+        )
 
-    def hurry(self, rest: float) -> float:
-        """Return a little less than what is left: the client is to end first, who knows what it waits for."""
+    def shorten_timeout(self, rest: float) -> float:
+        """Return a client timeout just below ``rest``: the client, which knows the cause, times out first."""
         self.slack = min(SLACK, rest / 5)
-        return max(SHORTEST, rest - self.slack)
+        return max(MIN_TIMEOUT, rest - self.slack)
 
-    def begins(self) -> None:
-        """Take in that an attempt begins: what broke is its failure, or else the request is sent again."""
-        broken, self.broken = self.broken, None
+    def begin_attempt(self) -> None:
+        """Record the start of an attempt; raise if a body failed or the request must not be resent."""
+        broken, self.body_error = self.body_error, None
         if broken is not None:
-            raise self.failed(broken, self.answer)
-        if self.sends and self.closed():  # while we waited
-            raise self.error or self.failed(_not_again(Reason.stopped, cut=self.running))
-        # A policy has asked; a layer of the caller's own that calls twice has not.
-        if not self.allowed and (reason := self._forbidden(unsent=self._unsent())) is not None:
-            raise self.error or self.failed(_not_again(reason, cut=self.running))
+            raise self.record_failure(broken, self.response)
+        if self.sends and self.client_closed():  # during the backoff
+            raise self.error or self.record_failure(_resend_error(Reason.stopped, cut=self.in_flight))
+        # `check` has set this for a retry of the policy; a user's layer that calls twice never calls `check`.
+        if not self.resend_allowed and (reason := self._veto(unsent=self._never_sent())) is not None:
+            raise self.error or self.record_failure(_resend_error(reason, cut=self.in_flight))
         self.sends += 1
-        self.allowed, self.running, self.ends = False, True, inf
-        self.error = self.answer = None
+        self.resend_allowed, self.in_flight, self.attempt_deadline = False, True, inf
+        self.error = self.response = None
 
     # --------------------------------------------------------------- how an attempt ended
 
-    def fails(self, status: int, headers: object) -> bool:
-        """Say whether an answer is a failure of the other side."""
+    def is_failure(self, status: int, headers: object) -> bool:
+        """Return True if a response is a failure of the server."""
         return self.plan.fails(status, headers)
 
-    def failed(self, error: Exception, answer: Any = None) -> Exception:
-        """Leave the mark on an attempt's error, for whoever is about to retry."""
-        self.error, self.answer, self.running = error, answer, False
+    def record_failure(self, error: Exception, answer: Any = None) -> Exception:
+        """Stamp the error of an attempt with this exchange, for the policy that may retry it."""
+        self.error, self.response, self.in_flight = error, answer, False
         try:
             vars(error)[STAMP] = self
-        except Exception:  # it takes no marks: then nobody asks until the next attempt begins
+        except Exception:  # no __dict__: then `begin_attempt` decides instead of `check`
             return error
         return error
 
     # -------------------------------------------------------------------- before a retry
 
     def check(self, run: Any, /) -> Reason | None:
-        """Answer why the request must not be sent again, if so."""
+        """Return the reason why the request must not be resent, or None."""
         self.run = run
-        if self.again:  # there have been attempts before this run
-            self._join(run)
-            if self.sends >= self.plan.most:
+        if self.continued:  # attempts were made before this run
+            self._merge_previous_run(run)
+            if self.sends >= self.plan.max_attempts:
                 return Reason.attempts
-        if self.closed():
+        if self.client_closed():
             return Reason.stopped
-        if self.slack and self.left() <= self.slack:
-            return Reason.timeout  # what is left is what we have taken off it
-        forbidden = self._forbidden(unsent=run.verdict.sent is False or self._unsent())
-        self.allowed = forbidden is None
+        if self.slack and self.seconds_left() <= self.slack:
+            return Reason.timeout  # only the slack is left
+        forbidden = self._veto(unsent=run.verdict.sent is False or self._never_sent())
+        self.resend_allowed = forbidden is None
         return forbidden
 
-    def _forbidden(self, *, unsent: bool) -> Reason | None:
-        if not unsent and not self._harmless():
+    def _veto(self, *, unsent: bool) -> Reason | None:
+        if not unsent and not self._is_idempotent():
             return Reason.stopped
-        # Asked last, because it rewinds: what was never begun, or begins anew, has lost nothing.
-        if self.source is not AGAIN and not self.source.rewind() and not unsent:
+        # Last, because it rewinds. A body of which nothing was sent is complete even if it cannot be rewound.
+        if self.body is not RESENDABLE and not self.body.rewind() and not unsent:
             return Reason.not_replayable
         return None
 
-    def _harmless(self) -> bool:
-        """Say whether a request may be sent again though it may have arrived."""
+    def _is_idempotent(self) -> bool:
+        """Return True if the request may be resent although it may have reached the server."""
         if self.idempotent is not None:
             return self.idempotent
         request = self.request
         return request.method.upper() in self.plan.methods or self.keys.header in request.headers
 
-    def _unsent(self) -> bool:
+    def _never_sent(self) -> bool:
         return self.error is not None and sent(self.error) is False
 
-    def _join(self, run: Any) -> None:
-        """Let a run that began with a broken body go on where the one before it ended."""
-        if self.joined is run:
+    def _merge_previous_run(self, run: Any) -> None:
+        """Give a run that began with a failed body the start, records and delays of the previous run."""
+        if self.merged_run is run:
             return
-        self.joined = run
-        past = self.past
+        self.merged_run = run
+        past = self.previous_run
         spent = self.now() - self.started if past is None else run.started - past.started
         run.until = min(run.until, run.started - spent + run.policy._limit)
         run.started -= spent
@@ -180,90 +212,87 @@ class ResendGuard(RetryVeto):
             run.work += spent
         elif past is not None:
             run.delays, run.by_kind = past.delays, past.by_kind
-            run.records[:0] = past.records[: len(past.records) // 2 * 2]  # without the answer that broke
+            run.records[:0] = past.records[
+                : len(past.records) // 2 * 2
+            ]  # without the response whose body failed
 
+    # ------------------------------------------- after a failed first attempt or body
 
-def _not_again(reason: Reason, *, cut: bool) -> Exception:
-    """Make what an attempt fails with that may not be made, where the one before it has left no error."""
-    message = "not sent again: it may have arrived, and its method may do harm when it does so twice"
-    if reason is not Reason.stopped:
-        message = f"not sent again: {OUTCOMES[reason][0]}"
-    return AttemptTimeout(message) if cut else Stopped(message, reason=reason)
+    def restart(self, error: Exception) -> Any:
+        """Resume the call after a body failed of which the caller has received nothing."""
+        with continuing_call():
+            return self._restart(error)
 
+    def _restart(self, error: Exception) -> Any:
+        """Run the policy with this failure, of a first attempt or of a body, as its first result."""
+        rest = self._prepare_restart(error)
+        if rest == inf:
+            return self.call(self)
+        with deadline(rest):
+            return self.call(self)
 
-def spelled_status(status: int) -> str:
-    """Say a status in words of our own: those of the server end up in histories, and may be anything."""
-    return f"{status} {PHRASES.get(status, '')}".rstrip()
+    async def arestart(self, error: Exception) -> Any:
+        """Resume the call after a body failed of which the caller has received nothing."""
+        with continuing_call():
+            return await self._arestart(error)
 
+    async def _arestart(self, error: Exception) -> Any:
+        """Run the policy with this failure, of a first attempt or of a body, as its first result."""
+        rest = self._prepare_restart(error)
+        if rest == inf:
+            return await self.call(self)
+        with deadline(rest):
+            return await self.call(self)
 
-PHRASES = {status.value: status.phrase for status in HTTPStatus}
-# What an error of ours, about time, is made into, so that it is one of the client's too.
-Late: TypeAlias = Mapping[type[Exception], type[Exception]]
+    def _prepare_restart(self, error: Exception) -> float:
+        """Record the failure and return the seconds left; raise it if the call is over."""
+        rest = self.seconds_left()
+        if self.failed_finally or self.client_closed():
+            self._attach_final_record(error)
+            raise error
+        if rest <= 0:
+            self._record(Reason.timeout, error).tell(error)
+            raise error
+        self.body_error, self.continued, self.merged_run = error, True, None
+        return rest
 
-CHALLENGES = (401, 407)  # after which the same call goes on, with the same request
+    def mismatch(self, error: Exception) -> Exception:
+        """Annotate a body's error: the new response does not match the head already returned."""
+        reason = getattr(stamp_of(self.error), "reason", None) if self.error is not None else None
+        self.error = self.response = self.run = None
+        self._record(reason or Reason.stopped, error).tell(error)
+        return error
 
+    # ------------------------------------------------------------------- when the call ends
 
-class Exchange(ResendGuard):
-    """One logical request and all of its attempts."""
-
-    def outcome(self, late: Late, failure: Exception | None, response: Any) -> Any:
-        """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
-        try:
-            if failure is not None:
-                return self._restarted(failure)
-            return self.call(self) if response is None else response
-        except Exception as error:
-            response = self.final_response(error, late)
-            if response is None:
-                raise
-            return response
-        finally:
-            failure = None  # or this frame and its error would keep each other alive
-
-    async def aoutcome(self, late: Late, failure: Exception | None, response: Any) -> Any:
-        """Return the answer to hand out: go on from what the first attempt gave, or from the beginning."""
-        try:
-            if failure is not None:
-                return await self._arestarted(failure)
-            return await self.call(self) if response is None else response
-        except Exception as error:
-            response = self.final_response(error, late)
-            if response is None:
-                raise
-            return response
-        finally:
-            failure = None  # or this frame and its error would keep each other alive
-
-    # ------------------------------------------------------------------- once it is over
-
-    def final_response(self, error: Exception, late: Late) -> Any:
-        """Return the answer that comes out instead of an error of the policy's, or None."""
+    def final_response(self, error: Exception, timeout_types: TimeoutTypes) -> Any:
+        """Return the response to return in place of an error of the policy, or None."""
         stamp: Any = stamp_of(error)
-        if self.again and isinstance(stamp, Run):
-            self._join(stamp)
-            at_once = stamp.attempt == 1 and stamp.reason is Reason.stopped
-            annotate(error, stamp, None if at_once else PREFIX + summary_of(stamp))
-        if self.error is error and self.answer is not None:
-            self.unread = None  # it is the caller's now
-            return self.answer
+        if self.continued and isinstance(stamp, Run):
+            self._merge_previous_run(stamp)
+            first_attempt = stamp.attempt == 1 and stamp.reason is Reason.stopped
+            annotate(error, stamp, None if first_attempt else PREFIX + summary_of(stamp))
+        if self.error is error and self.response is not None:
+            self.unread = None  # the caller closes it
+            return self.response
         if isinstance(error, NotAccepted) and error.last is not None:
             self.error = error
             return error.last
         if stamp is self:
-            annotate(error, self._story(Reason.stopped, error), None)
-        self.error = self.answer = self.run = None
+            annotate(error, self._record(Reason.stopped, error), None)
+        self.error = self.response = self.run = None
         self._spend_key()
-        both = late.get(type(error))
-        if both is not None:
-            known: Any = error
-            known.__class__ = both
-            known._request = known.request = self.request
-            known.response = None
+        client_type = timeout_types.get(type(error))
+        if client_type is not None:
+            typed: Any = error
+            typed.__class__ = client_type
+            typed._request = typed.request = self.request
+            typed.response = None
         return None
 
-    def ended(self, response: Any) -> None:
-        """Leave the story on an answer that is handed out: of a failure, if it is one."""
-        self.running = False
+    def finish(self, response: Any) -> None:
+        """Stamp a response that is returned to the caller with the record of its call."""
+        self.in_flight = False
         if self.key is not None and getattr(response, "status_code", 0) not in CHALLENGES:
             self._spend_key()
         if self.error is None and self.run is None:
@@ -272,98 +301,66 @@ class Exchange(ResendGuard):
         stamp: Any = self.run if self.error is None else stamp_of(self.error)
         if isinstance(stamp, Run):
             if not stamp.ok and stamp.reason is None:
-                stamp.returned(None, stamp.reading())  # it has told nobody, because nobody had to be told
-            stamp.value = stamp.last = None  # or the answer and its story would keep each other alive
-            self.past = stamp
+                stamp.returned(
+                    None, stamp.reading()
+                )  # the run ended on the fast path, which records no result
+            stamp.value = stamp.last = None  # breaks the reference cycle between response and record
+            self.previous_run = stamp
         else:
-            stamp = self._story(Reason.stopped, self.error)
-        self.final = self.error is not None
-        self.error = self.answer = self.run = None
+            stamp = self._record(Reason.stopped, self.error)
+        self.failed_finally = self.error is not None
+        self.error = self.response = self.run = None
         setattr(response, STAMP, stamp)
 
     def _spend_key(self) -> None:
         if self.key is not None:
-            self.key.spent = True  # another call with the same request is another call
+            self.key.spent = True  # the next call with the same request object gets a new key
 
     def report(self) -> Report:
-        """Build the report as it is now, for those who look at an error before the policy has decided."""
-        return self._story(Reason.stopped, self.error).report()
+        """Build the report so far, for a reader of an error that the policy has not judged yet."""
+        return self._record(Reason.stopped, self.error).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return itself, (self.report(),)
 
     def mark_delivered(self, error: Exception) -> None:
-        """Say on an error that the caller has had some of the answer already."""
-        if self.final:
-            self._tell_end(error)
+        """Annotate an error: the caller had already received part of the body."""
+        if self.failed_finally:
+            self._attach_final_record(error)
         else:
-            self._story(Reason.committed, error).tell(error)
+            self._record(Reason.committed, error).tell(error)
 
-    def _tell_end(self, error: Exception) -> None:
-        """Say on the error of a body what the call has done, which had failed before."""
-        if isinstance(self.past, Run):
-            annotate(error, self.past, PREFIX + summary_of(self.past))
+    def _attach_final_record(self, error: Exception) -> None:
+        """Annotate a body's error with the record of the call, which had failed before."""
+        if isinstance(self.previous_run, Run):
+            annotate(error, self.previous_run, PREFIX + summary_of(self.previous_run))
         else:
-            self._story(Reason.stopped, error).tell(error)
+            self._record(Reason.stopped, error).tell(error)
 
-    def _story(self, reason: Reason, error: Exception | None) -> CallRecord:
+    def _record(self, reason: Reason, error: Exception | None) -> CallRecord:
         return CallRecord(self.plan, reason, self.sends, self.now() - self.started, error)
-
-    # ------------------------------------------- a first attempt, or a body, that has failed
-
-    def restarted(self, error: Exception) -> Any:
-        """Begin again with this failure of a body that the caller had none of."""
-        with continuing_call():
-            return self._restarted(error)
-
-    def _restarted(self, error: Exception) -> Any:
-        """Begin with this failure: of a first attempt, or of a body."""
-        rest = self._begin_again(error)
-        if rest == inf:
-            return self.call(self)
-        with deadline(rest):
-            return self.call(self)
-
-    async def arestarted(self, error: Exception) -> Any:
-        """Begin again with this failure of a body that the caller had none of."""
-        with continuing_call():
-            return await self._arestarted(error)
-
-    async def _arestarted(self, error: Exception) -> Any:
-        """Begin with this failure: of a first attempt, or of a body."""
-        rest = self._begin_again(error)
-        if rest == inf:
-            return await self.call(self)
-        with deadline(rest):
-            return await self.call(self)
-
-    def _begin_again(self, error: Exception) -> float:
-        """Take in that it failed; return how long there is, or raise the error if there is no time."""
-        rest = self.left()
-        if self.final or self.closed():
-            self._tell_end(error)
-            raise error
-        if rest <= 0:
-            self._story(Reason.timeout, error).tell(error)
-            raise error
-        self.broken, self.again, self.joined = error, True, None
-        return rest
-
-    def mismatch(self, error: Exception) -> Exception:
-        """Tell the story on the error of a body: the answer after it does not fit the head of this one."""
-        reason = getattr(stamp_of(self.error), "reason", None) if self.error is not None else None
-        self.error = self.answer = self.run = None
-        self._story(reason or Reason.stopped, error).tell(error)
-        return error
 
 
 @public("redouble.http")
 def host(call: object, /) -> Hashable:
-    """Return the host that a client of ours is about to call: a key for `Keyed` in the policy of a client.
+    """Return the host that one of our clients is about to call: the key function for `Keyed` in its policy.
 
     >>> from redouble import CircuitBreaker, Keyed, Retry
     >>> policy = Retry() | Keyed(host, CircuitBreaker)
     """
-    if not isinstance(call, ResendGuard):
+    if not isinstance(call, Exchange):
         raise TypeError(f"redouble.http.host is for the policy of an HTTP client, and was given {call!r}")
     return call.host
+
+
+def status_text(status: int) -> str:
+    """Return a status with its standard phrase: the server's is untrusted and would enter reports."""
+    return f"{status} {PHRASES.get(status, '')}".rstrip()
+
+
+def _resend_error(reason: Reason, *, cut: bool) -> Exception:
+    """Make the error of an attempt that must not be made, if the previous one left no error."""
+    message = "not sent again: it may have arrived, and its method may do harm when it does so twice"
+    if reason is not Reason.stopped:
+        message = f"not sent again: {OUTCOMES[reason][0]}"
+    return AttemptTimeout(message) if cut else Stopped(message, reason=reason)

@@ -1,7 +1,7 @@
-"""Sockets of blocking clients that stop waiting when the time of the call is up.
+"""Network backends for httpcore whose socket waits end at the deadline of the call.
 
-A client's own timeouts are for one wait: a server that sends a byte a second never exceeds them. So each wait
-is shortened to what is left of the call, down where the waiting is done.
+A client's own timeouts limit one wait: a server that sends a byte a second never exceeds them. Therefore each
+wait is shortened to the time left of the call, in the socket layer, where the waits happen.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from typing import Any, cast
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
 
-__all__ = ["PIECE", "limit_async_sockets", "limit_sockets", "refuse_retries"]
+__all__ = ["WRITE_SIZE", "limit_async_sockets", "limit_sockets", "reject_retries"]
 
 
-PIECE = 16_384  # bytes to write between two looks at the clock
+WRITE_SIZE = 16_384  # bytes written between two reads of the clock
 
 
-def refuse_retries(transport: Any) -> None:
-    """Say no to an httpx transport that connects again by itself."""
+def reject_retries(transport: Any) -> None:
+    """Raise if an httpx transport retries connecting on its own."""
     if getattr(getattr(transport, "_pool", None), "_retries", 0):
         raise ValueError("wrapped retries by itself, so attempts would multiply: leave out its retries=")
 
 
 def limit_sockets(transport: Any) -> None:
-    """See to it that the connections of an httpx transport are limited, if it lets itself be told."""
-    _put(transport, LimitedBackend)
+    """Limit the connections of an httpx transport to the deadline, if it has a pool of httpcore's."""
+    _install_backend(transport, LimitedBackend)
 
 
 def limit_async_sockets(transport: Any) -> None:
-    """See to it that limits end where they should: cutting is done elsewhere."""
-    _put(transport, AsyncLimitedBackend)
+    """Restore the client's own timeouts after an attempt; cancellation is done by the transport."""
+    _install_backend(transport, AsyncLimitedBackend)
 
 
-def _put(transport: Any, kind: type[Any]) -> None:
+def _install_backend(transport: Any, kind: type[Any]) -> None:
     pool: Any = getattr(transport, "_pool", None)
     backend = getattr(pool, "_network_backend", None)
     library = _library_of(pool)
@@ -47,39 +47,39 @@ def _put(transport: Any, kind: type[Any]) -> None:
 
 
 def _library_of(pool: object) -> Any:
-    """Find httpcore, or httpcore2: a pool may be of a class of the caller's own, or of neither."""
+    """Return httpcore or httpcore2, found by the base classes of a pool; None if it is of neither."""
     roots = [modules.get(kind.__module__.partition(".")[0]) for kind in type(pool).__mro__]
     return next((root for root in roots if hasattr(root, "ReadTimeout")), None)
 
 
 class LimitedBackend:
-    """What opens the connections of httpcore."""
+    """A network backend of httpcore that opens limited connections."""
 
     def __init__(self, inner: Any, library: Any) -> None:
         self._inner, self._library = inner, library
 
     def connect_tcp(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
-        """Open a connection."""
-        return limited(self._inner.connect_tcp(*args, timeout=timeout, **kwargs), self._library)
+        """Open a TCP connection."""
+        return limit_stream(self._inner.connect_tcp(*args, timeout=timeout, **kwargs), self._library)
 
     def connect_unix_socket(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
-        """Open one to a file."""
-        return limited(self._inner.connect_unix_socket(*args, timeout=timeout, **kwargs), self._library)
+        """Open a connection to a Unix domain socket."""
+        return limit_stream(self._inner.connect_unix_socket(*args, timeout=timeout, **kwargs), self._library)
 
     def sleep(self, seconds: float) -> None:
-        """Wait between two attempts to connect, of which httpcore makes one unless told."""
+        """Wait between two connection attempts; httpcore makes only one by default."""
         self._inner.sleep(seconds)
 
 
-def limited(inner: Any, library: Any) -> LimitedStream:
-    """Make a connection of ours of one of httpcore's."""
+def limit_stream(inner: Any, library: Any) -> LimitedStream:
+    """Wrap a connection of httpcore."""
     name = f"{inner.__class__.__module__}.{inner.__class__.__name__}"
     plain = name == f"{library.__name__}._backends.sync.SyncStream"
     return LimitedSocketStream(inner, library) if plain else LimitedStream(inner, library)
 
 
 class LimitedStream:
-    """A connection of httpcore."""
+    """A connection of httpcore whose waits end at the deadline."""
 
     __slots__ = ("_inner", "_library", "_read", "_write", "close", "get_extra_info")
 
@@ -89,22 +89,24 @@ class LimitedStream:
         self.close, self.get_extra_info = inner.close, inner.get_extra_info
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Wait for something to arrive."""
-        return cast("bytes", self._read(max_bytes, self._room(timeout)))
+        """Receive at most ``max_bytes``."""
+        return cast("bytes", self._read(max_bytes, self._wait_limit(timeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Wait until it is on its way."""
+        """Send the whole buffer."""
         if SOCKET_DEADLINE.get() is None:
-            self._write(buffer, self._room(timeout))
+            self._write(buffer, self._wait_limit(timeout))
             return
-        for start in range(0, len(buffer), PIECE):
-            self._write(buffer[start : start + PIECE], self._room(timeout))
+        for start in range(0, len(buffer), WRITE_SIZE):
+            self._write(buffer[start : start + WRITE_SIZE], self._wait_limit(timeout))
 
     def start_tls(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
-        """Begin to speak TLS."""
-        return limited(self._inner.start_tls(*args, timeout=self._room(timeout), **kwargs), self._library)
+        """Start TLS on the connection."""
+        return limit_stream(
+            self._inner.start_tls(*args, timeout=self._wait_limit(timeout), **kwargs), self._library
+        )
 
-    def _room(self, timeout: float | None) -> float | None:
+    def _wait_limit(self, timeout: float | None) -> float | None:
         try:
             return socket_timeout(timeout)
         except TimeoutError as error:
@@ -112,9 +114,9 @@ class LimitedStream:
 
 
 class LimitedSocketStream(LimitedStream):
-    """One that is a socket and nothing else.
+    """A limited connection that is a plain socket.
 
-    Without a limit it does what httpcore's own does, with less ado: who is never limited has nothing to pay.
+    Without a deadline it does the same as httpcore's own stream at less cost, so unlimited calls pay nothing.
     """
 
     __slots__ = ("_sock",)
@@ -124,7 +126,7 @@ class LimitedSocketStream(LimitedStream):
         self._sock = inner.get_extra_info("socket")
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Wait for something to arrive."""
+        """Receive at most ``max_bytes``."""
         if SOCKET_DEADLINE.get() is not None or timeout.__class__ is ShortenedTimeout:
             return super().read(max_bytes, timeout)
         try:
@@ -136,15 +138,15 @@ class LimitedSocketStream(LimitedStream):
             raise self._library.ReadError(error) from error
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Wait until it is on its way."""
+        """Send the whole buffer."""
         if SOCKET_DEADLINE.get() is not None or timeout.__class__ is ShortenedTimeout:
             super().write(buffer, timeout)
             return
         try:
-            rest = memoryview(buffer)
-            while rest:
+            unsent = memoryview(buffer)
+            while unsent:
                 self._sock.settimeout(timeout)
-                rest = rest[self._sock.send(rest) :]
+                unsent = unsent[self._sock.send(unsent) :]
         except TimeoutError as error:
             raise self._library.WriteTimeout(error) from error
         except OSError as error:
@@ -152,26 +154,26 @@ class LimitedSocketStream(LimitedStream):
 
 
 class AsyncLimitedBackend:
-    """What opens the connections of httpcore in async code."""
+    """An async network backend of httpcore that opens limited connections."""
 
     def __init__(self, inner: Any, _: Any) -> None:
         self._inner = inner
 
     async def connect_tcp(self, *args: Any, **kwargs: Any) -> Any:
-        """Open a connection."""
+        """Open a TCP connection."""
         return AsyncLimitedStream(await self._inner.connect_tcp(*args, **kwargs))
 
     async def connect_unix_socket(self, *args: Any, **kwargs: Any) -> Any:
-        """Open one to a file."""
+        """Open a connection to a Unix domain socket."""
         return AsyncLimitedStream(await self._inner.connect_unix_socket(*args, **kwargs))
 
     async def sleep(self, seconds: float) -> None:
-        """Wait between two attempts to connect, of which httpcore makes one unless told."""
+        """Wait between two connection attempts; httpcore makes only one by default."""
         await self._inner.sleep(seconds)
 
 
 class AsyncLimitedStream:
-    """A connection of httpcore in async code."""
+    """An async connection of httpcore that drops shortened timeouts after their attempt."""
 
     __slots__ = ("_inner", "_read", "_write", "aclose", "get_extra_info")
 
@@ -181,18 +183,22 @@ class AsyncLimitedStream:
         self.aclose, self.get_extra_info = inner.aclose, inner.get_extra_info
 
     def read(self, max_bytes: int, timeout: float | None = None) -> Awaitable[bytes]:
-        """Wait for something to arrive."""
-        return cast("Awaitable[bytes]", self._read(max_bytes, _own(timeout)))
+        """Receive at most ``max_bytes``."""
+        return cast("Awaitable[bytes]", self._read(max_bytes, _effective_timeout(timeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> Awaitable[None]:
-        """Wait until it is on its way."""
-        return cast("Awaitable[None]", self._write(buffer, _own(timeout)))
+        """Send the whole buffer."""
+        return cast("Awaitable[None]", self._write(buffer, _effective_timeout(timeout)))
 
     async def start_tls(self, *args: Any, **kwargs: Any) -> Any:
-        """Begin to speak TLS."""
+        """Start TLS on the connection."""
         return AsyncLimitedStream(await self._inner.start_tls(*args, **kwargs))
 
 
-def _own(timeout: Any) -> float | None:
-    """Return the client's own timeout once the limits of the attempt have ended."""
-    return timeout.own if timeout.__class__ is ShortenedTimeout and SOCKET_DEADLINE.get() is None else timeout
+def _effective_timeout(timeout: Any) -> float | None:
+    """Return the client's own timeout once the attempt that shortened it has ended."""
+    return (
+        timeout.original
+        if timeout.__class__ is ShortenedTimeout and SOCKET_DEADLINE.get() is None
+        else timeout
+    )

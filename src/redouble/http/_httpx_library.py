@@ -1,4 +1,4 @@
-"""The classes of httpx, or of httpx2: the two differ in their name, and in nothing that matters here."""
+"""The classes of httpx or httpx2, and ours derived from them. The two libraries differ only in their name."""
 
 from __future__ import annotations
 
@@ -8,60 +8,60 @@ from typing import Any
 
 from anyio import CancelScope
 
-from redouble.http._client import SMALL, late_types
+from redouble.http._client import PREFETCH_LIMIT, timeout_types
 from redouble.http._exchange import Exchange
 from redouble.http._httpx_response import AsyncRestartableBody, PrefetchedBody, RestartableBody
-from redouble.http._request_body import OneShot, Resendable, content_of, contents_of
+from redouble.http._request_body import OneShot, Resendable, classify_body, classify_parts
 
 __all__ = ["HttpxLibrary"]
 
 
-def announced(headers: Any) -> int:
-    """Tell how long a body is said to be, or 0."""
+def content_length(headers: Any) -> int:
+    """Return the Content-Length header as a number, or 0."""
     length: str = headers.get("content-length", "")
     return int(length) if length.isdecimal() and len(length) < 20 else 0
 
 
 class HttpxLibrary:
-    """The classes of one of the two libraries, and ours made of them."""
+    """One of the two libraries: its classes, our subclasses of them, and operations on its responses."""
 
     def __init__(self, library: Any, module: str) -> None:
         self.name: str = library.__name__
-        self.library = library
+        self.module = library
         self.ByteStream = library.ByteStream
         self.HTTPStatusError = library.HTTPStatusError
         self._streams = streams = (library.SyncByteStream, library.AsyncByteStream)
-        self.late = late_types(library.TimeoutException, module)
-        here = {"__module__": module, "library": library, "late": self.late}
-        self.Received = type("Received", (RestartableBody, streams[0]), here)
-        self.AsyncReceived = type("AsyncReceived", (AsyncRestartableBody, streams[1]), here)
-        self.Pieces = type("Pieces", (PrefetchedBody, *streams), {"__module__": module})
+        self.timeout_types = timeout_types(library.TimeoutException, module)
+        here = {"__module__": module, "module": library, "timeout_types": self.timeout_types}
+        self.RestartableBody = type("RestartableBody", (RestartableBody, streams[0]), here)
+        self.AsyncRestartableBody = type("AsyncRestartableBody", (AsyncRestartableBody, streams[1]), here)
+        self.PrefetchedBody = type("PrefetchedBody", (PrefetchedBody, *streams), {"__module__": module})
 
     def replace_body(
-        self, response: Any, held: list[bytes], rest: Any, error: Exception | None, *, whole: bool
+        self, response: Any, chunks: list[bytes], remaining: Any, error: Exception | None, *, whole: bool
     ) -> None:
-        """Put what was read of a body in its place."""
+        """Replace a body by the chunks that were read of it, followed by the rest or the error."""
         if not whole or error is not None:
-            response.stream = self.Pieces(held, rest, response.stream, error)
+            response.stream = self.PrefetchedBody(chunks, remaining, response.stream, error)
             return
-        response.stream = self.ByteStream(b"".join(held))
-        with suppress(Exception):  # it cannot be decoded, which is for its reader to find out
-            response.read()  # so that rules may look at it
+        response.stream = self.ByteStream(b"".join(chunks))
+        with suppress(Exception):  # undecodable content: raised when the caller reads it
+            response.read()  # so that rules can read the content
 
     def prefetch(self, exchange: Exchange, response: Any) -> None:
-        """Read what a failure says, if it is little, so that its connection is free while we wait."""
+        """Read the body of a failed response if it is small, to free its connection during the backoff."""
         stream = response.stream
-        if announced(response.headers) > SMALL:
+        if content_length(response.headers) > PREFETCH_LIMIT:
             exchange.unread = response
             return
-        pieces: Iterator[bytes] = iter(stream)
-        held: list[bytes] = []
+        remaining: Iterator[bytes] = iter(stream)
+        chunks: list[bytes] = []
         error, size, interrupted = None, 0, True
         try:
-            for piece in pieces:
-                held.append(piece)
-                size += len(piece)
-                if size > SMALL:
+            for chunk in remaining:
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > PREFETCH_LIMIT:
                     exchange.unread = response
                     break
             interrupted = False
@@ -72,22 +72,22 @@ class HttpxLibrary:
                 self.discard(response)
         if exchange.unread is None:
             stream.close()
-        self.replace_body(response, held, pieces, error, whole=exchange.unread is None)
+        self.replace_body(response, chunks, remaining, error, whole=exchange.unread is None)
 
     async def aprefetch(self, exchange: Exchange, response: Any) -> None:
-        """Read what a failure says, if it is little, so that its connection is free while we wait."""
+        """Read the body of a failed response if it is small, to free its connection during the backoff."""
         stream = response.stream
-        if announced(response.headers) > SMALL:
+        if content_length(response.headers) > PREFETCH_LIMIT:
             exchange.unread = response
             return
-        pieces: AsyncIterator[bytes] = aiter(stream)
-        held: list[bytes] = []
+        remaining: AsyncIterator[bytes] = aiter(stream)
+        chunks: list[bytes] = []
         error, size, interrupted = None, 0, True
         try:
-            async for piece in pieces:
-                held.append(piece)
-                size += len(piece)
-                if size > SMALL:
+            async for chunk in remaining:
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > PREFETCH_LIMIT:
                     exchange.unread = response
                     break
             interrupted = False
@@ -98,48 +98,48 @@ class HttpxLibrary:
                 await self.adiscard(response)
         if exchange.unread is None:
             await stream.aclose()
-        self.replace_body(response, held, pieces, error, whole=exchange.unread is None)
+        self.replace_body(response, chunks, remaining, error, whole=exchange.unread is None)
 
     def read_all(self, response: Any) -> None:
-        """Read a body, so that rules may look at it."""
-        held = list(response.stream)
+        """Read a body fully, so that rules can read the content."""
+        chunks = list(response.stream)
         response.stream.close()
-        self.replace_body(response, held, None, None, whole=True)
+        self.replace_body(response, chunks, None, None, whole=True)
 
     async def aread_all(self, response: Any) -> None:
-        """Read a body, so that rules may look at it."""
-        held = [piece async for piece in response.stream]
+        """Read a body fully, so that rules can read the content."""
+        chunks = [chunk async for chunk in response.stream]
         await response.stream.aclose()
-        self.replace_body(response, held, None, None, whole=True)
+        self.replace_body(response, chunks, None, None, whole=True)
 
     def discard(self, response: Any) -> None:
-        """Close an answer of which nobody will hear."""
+        """Close a response that is not returned."""
         response.close()
 
     async def adiscard(self, response: Any) -> None:
-        """Close an answer of which nobody will hear, also while we are being cancelled."""
+        """Close a response that is not returned, even during cancellation."""
         with CancelScope(shield=True):
             await response.aclose()
 
     def reset(self, response: Any) -> None:
-        """Let an answer that rules have looked at be read as ever."""
+        """Reset a response that rules have read, so that the caller can read or stream it."""
         response.__dict__.pop("_content", None)
         response.__dict__.pop("_decoder", None)
         response.is_stream_consumed = response.is_closed = False
 
-    def source_of(self, stream: Any) -> Resendable:
-        """Find out whether the body of a request can be sent again; the libraries say little about it."""
+    def classify_stream(self, stream: Any) -> Resendable:
+        """Return how the body of a request can be resent; read from private attributes of the library."""
         if str(stream.__class__.__module__).partition(".")[0] == self.name:
             if hasattr(stream, "fields"):  # multipart
-                return contents_of(getattr(field, "file", None) for field in stream.fields)
+                return classify_parts(getattr(field, "file", None) for field in stream.fields)
             inner: Any = getattr(stream, "_stream", None)
-            found = OneShot(inner) if isinstance(inner, self._streams) else content_of(inner)
-            return PartlyReadBody(stream, inner) if isinstance(found, OneShot) else found
-        return OneShot(stream)  # a class of the caller's: nobody knows what iterating it twice would give
+            body = OneShot(inner) if isinstance(inner, self._streams) else classify_body(inner)
+            return OneShotStream(stream, inner) if isinstance(body, OneShot) else body
+        return OneShot(stream)  # the caller's own class: a second iteration may yield anything
 
 
-class PartlyReadBody(OneShot):
-    """An iterator, of which the library knows whether it was begun."""
+class OneShotStream(OneShot):
+    """An iterator; the library records whether it was started."""
 
     def __init__(self, stream: Any, source: object) -> None:
         super().__init__(source)

@@ -1,10 +1,8 @@
-"""The body of an answer, for httpx and httpx2: it begins anew while the caller has had none of it.
+"""Response bodies for httpx and httpx2, which restart the call if they fail before any part is delivered.
 
-Whoever reads a body whole has had none of it until its end. Whoever iterates has had some with the first
-piece; from then on an error is the caller's, and says so. The head has been handed out already, so only an
-answer with the same status may take the place of the one that broke.
-
-Answers that we hand out: what is different about them.
+A caller that reads a body as a whole has received nothing before its end. A caller that iterates has received
+something with the first chunk; after that an error is raised to the caller, annotated. The head was returned
+already, so only a response with the same status and content encoding may continue a failed one.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from math import inf
 from typing import Any, cast
 from weakref import ref
 
-from anyio import move_on_after  # the shields that httpx uses cannot block this one
+from anyio import move_on_after  # a scope that the shields used by httpx cannot block
 
 from redouble._clients.socket_deadline import limited_waits
 from redouble._runtime.ambient import ambient
@@ -25,258 +23,260 @@ __all__ = ["AsyncRestartableBody", "PrefetchedBody", "RestartableBody", "Unpickl
 
 
 class PrefetchedBody:
-    """A body of which some was read before: the rest follows, or the error it ended in."""
+    """A body whose first chunks were already read; the rest follows, or the error that ended it."""
 
-    def __init__(self, held: list[bytes], rest: Any, stream: Any, error: Exception | None) -> None:
-        self._held, self._rest, self._stream, self._error = held, rest, stream, error
+    def __init__(self, chunks: list[bytes], remaining: Any, stream: Any, error: Exception | None) -> None:
+        self._chunks, self._remaining, self._stream, self._error = chunks, remaining, stream, error
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._held
+        yield from self._chunks
         if self._error is not None:
             raise self._error
-        yield from self._rest
+        yield from self._remaining
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._held:
-            yield piece
+        for chunk in self._chunks:
+            yield chunk
         if self._error is not None:
             raise self._error
-        async for piece in self._rest:
-            yield piece
+        async for chunk in self._remaining:
+            yield chunk
 
     def close(self) -> None:
-        """Close what is left."""
+        """Close the underlying stream."""
         self._stream.close()
 
     async def aclose(self) -> None:
-        """Close what is left."""
+        """Close the underlying stream."""
         if self._error is None:
-            await self._rest.aclose()  # which was left in the middle
+            await self._remaining.aclose()  # the iterator is suspended in the middle
         await self._stream.aclose()
 
 
 class UnpickledBody:
-    """What is left of a body that was pickled with its answer before anybody had read it."""
+    """Stands for a body that was pickled with its response before it was read."""
 
     def __init__(self, error: type[Exception]) -> None:
         self._error = error
 
     def read_whole(self) -> Any:
-        """Say that nothing is left, whether or not somebody would have awaited it."""
+        """Raise: the body was not pickled with its response."""
         raise self._error
 
 
 class RestartableState:
-    """What blocking and async bodies share: all that does not wait.
+    """The non-blocking part of blocking and async bodies.
 
-    Of an answer that came at once there is no exchange before something breaks.
+    The exchange of a response that succeeded at once is created only if its body fails.
     """
 
-    library: Any
-    how: str  # the answer's own method that reads it whole
+    module: Any
+    read_method: str  # the name of the response's method that reads the whole body
     read_whole: Callable[[], Any]
-    late: dict[type[Exception], type[Exception]]
+    timeout_types: dict[type[Exception], type[Exception]]
 
-    whole = False  # whether it is read to its end before any of it is handed out
-    _begun = False
-    _made: Exchange | None = None
+    buffered = False  # True if the whole body is read before any chunk is yielded
+    _iterated = False
+    _known_exchange: Exchange | None = None
 
-    def __init__(self, terms: ClientPolicy, request: Any, response: Any, started: float = 0.0) -> None:
-        self._terms = terms
+    def __init__(self, policy: ClientPolicy, request: Any, response: Any, started: float = 0.0) -> None:
+        self._policy = policy
         self._request = request
         self._response = ref(response)
         self._stream: Any = response.stream
         self._started = started
         response.stream = self
-        setattr(response, self.how, self.read_whole)  # whoever does so has had none of it until its end
+        setattr(response, self.read_method, self.read_whole)  # a caller of it receives nothing before the end
 
     @property
     def _exchange(self) -> Exchange:
-        if self._made is None:
+        if self._known_exchange is None:
             host = self._request.url.netloc.decode("ascii")
-            self._made = self._terms.resumed(self._request, host, self._started)
-        return self._made
+            self._known_exchange = self._policy.resume_exchange(self._request, host, self._started)
+        return self._known_exchange
 
-    def _told_to_hold_back(self) -> Any:
-        """Let the answer be read by its own method from now on; nothing is handed out before all is there."""
+    def _start_buffering(self) -> Any:
+        """Restore the response's own read method; the body then yields nothing before it is complete."""
         response: Any = self._response()
         if response is None:
-            raise self.library.StreamClosed
-        if not self.whole:
-            self.whole = True
-            delattr(response, self.how)
+            raise self.module.StreamClosed
+        if not self.buffered:
+            self.buffered = True
+            delattr(response, self.read_method)
         return response
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return UnpickledBody, (
-            self.library.StreamClosed,
-        )  # as of all streams nothing is left of it elsewhere
+        return UnpickledBody, (self.module.StreamClosed,)  # like any stream, it does not survive pickling
 
-    def _left(self) -> float:
-        return inf if self._made is None and not ambient.active else self._exchange.left_to_read()
-
-    def _fits(self, again: Any) -> bool:
-        """Say whether an answer can take the place of the one that broke."""
-        response = self._response()
-        return response is None or (
-            again.status_code == response.status_code
-            and again.headers.get("content-encoding") == response.headers.get("content-encoding")
+    def _seconds_left(self) -> float:
+        return (
+            inf
+            if self._known_exchange is None and not ambient.active
+            else self._exchange.seconds_left_to_read()
         )
 
-    def _take(self, again: Any) -> None:
-        """Let an answer take the place of the one that broke."""
-        self._stream = again.stream
+    def _can_continue_with(self, replacement: Any) -> bool:
+        """Return True if a new response can continue the one whose body failed."""
+        response = self._response()
+        return response is None or (
+            replacement.status_code == response.status_code
+            and replacement.headers.get("content-encoding") == response.headers.get("content-encoding")
+        )
+
+    def _continue_with(self, replacement: Any) -> None:
+        """Continue with the body and head of a new response."""
+        self._stream = replacement.stream
         response = self._response()
         if response is not None:
-            response.headers = again.headers
-            response.extensions = again.extensions
-            self._exchange.ended(response)
+            response.headers = replacement.headers
+            response.extensions = replacement.extensions
+            self._exchange.finish(response)
 
-    def _late(self) -> Exception:
-        late = self.library.ReadTimeout("the time of the call was up before all of the body came")
+    def _timeout_error(self) -> Exception:
+        late = self.module.ReadTimeout("the time of the call was up before all of the body came")
         return cast("Exception", late)
 
 
 class RestartableBody(RestartableState):
-    """A body for blocking code."""
+    """A restartable body for blocking code."""
 
-    how = "read"
+    read_method = "read"
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._begun:  # a second time, which is for the library to judge
+        if self._iterated:  # a second iteration: the library's stream decides
             yield from self._stream
             return
-        self._begun = True
+        self._iterated = True
         while True:
-            pieces = iter(self._stream)
+            chunks = iter(self._stream)
             try:
-                held = self._held(pieces)
+                received = self._read_ahead(chunks)
             except Exception as error:
-                self._begin_again(error)
+                self._restart(error)
             else:
                 break
-        yield from held
-        if self.whole:
+        yield from received
+        if self.buffered:
             return
         try:
-            yield from pieces
+            yield from chunks
         except Exception as error:
             self._exchange.mark_delivered(error)
             raise
 
     def read_whole(self) -> bytes:
-        """Read the answer whole: what it calls, once, in place of its own method."""
-        response = self._told_to_hold_back()
+        """Read the whole body; stands in for the response's own method, for one call."""
+        response = self._start_buffering()
         return cast("bytes", response.read())
 
     def close(self) -> None:
-        """Close what is being received."""
+        """Close the stream that is being read."""
         self._stream.close()
 
-    def _held(self, pieces: Iterator[bytes]) -> list[bytes]:
-        """Wait for the first piece, or for all of them, no longer than the call may take."""
-        rest = self._left()
+    def _read_ahead(self, chunks: Iterator[bytes]) -> list[bytes]:
+        """Return the first chunk, or all if buffered, within the time of the call."""
+        rest = self._seconds_left()
         if rest == inf:
-            return list(pieces) if self.whole else self._collected(pieces)
+            return list(chunks) if self.buffered else self._collect(chunks)
         exchange = self._exchange
         with limited_waits(exchange.now, rest):
-            return self._collected(pieces, exchange.now() + rest)
+            return self._collect(chunks, exchange.now() + rest)
 
-    def _collected(self, pieces: Iterator[bytes], until: float = inf) -> list[bytes]:
-        held: list[bytes] = []
-        for piece in pieces:
-            held.append(piece)
-            if not self.whole and piece:
+    def _collect(self, chunks: Iterator[bytes], until: float = inf) -> list[bytes]:
+        received: list[bytes] = []
+        for chunk in chunks:
+            received.append(chunk)
+            if not self.buffered and chunk:
                 break
-            if until < inf and self._exchange.now() >= until:  # where sockets are not ours to limit
-                raise self._late()
-        return held
+            if until < inf and self._exchange.now() >= until:  # for transports whose sockets we cannot limit
+                raise self._timeout_error()
+        return received
 
-    def _begin_again(self, error: Exception) -> None:
+    def _restart(self, error: Exception) -> None:
         self._stream.close()
         exchange = self._exchange
         try:
-            again = exchange.restarted(error)
+            replacement = exchange.restart(error)
         except Exception as failed:
-            answer = exchange.final_response(failed, self.late)
+            answer = exchange.final_response(failed, self.timeout_types)
             if answer is None:
                 raise
             answer.close()
             raise exchange.mismatch(error) from None
-        if not self._fits(again):
-            again.close()
+        if not self._can_continue_with(replacement):
+            replacement.close()
             raise exchange.mismatch(error)
-        self._take(again)
+        self._continue_with(replacement)
 
 
 class AsyncRestartableBody(RestartableState):
-    """A body for async code."""
+    """A restartable body for async code."""
 
-    how = "aread"
+    read_method = "aread"
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        if self._begun:  # a second time, which is for the library to judge
-            async for piece in self._stream:
-                yield piece
+        if self._iterated:  # a second iteration: the library's stream decides
+            async for chunk in self._stream:
+                yield chunk
             return
-        self._begun = True
+        self._iterated = True
         while True:
-            pieces = aiter(self._stream)
+            chunks = aiter(self._stream)
             try:
-                held = await self._held(pieces)
+                received = await self._read_ahead(chunks)
             except Exception as error:
-                await self._begin_again(error)
+                await self._restart(error)
             else:
                 break
-        for piece in held:
-            yield piece
-        if self.whole:
+        for chunk in received:
+            yield chunk
+        if self.buffered:
             return
         try:
-            async for piece in pieces:
-                yield piece
+            async for chunk in chunks:
+                yield chunk
         except Exception as error:
             self._exchange.mark_delivered(error)
             raise
 
     async def read_whole(self) -> bytes:
-        """Read the answer whole: what it calls, once, in place of its own method."""
-        response = self._told_to_hold_back()
+        """Read the whole body; stands in for the response's own method, for one call."""
+        response = self._start_buffering()
         return cast("bytes", await response.aread())
 
     async def aclose(self) -> None:
-        """Close what is being received."""
+        """Close the stream that is being read."""
         await self._stream.aclose()
 
-    async def _held(self, pieces: AsyncIterator[bytes]) -> list[bytes]:
-        """Wait for the first piece, or for all of them, no longer than the call may take."""
-        rest = self._left()
+    async def _read_ahead(self, chunks: AsyncIterator[bytes]) -> list[bytes]:
+        """Return the first chunk, or all if buffered, within the time of the call."""
+        rest = self._seconds_left()
         if rest == inf:
-            return [piece async for piece in pieces] if self.whole else await self._collected(pieces)
+            return [chunk async for chunk in chunks] if self.buffered else await self._collect(chunks)
         with limited_waits(self._exchange.now, rest), move_on_after(max(0.0, rest)):
-            return await self._collected(pieces)
-        raise self._late()
+            return await self._collect(chunks)
+        raise self._timeout_error()
 
-    async def _collected(self, pieces: AsyncIterator[bytes]) -> list[bytes]:
-        held: list[bytes] = []
-        async for piece in pieces:
-            held.append(piece)
-            if not self.whole and piece:
+    async def _collect(self, chunks: AsyncIterator[bytes]) -> list[bytes]:
+        received: list[bytes] = []
+        async for chunk in chunks:
+            received.append(chunk)
+            if not self.buffered and chunk:
                 break
-        return held
+        return received
 
-    async def _begin_again(self, error: Exception) -> None:
+    async def _restart(self, error: Exception) -> None:
         await self._stream.aclose()
         exchange = self._exchange
         try:
-            again = await exchange.arestarted(error)
+            replacement = await exchange.arestart(error)
         except Exception as failed:
-            answer = exchange.final_response(failed, self.late)
+            answer = exchange.final_response(failed, self.timeout_types)
             if answer is None:
                 raise
             await answer.aclose()
             raise exchange.mismatch(error) from None
-        if not self._fits(again):
-            await again.aclose()
+        if not self._can_continue_with(replacement):
+            await replacement.aclose()
             raise exchange.mismatch(error)
-        self._take(again)
+        self._continue_with(replacement)

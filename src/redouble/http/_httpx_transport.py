@@ -1,10 +1,8 @@
-"""The transports of httpx and httpx2: one implementation, which is told which of the two it serves.
+"""The transports of httpx and httpx2: one implementation, parametrised by `HttpxLibrary`.
 
-A transport is the only seam. It sends a request as often as the policy says. A bad status is an error to the
-policy, the library's own, and an answer again to the caller. Nearly all requests succeed at once, and nobody
-has to be asked about them: they go straight through, and an exchange is made when something goes wrong.
-
-What the blocking and the async transport of httpx share: all that does not wait.
+The transport is the only seam. It sends a request as often as the policy allows. For the policy a bad status
+is the library's own `HTTPStatusError`; the caller gets the response. Most requests succeed at once and need
+no decision: they take a fast path, and an exchange is created only when something fails.
 """
 
 from __future__ import annotations
@@ -13,39 +11,42 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, ClassVar
 
-from anyio import move_on_after  # the shields that httpx uses cannot block this one
+from anyio import move_on_after  # a scope that the shields used by httpx cannot block
 
 from redouble._clients.call_record import LazyCallRecord
 from redouble._clients.idempotency import Keys
 from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
-from redouble.http._client import KEY, NOTHING, NOW, ClientPolicy, PolicyBinding
-from redouble.http._exchange import Exchange, spelled_status
-from redouble.http._httpcore_sockets import limit_async_sockets, limit_sockets, refuse_retries
+from redouble.http._client import EXTENSION, NO_OPTIONS, NOW, ClientPolicy, PolicyBinding
+from redouble.http._exchange import Exchange, status_text
+from redouble.http._httpcore_sockets import limit_async_sockets, limit_sockets, reject_retries
 from redouble.http._httpx_library import HttpxLibrary
-from redouble.http._request_body import AGAIN
+from redouble.http._request_body import RESENDABLE
 
-__all__ = ["AsyncSender", "HttpxLibrary", "Sender", "TransportState", "shortened"]
-
-
-LIMITS = ("connect", "read", "write", "pool")
+__all__ = ["AsyncSender", "HttpxLibrary", "Sender", "TransportState", "shorten_timeouts"]
 
 
-def shortened(extensions: Any, rest: float) -> Any:
-    """Shorten the client's own timeouts to what is left."""
-    said: dict[str, float | None] = extensions.get("timeout") or {}
-    return {**extensions, "timeout": {name: ShortenedTimeout(said.get(name), rest) for name in LIMITS}}
+TIMEOUT_NAMES = ("connect", "read", "write", "pool")
+
+
+def shorten_timeouts(extensions: Any, rest: float) -> Any:
+    """Return request extensions with the client's timeouts shortened to ``rest`` seconds."""
+    timeouts: dict[str, float | None] = extensions.get("timeout") or {}
+    return {
+        **extensions,
+        "timeout": {name: ShortenedTimeout(timeouts.get(name), rest) for name in TIMEOUT_NAMES},
+    }
 
 
 class TransportState:
-    """What both transports share: all that does not wait."""
+    """The non-blocking part of both transports."""
 
-    _family: ClassVar[HttpxLibrary]
+    _library: ClassVar[HttpxLibrary]
     _attempt: Callable[[Exchange], Any]
 
     def __init__(self, policy: Layer | None, wrapped: Any, idempotency: Keys, *, aio: bool) -> None:
-        library, a = self._family.library, "Async" if aio else ""
+        library, a = self._library.module, "Async" if aio else ""
         if wrapped is None:
             wrapped = getattr(library, f"{a}HTTPTransport")()
         if not isinstance(wrapped, getattr(library, f"{a}BaseTransport")):
@@ -54,57 +55,57 @@ class TransportState:
                 f"wrapped={wrapped!r}: write an {name}.{a}HTTPTransport(); "
                 f"for {other}Client use {other}Transport"
             )
-        refuse_retries(wrapped)
+        reject_retries(wrapped)
         if isinstance(wrapped, TransportState):
             raise ValueError("wrapped is a transport of ours, so attempts would multiply: leave it out")
         self._wrapped = wrapped
-        self._going = PolicyBinding(self._family.name, policy, idempotency, self._attempt, aio=aio)
+        self._binding = PolicyBinding(self._library.name, policy, idempotency, self._attempt, aio=aio)
 
     @property
-    def _terms(self) -> ClientPolicy:
-        return self._going.terms
+    def _policy(self) -> ClientPolicy:
+        return self._binding.current
 
-    def _begin(self, request: Any) -> Exchange:
-        """Look at a request before anything of it is sent."""
-        stream, family = request.stream, self._family
-        if not isinstance(request, family.library.Request):
+    def _begin_exchange(self, request: Any) -> Exchange:
+        """Create the exchange of a request before anything is sent."""
+        stream, library = request.stream, self._library
+        if not isinstance(request, library.module.Request):
             other = type(request).__module__.partition(".")[0]
             raise TypeError(
-                f"redouble.{family.name} is under a client of {other}: use redouble.{other} there"
+                f"redouble.{library.name} is under a client of {other}: use redouble.{other} there"
             )
-        source = AGAIN if type(stream) is family.ByteStream else family.source_of(stream)
-        options = request.extensions.get(KEY, NOTHING)
-        return self._terms.exchange(request, source, request.url.netloc.decode("ascii"), options)
+        source = RESENDABLE if type(stream) is library.ByteStream else library.classify_stream(stream)
+        options = request.extensions.get(EXTENSION, NO_OPTIONS)
+        return self._policy.begin_exchange(request, source, request.url.netloc.decode("ascii"), options)
 
     def _status_error(self, exchange: Exchange, response: Any) -> Exception:
-        """Make the library's own error of a bad status, without its URL: it ends up in histories."""
-        message = spelled_status(response.status_code)
-        error = self._family.HTTPStatusError(message, request=exchange.request, response=response)
-        return exchange.failed(error, response)
+        """Make the library's own error for a bad status, without the URL, which would enter reports."""
+        message = status_text(response.status_code)
+        error = self._library.HTTPStatusError(message, request=exchange.request, response=response)
+        return exchange.record_failure(error, response)
 
-    def _handed_out(self, exchange: Exchange, response: Any, received: Any) -> Any:
-        """Leave the story on an answer, and let its body begin anew should it break."""
-        if not isinstance(response, self._family.library.Response):
-            name = self._family.name
+    def _finish(self, exchange: Exchange, response: Any, body_type: Any) -> Any:
+        """Stamp the response with its record and make its body restartable."""
+        if not isinstance(response, self._library.module.Response):
+            name = self._library.name
             raise TypeError(f"the policy returned {response!r}: write a layer that gives an {name}.Response")
-        exchange.ended(response)
-        if exchange.final or exchange.plan.reads:
-            self._family.reset(response)
-        if type(response.stream) is not self._family.ByteStream:  # else it is in memory
-            body = received(self._terms, exchange.request, response)
-            body._made = exchange
+        exchange.finish(response)
+        if exchange.failed_finally or exchange.plan.reads_bodies:
+            self._library.reset(response)
+        if type(response.stream) is not self._library.ByteStream:  # otherwise the body is in memory
+            body = body_type(self._policy, exchange.request, response)
+            body._known_exchange = exchange
         return response
 
-    def _answered(self, request: Any, response: Any, started: float, received: Any) -> Any:
-        """Do the same where there was nothing to decide."""
-        terms, now = self._terms, NOW()
-        if terms.credited:
+    def _finish_fast(self, request: Any, response: Any, started: float, body_type: Any) -> Any:
+        """Stamp a response that succeeded at once, and make its body restartable."""
+        policy, now = self._policy, NOW()
+        if policy.has_budget:
             url = request.url
             key = (url.raw_host, url.port)
-            (terms.credits.get(key) or terms.credit_for(key, url.netloc.decode("ascii")))(now)
-        response.__redouble__ = LazyCallRecord(terms.plan, started, now)
-        if type(response.stream) is not self._family.ByteStream:
-            received(terms, request, response, started)
+            (policy.credits.get(key) or policy.credit_for(key, url.netloc.decode("ascii")))(now)
+        response.__redouble__ = LazyCallRecord(policy.plan, started, now)
+        if type(response.stream) is not self._library.ByteStream:
+            body_type(policy, request, response, started)
         return response
 
 
@@ -116,11 +117,11 @@ class Sender(TransportState):
         limit_sockets(self._wrapped)
 
     def handle_request(self, request: Any) -> Any:
-        """Send a request, as often as the policy says."""
-        terms = self._terms
-        in_memory = type(request.stream) is self._family.ByteStream
-        if not terms.quick or not in_memory or KEY in request.extensions or ambient.active:
-            return self._concluded(self._begin(request))
+        """Send a request as often as the policy allows."""
+        policy = self._policy
+        in_memory = type(request.stream) is self._library.ByteStream
+        if not policy.fast_path or not in_memory or EXTENSION in request.extensions or ambient.active:
+            return self._complete(self._begin_exchange(request))
         started = NOW()
         try:
             response = self._wrapped.handle_request(request)
@@ -130,48 +131,48 @@ class Sender(TransportState):
         else:
             failure = None
             if response.status_code < 400:
-                return self._answered(request, response, started, self._family.Received)
-        exchange = terms.resumed(request, request.url.netloc.decode("ascii"), started)
+                return self._finish_fast(request, response, started, self._library.RestartableBody)
+        exchange = policy.resume_exchange(request, request.url.netloc.decode("ascii"), started)
         try:
-            return self._concluded(exchange, self._failed(exchange, response, failure), response)
+            return self._complete(exchange, self._failure_of(exchange, response, failure), response)
         finally:
-            failure = None  # or this frame and its error would keep each other alive
+            failure = None  # breaks the reference cycle between this frame and its error
 
     def close(self) -> None:
-        """Close the transport that is wrapped."""
-        self._terms.close()
+        """Close the wrapped transport."""
+        self._policy.close()
         self._wrapped.close()
 
-    def _failed(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
-        """Say what an attempt failed with, if it did."""
+    def _failure_of(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
+        """Return the stamped failure of an attempt, or None if it succeeded."""
         if failure is not None:
-            return exchange.failed(failure)
-        if not exchange.fails(response.status_code, response.headers):
+            return exchange.record_failure(failure)
+        if not exchange.is_failure(response.status_code, response.headers):
             return None
-        self._family.prefetch(exchange, response)
+        self._library.prefetch(exchange, response)
         return self._status_error(exchange, response)
 
-    def _concluded(self, exchange: Exchange, failure: Exception | None = None, response: Any = None) -> Any:
+    def _complete(self, exchange: Exchange, failure: Exception | None = None, response: Any = None) -> Any:
         try:
-            response = exchange.outcome(self._family.late, failure, response)
+            response = exchange.outcome(self._library.timeout_types, failure, response)
         finally:
             failure = None
             if exchange.unread is not None:
                 self._discard(exchange)
-        return self._handed_out(exchange, response, self._family.Received)
+        return self._finish(exchange, response, self._library.RestartableBody)
 
     def _attempt(self, exchange: Exchange) -> Any:
-        exchange.begins()
+        exchange.begin_attempt()
         if exchange.unread is not None:
             self._discard(exchange)
-        rest = exchange.left()
+        rest = exchange.seconds_left()
         if rest == inf:
             return self._send(exchange)
         request = exchange.request
         before = request.extensions
-        exchange.ends = exchange.now() + rest
+        exchange.attempt_deadline = exchange.now() + rest
         with limited_waits(exchange.now, rest):
-            request.extensions = shortened(before, exchange.hurry(rest))
+            request.extensions = shorten_timeouts(before, exchange.shorten_timeout(rest))
             try:
                 return self._send(exchange)
             finally:
@@ -182,21 +183,21 @@ class Sender(TransportState):
         try:
             response = unread = self._wrapped.handle_request(exchange.request)
             if response.status_code >= 400:
-                failure = self._failed(exchange, response, None)
-            if failure is None and exchange.plan.reads:
-                self._family.read_all(response)
+                failure = self._failure_of(exchange, response, None)
+            if failure is None and exchange.plan.reads_bodies:
+                self._library.read_all(response)
             unread = None
             if failure is not None:
                 raise failure
         except Exception as error:
             if exchange.error is not error:
-                exchange.failed(error)
+                exchange.record_failure(error)
             raise
         finally:
             failure = None
-            if unread is not None:  # we were interrupted, or it broke, while we read it
-                self._family.discard(unread)
-        exchange.running = False
+            if unread is not None:  # cancelled or failed while the body was read
+                self._library.discard(unread)
+        exchange.in_flight = False
         return response
 
     def _discard(self, exchange: Exchange) -> None:
@@ -212,11 +213,11 @@ class AsyncSender(TransportState):
         limit_async_sockets(self._wrapped)
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Send a request, as often as the policy says."""
-        terms = self._terms
-        in_memory = type(request.stream) is self._family.ByteStream
-        if not terms.quick or not in_memory or KEY in request.extensions or ambient.active:
-            return await self._concluded(self._begin(request))
+        """Send a request as often as the policy allows."""
+        policy = self._policy
+        in_memory = type(request.stream) is self._library.ByteStream
+        if not policy.fast_path or not in_memory or EXTENSION in request.extensions or ambient.active:
+            return await self._complete(self._begin_exchange(request))
         started = NOW()
         try:
             response = await self._wrapped.handle_async_request(request)
@@ -226,77 +227,81 @@ class AsyncSender(TransportState):
         else:
             failure = None
             if response.status_code < 400:
-                return self._answered(request, response, started, self._family.AsyncReceived)
-        exchange = terms.resumed(request, request.url.netloc.decode("ascii"), started)
+                return self._finish_fast(request, response, started, self._library.AsyncRestartableBody)
+        exchange = policy.resume_exchange(request, request.url.netloc.decode("ascii"), started)
         try:
-            return await self._concluded(exchange, await self._failed(exchange, response, failure), response)
+            return await self._complete(
+                exchange, await self._failure_of(exchange, response, failure), response
+            )
         finally:
-            failure = None  # or this frame and its error would keep each other alive
+            failure = None  # breaks the reference cycle between this frame and its error
 
     async def aclose(self) -> None:
-        """Close the transport that is wrapped."""
-        self._terms.close()
+        """Close the wrapped transport."""
+        self._policy.close()
         await self._wrapped.aclose()
 
-    async def _failed(self, exchange: Exchange, response: Any, failure: Exception | None) -> Exception | None:
-        """Say what an attempt failed with, if it did."""
+    async def _failure_of(
+        self, exchange: Exchange, response: Any, failure: Exception | None
+    ) -> Exception | None:
+        """Return the stamped failure of an attempt, or None if it succeeded."""
         if failure is not None:
-            return exchange.failed(failure)
-        if not exchange.fails(response.status_code, response.headers):
+            return exchange.record_failure(failure)
+        if not exchange.is_failure(response.status_code, response.headers):
             return None
-        await self._family.aprefetch(exchange, response)
+        await self._library.aprefetch(exchange, response)
         return self._status_error(exchange, response)
 
-    async def _concluded(
+    async def _complete(
         self, exchange: Exchange, failure: Exception | None = None, response: Any = None
     ) -> Any:
         try:
-            response = await exchange.aoutcome(self._family.late, failure, response)
+            response = await exchange.aoutcome(self._library.timeout_types, failure, response)
         finally:
             failure = None
             if exchange.unread is not None:
                 await self._discard(exchange)
-        return self._handed_out(exchange, response, self._family.AsyncReceived)
+        return self._finish(exchange, response, self._library.AsyncRestartableBody)
 
     async def _attempt(self, exchange: Exchange) -> Any:
-        exchange.begins()
+        exchange.begin_attempt()
         if exchange.unread is not None:
             await self._discard(exchange)
-        rest = exchange.left()
+        rest = exchange.seconds_left()
         if rest == inf:
             return await self._send(exchange)
         request = exchange.request
         before = request.extensions
-        exchange.ends = exchange.now() + rest
+        exchange.attempt_deadline = exchange.now() + rest
         with limited_waits(exchange.now, rest):
-            request.extensions = shortened(before, exchange.hurry(rest))
+            request.extensions = shorten_timeouts(before, exchange.shorten_timeout(rest))
             try:
                 with move_on_after(max(0.0, rest - exchange.slack / 2)):
                     return await self._send(exchange)
             finally:
                 request.extensions = before
-        raise exchange.failed(self._family.library.ReadTimeout("the time of the attempt was up"))
+        raise exchange.record_failure(self._library.module.ReadTimeout("the time of the attempt was up"))
 
     async def _send(self, exchange: Exchange) -> Any:
         response = failure = unread = None
         try:
             response = unread = await self._wrapped.handle_async_request(exchange.request)
             if response.status_code >= 400:
-                failure = await self._failed(exchange, response, None)
-            if failure is None and exchange.plan.reads:
-                await self._family.aread_all(response)
+                failure = await self._failure_of(exchange, response, None)
+            if failure is None and exchange.plan.reads_bodies:
+                await self._library.aread_all(response)
             unread = None
             if failure is not None:
                 raise failure
         except Exception as error:
             if exchange.error is not error:
-                exchange.failed(error)
+                exchange.record_failure(error)
             raise
         finally:
             failure = None
-            if unread is not None:  # we were interrupted, or it broke, while we read it
-                await self._family.adiscard(unread)
-        exchange.running = False
+            if unread is not None:  # cancelled or failed while the body was read
+                await self._library.adiscard(unread)
+        exchange.in_flight = False
         return response
 
     async def _discard(self, exchange: Exchange) -> None:

@@ -1,8 +1,7 @@
-"""Bodies of requests: which can be sent again, and how to get back to where they began.
+"""Request bodies: which can be sent again, and how they are rewound.
 
-Known before anything is sent. What is in memory can be sent as often as one likes, and so can what gives its
-bytes anew each time it is iterated. A file is rewound to where it was. What was sent of an iterator or a pipe
-is gone.
+Classified before anything is sent. A body in memory can be resent, and so can an iterable that yields the
+same bytes on each iteration. A file is rewound to its initial position. An iterator can be sent once.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from redouble._internal.callables import callable_kind, close_unawaited, display
 from redouble._internal.public import public
 
 __all__ = [
-    "AGAIN",
+    "RESENDABLE",
     "AsyncReplayable",
     "OneShot",
     "Replayable",
     "Resendable",
-    "content_of",
-    "contents_of",
+    "classify_body",
+    "classify_parts",
     "replayable",
 ]
 
@@ -31,26 +30,26 @@ CHUNK = 65_536
 
 
 class Resendable:
-    """A body that can be sent again as it is; others differ in this."""
+    """A body that can be sent again as it is; subclasses need more, or cannot."""
 
     def rewind(self) -> bool:
-        """Go back to where it began, and say whether that was possible."""
+        """Rewind to the start; return True if that was possible."""
         return True
 
 
 class OneShot(Resendable):
-    """A body that is gone once it was sent."""
+    """A body that can be sent only once."""
 
     def __init__(self, source: object) -> None:
         self._source = source
 
     def rewind(self) -> bool:
-        # A generator that was never begun has lost nothing.
+        # A generator that was never started is still complete.
         return isgenerator(self._source) and getgeneratorstate(self._source) == "GEN_CREATED"
 
 
 class RewindableFile(Resendable):
-    """A file, from where it was when it was handed over."""
+    """A file, sent from its position when the request was made."""
 
     def __init__(self, file: Any, start: int) -> None:
         self._file, self._start = file, start
@@ -58,13 +57,13 @@ class RewindableFile(Resendable):
     def rewind(self) -> bool:
         try:
             self._file.seek(self._start)
-        except Exception:  # closed meanwhile, or it only said that it could seek
+        except Exception:  # closed meanwhile, or seekable() was wrong
             return False
         return True
 
 
 class Multipart(Resendable):
-    """Several bodies in one."""
+    """The parts of a multipart body."""
 
     def __init__(self, parts: list[Resendable]) -> None:
         self._parts = parts
@@ -73,37 +72,37 @@ class Multipart(Resendable):
         return all(part.rewind() for part in self._parts)
 
 
-AGAIN: Final = Resendable()
+RESENDABLE: Final = Resendable()
 
 
-def content_of(source: object) -> Resendable:
-    """Find out whether a body can be sent again."""
+def classify_body(source: object) -> Resendable:
+    """Return how a body can be sent again, if at all."""
     if hasattr(source, "read"):
-        return _file(source)
+        return _classify_file(source)
     if source is None or isinstance(source, (str, bytes, bytearray, memoryview)):
-        return AGAIN
-    return AGAIN if _gives_anew(source) else OneShot(source)
+        return RESENDABLE
+    return RESENDABLE if _is_reiterable(source) else OneShot(source)
 
 
-def _gives_anew(source: object, depth: int = 3) -> bool:
-    """Say whether iterating gives the same bytes again: not what is, or holds, an iterator or a file."""
+def _is_reiterable(source: object, depth: int = 3) -> bool:
+    """Return True if a second iteration yields the same bytes: nothing in it is an iterator or a file."""
     if isinstance(source, Replayable | AsyncReplayable | list | tuple):
         return True
     if not isinstance(source, Iterable | AsyncIterable) or isinstance(source, Iterator | AsyncIterator):
         return False
-    return not any(_runs_out(held, depth) for held in _held_by(cast("object", source)))
+    return not any(_is_exhaustible(held, depth) for held in _referents(cast("object", source)))
 
 
-def _runs_out(held: object, depth: int) -> bool:
+def _is_exhaustible(held: object, depth: int) -> bool:
     if isinstance(held, str | bytes | type) or held is None:
         return False
     if isinstance(held, Iterator | AsyncIterator) or hasattr(held, "read") or hasattr(held, "get_nowait"):
         return True
-    return depth > 0 and any(_runs_out(inner, depth - 1) for inner in _held_by(held))
+    return depth > 0 and any(_is_exhaustible(inner, depth - 1) for inner in _referents(held))
 
 
-def _held_by(source: Any) -> list[object]:
-    """Find what an object holds: one that shows progress, say, holds what it iterates."""
+def _referents(source: Any) -> list[object]:
+    """Return the objects that an object refers to: a progress bar, for instance, refers to its iterator."""
     if isinstance(source, dict):
         return list(cast("dict[object, object]", source).values())
     if isinstance(source, list | tuple | set | frozenset | deque):
@@ -113,19 +112,19 @@ def _held_by(source: Any) -> list[object]:
     return [*held, *getattr(source, "__dict__", {}).values()]
 
 
-def contents_of(sources: Iterable[object]) -> Resendable:
-    """Find out whether all of several bodies can be sent again."""
-    parts = [part for source in sources if (part := content_of(source)) is not AGAIN]
-    return Multipart(parts) if parts else AGAIN
+def classify_parts(sources: Iterable[object]) -> Resendable:
+    """Return how all of several bodies can be sent again, if at all."""
+    parts = [part for source in sources if (part := classify_body(source)) is not RESENDABLE]
+    return Multipart(parts) if parts else RESENDABLE
 
 
-def _file(file: Any) -> Resendable:
+def _classify_file(file: Any) -> Resendable:
     try:
         start = file.tell() if file.seekable() is True else None
-    except Exception:  # it has no such methods, or they fail: of a text file that is being iterated, say
+    except Exception:  # no such methods, or they fail, as for a text file during iteration
         return OneShot(file)
     if not isinstance(start, int) or callable_kind(file.seek) == "coroutine":
-        close_unawaited(start)  # of an async file it has to be awaited, and nobody could
+        close_unawaited(start)  # an async file's tell() is a coroutine, which cannot be awaited here
         return OneShot(file)
     return RewindableFile(file, start)
 
@@ -135,7 +134,7 @@ def _file(file: Any) -> Resendable:
 
 @public("redouble.http")
 class Replayable:
-    """A body that is made anew for each attempt, by a function."""
+    """A body that a function makes for each attempt."""
 
     def __init__(self, make: Callable[[], Iterable[bytes]]) -> None:
         self._make = make
@@ -152,7 +151,7 @@ class Replayable:
 
 @public("redouble.http")
 class AsyncReplayable:
-    """The same for async clients."""
+    """A body that a function makes for each attempt, for async clients."""
 
     def __init__(self, make: Callable[[], AsyncIterable[bytes]]) -> None:
         self._make = make
@@ -167,13 +166,13 @@ def replayable(make: Callable[[], Iterable[bytes]], /) -> Replayable: ...
 def replayable(make: Callable[[], AsyncIterable[bytes]], /) -> AsyncReplayable: ...
 @public("redouble.http")
 def replayable(make: Callable[[], Any], /) -> Replayable | AsyncReplayable:
-    """Make a body that can be sent again of a function that opens a file or makes an iterator.
+    """Make a resendable body from a function that opens a file or makes an iterator.
 
     For instance::
 
         client.put(url, content=redouble.http.replayable(lambda: open("big.bin", "rb")))
 
-    It is called once for each attempt. For async clients write an async generator function.
+    The function is called once for each attempt. For async clients write an async generator function.
     """
     if not callable(make):
         raise TypeError(f"replayable({make!r}): write a function that opens the body, such as a lambda")

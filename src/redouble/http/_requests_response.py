@@ -1,4 +1,4 @@
-"""Answers of requests: their bodies begin anew while the caller has had none, and failures are kept."""
+"""Responses of requests: restartable bodies and prefetched failures."""
 
 from __future__ import annotations
 
@@ -12,106 +12,112 @@ import requests
 import urllib3
 
 from redouble._clients.socket_deadline import ShortenedTimeout, limited_waits
-from redouble.http._client import SMALL, blank, late_types
+from redouble.http._client import PREFETCH_LIMIT, empty_instance, timeout_types
 from redouble.http._exchange import Exchange
 
-__all__ = ["LATE", "RestartableResponse", "discard", "keep", "shorter"]
+__all__ = ["TIMEOUT_TYPES", "RestartableResponse", "discard_unread", "prefetch", "shorten_timeouts"]
 
 
-LATE = late_types(requests.Timeout, "redouble.requests")
+TIMEOUT_TYPES = timeout_types(requests.Timeout, "redouble.requests")
 
 
 class RestartableResponse(requests.Response):
-    """An answer whose body begins anew if it breaks before the caller has had any of it."""
+    """A response that restarts the call if its body fails before any part is delivered."""
 
     _exchange: Exchange | None = None
-    _whole = False  # whether all of it is read before any of it is handed out
+    _buffered = False  # True if the whole body is read before any chunk is yielded
 
     @property
     def content(self) -> bytes:
-        """All of the body."""
-        self._whole = True
+        """The whole body."""
+        self._buffered = True
         return super().content
 
-    def iter_content(  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads are for people
+    def iter_content(  # pyright: ignore[reportIncompatibleMethodOverride]  # narrower than the stubs' overloads
         self, chunk_size: int | None = 1, decode_unicode: bool = False
     ) -> Iterator[Any]:
         """Iterate over the body."""
         exchange, self._exchange = self._exchange, None
         if exchange is None:
-            return self._pieces(chunk_size, decode_unicode)
-        return self._received(exchange, chunk_size, decode_unicode)
+            return self._chunks(chunk_size, decode_unicode)
+        return self._restartable_chunks(exchange, chunk_size, decode_unicode)
 
-    def _received(self, exchange: Exchange, chunk_size: int | None, decode_unicode: bool) -> Iterator[Any]:
+    def _restartable_chunks(
+        self, exchange: Exchange, chunk_size: int | None, decode_unicode: bool
+    ) -> Iterator[Any]:
         while True:
-            pieces = self._pieces(chunk_size, decode_unicode)
+            chunks = self._chunks(chunk_size, decode_unicode)
             try:
-                with limited_waits(exchange.now, exchange.left_to_read()):
-                    held = list(pieces) if self._whole else list(islice(pieces, 1))
+                with limited_waits(exchange.now, exchange.seconds_left_to_read()):
+                    received = list(chunks) if self._buffered else list(islice(chunks, 1))
             except Exception as error:
-                self._begin_again(exchange, error)
+                self._restart(exchange, error)
             else:
                 break
-        yield from held
+        yield from received
         try:
-            yield from pieces
+            yield from chunks
         except Exception as error:
             exchange.mark_delivered(error)
             raise
 
-    def _pieces(self, chunk_size: int | None, decode_unicode: bool) -> Iterator[Any]:
-        found: Iterator[Any] = cast("Any", super()).iter_content(chunk_size, decode_unicode)
-        return found
+    def _chunks(self, chunk_size: int | None, decode_unicode: bool) -> Iterator[Any]:
+        chunks: Iterator[Any] = cast("Any", super()).iter_content(chunk_size, decode_unicode)
+        return chunks
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return blank, (requests.Response,), self.__getstate__()  # the library's own again
+        return (
+            empty_instance,
+            (requests.Response,),
+            self.__getstate__(),
+        )  # unpickled as the library's own class
 
-    def _begin_again(self, exchange: Exchange, error: Exception) -> None:
+    def _restart(self, exchange: Exchange, error: Exception) -> None:
         self.close()
         try:
-            again = exchange.restarted(error)
+            replacement = exchange.restart(error)
         except Exception as failed:
-            answer = exchange.final_response(failed, LATE)
+            answer = exchange.final_response(failed, TIMEOUT_TYPES)
             if answer is None:
                 raise
             answer.close()
             raise exchange.mismatch(error) from None
-        if again.status_code != self.status_code:
-            again.close()
+        if replacement.status_code != self.status_code:
+            replacement.close()
             raise exchange.mismatch(error)
-        self.raw, self.headers, self._content_consumed = again.raw, again.headers, False
-        exchange.ended(self)
+        self.raw, self.headers, self._content_consumed = replacement.raw, replacement.headers, False
+        exchange.finish(self)
 
 
-def shorter(timeout: Any, rest: float) -> Any:
-    """Shorten the timeouts for connecting and reading, in any of the ways requests takes them."""
+def shorten_timeouts(timeout: Any, rest: float) -> Any:
+    """Shorten the connect and read timeouts, in any of the forms that requests accepts."""
     if rest == inf:
         return timeout
     if isinstance(timeout, urllib3.Timeout):
         timeout = timeout.clone()
-        timeout.start_connect()  # or it does not tell what it leaves for reading
+        timeout.start_connect()  # or read_timeout raises
         timeout = (timeout.connect_timeout, timeout.read_timeout)
     both: Any = cast("Any", timeout) if isinstance(timeout, tuple) else (timeout, timeout)
     return tuple(ShortenedTimeout(own if isinstance(own, int | float) else None, rest) for own in both)
 
 
-def keep(exchange: Exchange, response: requests.Response) -> None:
-    """Read what a failure says, as the session would, or if it is little: then its connection is free."""
+def prefetch(exchange: Exchange, response: requests.Response) -> None:
+    """Read the body of a failed response, if streamed only a small one, to free its connection."""
     raw: Any = response.raw
     if not isinstance(raw, urllib3.HTTPResponse):
-        return  # of an adapter that keeps its answers elsewhere
+        return  # made by an adapter without urllib3
     length = raw.headers.get("content-length", "")
-    if exchange.how[0] and length.isdecimal() and (len(length) > 6 or int(length) > SMALL):
+    if exchange.how[0] and length.isdecimal() and (len(length) > 6 or int(length) > PREFETCH_LIMIT):
         exchange.unread = response
         return
-    body, pieces = _Body(), raw.stream(SMALL, decode_content=False)
+    body, chunks = PrefetchedFile(), raw.stream(PREFETCH_LIMIT, decode_content=False)
     try:
-        for piece in pieces:
-            body.write(piece)
-            if exchange.how[0] and body.tell() > SMALL:
-                exchange.unread, body.rest = response, pieces
+        for chunk in chunks:
+            body.write(chunk)
+            if exchange.how[0] and body.tell() > PREFETCH_LIMIT:
+                exchange.unread, body.remaining = response, chunks
                 break
-    except Exception as error:  # it is told to whoever reads it: the status counts all the same
+    except Exception as error:  # raised when the caller reads the body; the status decides
         body.error = error
     body.seek(0)
     if exchange.unread is None:
@@ -129,31 +135,31 @@ def keep(exchange: Exchange, response: requests.Response) -> None:
     )
 
 
-class _Body(BytesIO):
-    """A body of which some was read before: the rest follows, or the error it ended in."""
+class PrefetchedFile(BytesIO):
+    """A body whose first chunks were already read; the rest follows, or the error that ended it."""
 
     error: Exception | None = None
-    rest: Iterator[bytes] = iter(())
+    remaining: Iterator[bytes] = iter(())
     source: Any = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read some of it."""
-        found = super().read(size)
+        """Read at most ``size`` bytes, or all."""
+        data = super().read(size)
         if size is None or size < 0:
-            found += b"".join(self.rest)
-        found = found or next(self.rest, b"")
-        if self.error is not None and (not found or size is None or size < 0):
+            data += b"".join(self.remaining)
+        data = data or next(self.remaining, b"")
+        if self.error is not None and (not data or size is None or size < 0):
             raise self.error
-        return found
+        return data
 
     def close(self) -> None:
-        """Close it, and where it comes from."""
+        """Close it and the response that it came from."""
         super().close()
         if self.source is not None:
             self.source.close()
             self.source.release_conn()
 
 
-def discard(exchange: Exchange) -> None:
+def discard_unread(exchange: Exchange) -> None:
     response, exchange.unread = exchange.unread, None
     response.close()

@@ -1,7 +1,8 @@
-"""Which answers and failures are worth another request, and when one may be sent twice.
+"""The HTTP rule: which responses and failures are worth another request, and which requests may be resent.
 
-A rule judges the errors of any client: a bad status, or a failure on the way. What may be sent again depends
-on the method; where a client of ours asks, it has looked at keys and bodies too, and decides that itself.
+A rule judges the errors of any client: a bad status, or a failure without a response. Whether a request may
+be resent depends on its method; one of our own clients also considers idempotency keys and bodies, and
+decides itself (`Exchange.check`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from redouble._clients.idempotency import TOKEN
-from redouble._engine.report import stamp_of
+from redouble._engine.report import RetryVeto, stamp_of
 from redouble._failures import codes
 from redouble._failures.error_readers import answer_of
 from redouble._failures.retry_after import after, hint, should_retry
@@ -23,10 +24,10 @@ __all__ = ["FAILING", "IDEMPOTENT", "HttpRule", "rule", "sent"]
 
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule
 
-# Those that RFC 9110 calls idempotent, but for TRACE: a diagnosis that repeats itself in secret is none.
+# The idempotent methods of RFC 9110 except TRACE: a diagnostic request must not be repeated silently.
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"})
 
-# What counts as a failure of the other side, for policies and breakers; other answers are answers.
+# Failures of the server, for policies and breakers; all other responses are results.
 FAILING = frozenset({408, 425, 429, *range(500, 600)})
 
 NOT_IDEMPOTENT = Verdict.stop(reason="not_idempotent")
@@ -35,7 +36,7 @@ NOT_IDEMPOTENT = Verdict.stop(reason="not_idempotent")
 @public("redouble.http")
 @dataclass(frozen=True)
 class HttpRule:
-    """What `rule` makes: a rule for ``on=``, and what clients of ours read to know what they may do."""
+    """The rule that `rule` makes, for ``on=``; our clients read its statuses and methods."""
 
     statuses: frozenset[int]
     methods: frozenset[str]
@@ -44,32 +45,34 @@ class HttpRule:
 
     def __post_init__(self) -> None:
         for option, value in (
-            ("statuses", _statuses(self.statuses)),
-            ("methods", _methods(self.methods)),
-            ("_rules", _rules(self.errors)),
+            ("statuses", _checked_statuses(self.statuses)),
+            ("methods", _checked_methods(self.methods)),
+            ("_rules", _checked_rules(self.errors)),
         ):
             object.__setattr__(self, option, value)
 
     def __call__(self, error: Exception, /) -> Verdict | None:
         """Judge an error of any HTTP client."""
-        status, headers = answered(error)
-        found = judge(self._rules, error, _shown) if status is None else self._answer(status, headers)
+        status, headers = response_of(error)
+        found = (
+            judge(self._rules, error, _no_context) if status is None else self._judge_status(status, headers)
+        )
         if found is not None and found.sent and sent(error) is False:
             found = replace(found, sent=False)
         if found is None or found.action != "retry" or found.sent is False:
             return found
-        method = method_of(error)
-        # A client of ours has left its mark, and decides about methods, keys and bodies by itself.
-        if getattr(stamp_of(error), "asked", False) or method is None or method in self.methods:
+        stamp, method = stamp_of(error), method_of(error)
+        # An error stamped by one of our clients: the client decides about methods, keys and bodies.
+        if (isinstance(stamp, RetryVeto) and stamp.asked) or method is None or method in self.methods:
             return found
         return NOT_IDEMPOTENT
 
-    def _answer(self, status: int, headers: object) -> Verdict | None:
+    def _judge_status(self, status: int, headers: object) -> Verdict | None:
         wish = should_retry(headers)
         if wish is False or (wish is None and status not in self.statuses):
             return None
-        # Those statuses have their own words; which of them are worth it was said by the caller.
-        return after(codes.LLM_STATUSES.get(status) or _word_for(status), hint(headers, status))
+        # The table only words the verdict; whether the status is retried is the caller's choice.
+        return after(codes.LLM_STATUSES.get(status) or _default_verdict(status), hint(headers, status))
 
 
 @public("redouble.http")
@@ -80,12 +83,12 @@ def rule(
 ) -> HttpRule:
     """Make a rule for HTTP: ``Retry(on=redouble.http.rule(statuses={500, 503}))``.
 
-    statuses: which answers are worth another request; unless said, those that `redouble.transient` retries.
-    methods: which requests may be sent twice though the first may have arrived: the idempotent ones, unless
-        you say more. One that never left is sent again whatever its method.
-    errors: which failures without an answer are worth it: a rule, or types.
+    statuses: the responses worth another request; by default those that `redouble.transient` retries.
+    methods: the requests that may be resent although the first may have reached the server; by default the
+        idempotent ones. A request that was never sent is resent whatever its method.
+    errors: the failures without a response that are worth another request: a rule, or types.
 
-    ``x-should-retry: false`` in an answer overrules ``statuses``, and so does ``true``.
+    ``x-should-retry: false`` in a response overrides ``statuses``, and so does ``true``.
     """
     chosen: Any = codes.STATUSES if statuses is None else statuses
     return HttpRule(chosen, cast("Any", methods), errors)
@@ -93,27 +96,27 @@ def rule(
 
 @public("redouble.http")
 def sent(error: BaseException, /) -> bool | None:
-    """Say whether the request that failed so reached the other side: True, False, or None if unknown."""
+    """Return True if the failed request reached the server, False if not, None if unknown."""
     found = transient(error) if isinstance(error, Exception) else None
     if found is not None and found.sent is False:
-        return False  # also where a proxy has answered
-    return True if answered(error)[0] is not None else None if found is None else found.sent
+        return False  # even if a proxy has responded
+    return True if response_of(error)[0] is not None else None if found is None else found.sent
 
 
-# ------------------------------------------------------- where clients keep what we want
+# ------------------------------------------------------- attributes of the clients' errors
 
 
-def answered(error: BaseException) -> tuple[int | None, object]:
-    """Find status and headers of the answer that an error is about, if there was one."""
+def response_of(error: BaseException) -> tuple[int | None, object]:
+    """Return status and headers of the response that an error refers to, or None twice."""
     try:
         status, headers = answer_of(error)
-    except Exception:  # it does not let itself be looked at
+    except Exception:  # a property of the error raised
         return None, None
     return (status, headers) if isinstance(status, int) and status >= 100 else (None, None)
 
 
 def method_of(error: Any) -> str | None:
-    """Find the method of the request: httpx, requests and the SDKs keep the request, aiohttp facts of it."""
+    """Return the request's method: httpx, requests and the SDKs keep the request, aiohttp its info."""
     for name in ("request", "request_info"):
         try:
             method = getattr(getattr(error, name), "method")  # noqa: B009  it may raise, in httpx too
@@ -127,12 +130,12 @@ def method_of(error: Any) -> str | None:
 # ------------------------------------------------------------------------ the options
 
 
-def _word_for(status: int) -> Verdict:
+def _default_verdict(status: int) -> Verdict:
     kind = Kind.server if status >= 500 else Kind.client
     return Verdict.retry(kind=kind, sent=True, reason="http_5xx" if status >= 500 else f"http_{status}")
 
 
-def _statuses(statuses: object) -> frozenset[int]:
+def _checked_statuses(statuses: object) -> frozenset[int]:
     if isinstance(statuses, BaseException):
         raise TypeError("on=redouble.http.rule makes rules, and is none: write on=redouble.http.rule()")
     if isinstance(statuses, int | str | bytes) or not isinstance(statuses, Iterable):
@@ -146,7 +149,7 @@ def _statuses(statuses: object) -> frozenset[int]:
     return cast("frozenset[int]", found)
 
 
-def _methods(methods: object) -> frozenset[str]:
+def _checked_methods(methods: object) -> frozenset[str]:
     if isinstance(methods, str | bytes) or not isinstance(methods, Iterable):
         raise TypeError(f"methods={methods!r}: write a set of names, such as {{'GET', 'POST'}}")
     found = list(cast("Iterable[object]", methods))
@@ -156,9 +159,9 @@ def _methods(methods: object) -> frozenset[str]:
     return frozenset(cast("str", method).upper() for method in found)
 
 
-def _rules(errors: Errors) -> Rules:
+def _checked_rules(errors: Errors) -> Rules:
     if errors == ():
-        return ()  # answers alone
+        return ()  # statuses alone
     try:
         rules = as_rules(errors)
     except (TypeError, ValueError) as error:
@@ -168,5 +171,5 @@ def _rules(errors: Errors) -> Rules:
     return rules
 
 
-def _shown(error: Exception) -> Any:
-    raise AssertionError(error)  # pragma: no cover  only an object with judge() is shown more than the error
+def _no_context(error: Exception) -> Any:
+    raise AssertionError(error)  # pragma: no cover  only an object with judge() receives more than the error

@@ -1,7 +1,7 @@
-"""Connections of urllib3 that stop waiting when the time of the call is up.
+"""Connections and pools of urllib3 whose waits end at the deadline of the call.
 
-The same as `_sockets` does for httpcore. A connection's socket is wrapped once it is connected, as urllib3
-itself does it for other kinds of TLS.
+The counterpart of the backends for httpcore. A connection's socket is wrapped after connecting, as urllib3
+itself does for other TLS implementations.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from urllib3 import connection, poolmanager
 from urllib3.exceptions import EmptyPoolError
 
 from redouble._clients.socket_deadline import SOCKET_DEADLINE, ShortenedTimeout, socket_timeout
-from redouble.http._httpcore_sockets import PIECE
+from redouble.http._httpcore_sockets import WRITE_SIZE
 
 __all__ = ["limit_pools"]
 
 
 class LimitedSocket:
-    """A connected socket, whose waits are shortened to the time that is left."""
+    """A connected socket whose waits are shortened to the time that is left."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
@@ -31,30 +31,30 @@ class LimitedSocket:
         return getattr(self._sock, name)
 
     def makefile(self, mode: str, buffering: int = -1) -> Any:  # noqa: ARG002  http.client reads bytes
-        """Make what http.client reads from."""
+        """Return the buffered reader that http.client reads from."""
         self._sock._io_refs += 1
         size = io.DEFAULT_BUFFER_SIZE if buffering < 0 else buffering
         return io.BufferedReader(socket.SocketIO(cast("Any", self), "r"), max(1, size))
 
     def settimeout(self, timeout: float | None) -> None:
-        """Take the timeout of the next waits, and remember the client's own if it was shortened."""
+        """Set the timeout of the next waits; a `ShortenedTimeout` keeps the client's own."""
         self._timeout = timeout
         self._sock.settimeout(timeout)
 
     def recv_into(self, *args: Any) -> int:
-        """Wait for something to arrive."""
-        return cast("int", self._within(self._sock.recv_into, *args))
+        """Receive into a buffer."""
+        return cast("int", self._wait(self._sock.recv_into, *args))
 
     def sendall(self, data: Any) -> None:
-        """Wait until all of it is on its way."""
+        """Send all data."""
         if SOCKET_DEADLINE.get() is None:
             self._sock.sendall(data)
             return
         view = memoryview(data).cast("B")
-        for start in range(0, len(view), PIECE):
-            self._within(self._sock.sendall, view[start : start + PIECE])
+        for start in range(0, len(view), WRITE_SIZE):
+            self._wait(self._sock.sendall, view[start : start + WRITE_SIZE])
 
-    def _within(self, wait: Any, *args: Any) -> Any:
+    def _wait(self, wait: Any, *args: Any) -> Any:
         before = self._timeout
         if SOCKET_DEADLINE.get() is None and not isinstance(before, ShortenedTimeout):
             return wait(*args)
@@ -67,16 +67,16 @@ class LimitedSocket:
 
 
 class HTTPConnection(connection.HTTPConnection):
-    """A connection without TLS."""
+    """A connection without TLS whose waits are limited."""
 
     def connect(self) -> None:
-        """Connect."""
+        """Connect and wrap the socket."""
         super().connect()
         self.sock: Any = LimitedSocket(self.sock)
 
 
 class HTTPSConnection(connection.HTTPSConnection):
-    """A connection with TLS, perhaps through a proxy, which is asked without it."""
+    """A connection with TLS whose waits are limited; a proxy's tunnel is requested without TLS."""
 
     def _tunnel(self) -> None:
         plain = self.sock
@@ -87,13 +87,13 @@ class HTTPSConnection(connection.HTTPSConnection):
             self.sock = plain
 
     def connect(self) -> None:
-        """Connect."""
+        """Connect and wrap the socket."""
         super().connect()
         self.sock: Any = LimitedSocket(self.sock)
 
 
-class Pool(urllib3.HTTPConnectionPool):
-    """A pool that lets nobody wait for a connection longer than the call may take."""
+class LimitedPool(urllib3.HTTPConnectionPool):
+    """A pool whose wait for a free connection ends at the deadline of the call."""
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         try:
@@ -102,20 +102,20 @@ class Pool(urllib3.HTTPConnectionPool):
             raise EmptyPoolError(self, str(error)) from None
 
 
-class HTTPConnectionPool(Pool):
-    """A pool of such connections."""
+class HTTPConnectionPool(LimitedPool):
+    """A pool of limited connections without TLS."""
 
     ConnectionCls = cast("Any", HTTPConnection)
 
 
-class HTTPSConnectionPool(Pool, urllib3.HTTPSConnectionPool):
-    """A pool of such connections with TLS."""
+class HTTPSConnectionPool(LimitedPool, urllib3.HTTPSConnectionPool):
+    """A pool of limited connections with TLS."""
 
     ConnectionCls = cast("Any", HTTPSConnection)
 
 
 def limit_pools(manager: urllib3.PoolManager) -> None:
-    """Let a manager make such connections, unless it has some of its own."""
+    """Make a manager create limited pools, unless the caller has set other pool classes."""
     if manager.pool_classes_by_scheme == poolmanager.pool_classes_by_scheme:
         pools: Any = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
         manager.pool_classes_by_scheme = pools

@@ -25,8 +25,8 @@ import redouble.requests
 from redouble import Fallback, Retry, errors, http, report
 from redouble._clients.socket_deadline import SOCKET_DEADLINE
 from redouble.http import _urllib3_sockets as _urllib3
-from redouble.http._client import late_types
-from redouble.http._requests_response import _Body
+from redouble.http._client import timeout_types
+from redouble.http._requests_response import PrefetchedFile
 from tests.support.servers import Server
 
 POLICY = Retry(backoff=[0] * 5, attempts=2)
@@ -261,7 +261,7 @@ def test_the_raw_body_of_a_large_failure_is_all_there(server: Server) -> None:
     with session(POLICY) as made:
         response = made.get(server.url("503~size=200000~chunked~piece=9000"), stream=True)
         assert len(response.raw.read()) == 200_000
-    _Body(b"").close()
+    PrefetchedFile(b"").close()
 
 
 # -------------------------------------------------------------------------------- requests
@@ -275,7 +275,7 @@ def test_a_session_can_be_pickled(server: Server) -> None:
 
 
 def test_an_error_of_ours_about_time_is_pickled_as_ours() -> None:
-    error: Any = late_types(requests.Timeout, __name__)[errors.DeadlineExceeded]("late")
+    error: Any = timeout_types(requests.Timeout, __name__)[errors.DeadlineExceeded]("late")
     error.request, error.report = object(), None
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy)) == (errors.DeadlineExceeded, "late")

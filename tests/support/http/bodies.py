@@ -96,7 +96,7 @@ WALKED: dict[str, Made] = {"generator": pieces, "iterator": lambda: iter([*piece
 ASYNC_WALKED: dict[str, Made] = {"generator": apieces}
 
 # httpx announces the length of a whole file, wherever it is in it, and takes a pipe for an empty one.
-AGAIN: dict[str, dict[str, Made]] = {
+RESENDABLE: dict[str, dict[str, Made]] = {
     "httpx": PLAIN | {"memory": memory} | ANEW | LISTS,
     "httpx2": PLAIN | FILES | ANEW | LISTS,
     "requests": PLAIN | FILES | ANEW,
@@ -112,7 +112,7 @@ ONCE: dict[str, dict[str, Made]] = {
 
 def again(name: str) -> dict[str, Made]:
     """Tell what a client takes that can be sent again."""
-    return PLAIN | ASYNC_ANEW if "-" in name else AGAIN[name]
+    return PLAIN | ASYNC_ANEW if "-" in name else RESENDABLE[name]
 
 
 def once(name: str) -> dict[str, Made]:

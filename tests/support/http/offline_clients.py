@@ -11,10 +11,10 @@ from typing import Any
 from redouble import Layer, Retry, remaining
 from redouble._clients.idempotency import Keys
 from redouble._runtime.backend import backend
-from redouble.http._client import NOTHING, ClientPolicy, ClientState, late_types
+from redouble.http._client import NO_OPTIONS, ClientPolicy, ClientState, timeout_types
 from redouble.http._exchange import Exchange
 from redouble.http._plan import HttpPlan, http_plan
-from redouble.http._request_body import AGAIN, Resendable
+from redouble.http._request_body import RESENDABLE, Resendable
 from tests.support.fakes import ASYNC, Boom, in_colour
 
 NONE = [0] * 99
@@ -82,7 +82,7 @@ class Late(Exception):
     """The client's own word for a timeout."""
 
 
-LATE = late_types(Late, __name__)
+LATE = timeout_types(Late, __name__)
 
 
 class Client:
@@ -101,7 +101,7 @@ class Client:
     def request(
         self,
         method: str = "GET",
-        source: Resendable = AGAIN,
+        source: Resendable = RESENDABLE,
         *,
         broken: Sequence[Exception] = (),
         **options: Any,
@@ -113,33 +113,33 @@ class Client:
         request = Request(method, options.pop("headers", {}))
 
         def blocking() -> Any:
-            exchange: Any = self.terms.exchange(request, source, "host", options or NOTHING)
+            exchange: Any = self.terms.begin_exchange(request, source, "host", options or NO_OPTIONS)
             for error in chain((None,), broken):
                 with handing_out(exchange) as answers:
-                    found = exchange.call(exchange) if error is None else exchange.restarted(error)
+                    found = exchange.call(exchange) if error is None else exchange.restart(error)
                     answers.append(found)
             return exchange.given
 
         async def waiting() -> Any:
-            exchange: Any = self.terms.exchange(request, source, "host", options or NOTHING)
+            exchange: Any = self.terms.begin_exchange(request, source, "host", options or NO_OPTIONS)
             for error in chain((None,), broken):
                 with handing_out(exchange) as answers:
-                    sending = exchange.call(exchange) if error is None else exchange.arestarted(error)
+                    sending = exchange.call(exchange) if error is None else exchange.arestart(error)
                     answers.append(await sending)
             return exchange.given
 
         return in_colour(self.colour, blocking, waiting)
 
     def _send(self, exchange: Exchange) -> Answer:
-        exchange.begins()
+        exchange.begin_attempt()
         self.sent.append(exchange.request)
         step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         if isinstance(step, Exception):
-            raise exchange.failed(step)
+            raise exchange.record_failure(step)
         answer = Answer(step)
-        if exchange.fails(step, None):
-            raise exchange.failed(Refused(step), answer)
-        exchange.running = False
+        if exchange.is_failure(step, None):
+            raise exchange.record_failure(Refused(step), answer)
+        exchange.in_flight = False
         return answer
 
     async def _asend(self, exchange: Exchange) -> Answer:
@@ -154,8 +154,8 @@ def handing_out(exchange: Any) -> Generator[list[Answer]]:
     try:
         yield answers
     except Exception as error:
-        answers = [exchange.answer_in(error, LATE)]
+        answers = [exchange.final_response(error, LATE)]
         if answers[0] is None:
             raise
-    exchange.ended(answers[0])
+    exchange.finish(answers[0])
     answers[0].exchange, exchange.given = exchange, answers[0]
