@@ -288,7 +288,7 @@ def test_from_many_threads() -> None:
 
 def test_the_table_is_loaded_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A built-in error needs no file to be opened; what could not be loaded is loaded the next time."""
-    monkeypatch.setattr(_transient, "_whole", {})
+    monkeypatch.setattr(_transient, "_full", {})
     imported, broken = builtins.__import__, True
 
     def refuse(name: str, *args: Any) -> ModuleType:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble._internal.context_exits import ContextExits, _here
+from redouble._internal.context_exits import ContextExits, _pending
 
 
 def entered(*ways_out: object) -> ContextExits[object]:
@@ -47,7 +47,7 @@ def test_what_was_left_elsewhere_is_not_kept() -> None:
     for number in range(100):
         ways.enter(number)
         copy_context().run(ways.leave)
-    assert len(_here.get()) <= 1
+    assert len(_pending.get()) <= 1
 
 
 class Contended(list[Any]):

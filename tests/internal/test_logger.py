@@ -59,7 +59,7 @@ def once_failing() -> tuple[Callable[[], int], Callable[[], Any]]:
 def test_a_filter_that_fails_costs_no_call_with_a_failing_observer(
     colour: str, broken: Broken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_watch, "_complained", set[object]())  # the same place, in every colour
+    monkeypatch.setattr(_watch, "_logged", set[object]())  # the same place, in every colour
 
     def fails(event: Event) -> None:
         raise ValueError("a bug in the observer")
@@ -149,8 +149,8 @@ def test_what_is_said_and_how_loud(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_complaints_come_to_an_end(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Observers that are made anew for each call are new places, and nobody reads a thousand of them."""
-    monkeypatch.setattr(_watch, "_complained", set[object]())
-    monkeypatch.setattr(_watch, "MOST_COMPLAINTS", 3)
+    monkeypatch.setattr(_watch, "_logged", set[object]())
+    monkeypatch.setattr(_watch, "MAX_LOGGED_FAILURES", 3)
     for number in range(9):
         names: dict[str, Any] = {"__name__": "made"}
         exec(f"def fails_{number}(event): raise ValueError", names)  # noqa: S102

@@ -274,7 +274,7 @@ def test_what_is_said_of_an_error_is_so(name: str) -> None:
 LOADED_LATER = """
 import pickle, sys
 import redouble
-assert not {*redouble._LATER.values()} & {*sys.modules}
+assert not {*redouble._LAZY.values()} & {*sys.modules}
 assert {"Timeout", "Worker", "Hedge", "Keyed"} <= set(dir(redouble))
 assert redouble.Throttle is vars(redouble)["Throttle"]
 limit = redouble.Timeout(2, worker=redouble.Worker(grace=1))
@@ -293,12 +293,12 @@ def test_the_table_of_what_is_loaded_later() -> None:
     """Type checkers see the same, each entry leads to the object, and nothing public is missing."""
     tree = ast.parse((SOURCE / "__init__.py").read_text("utf-8"))
     (for_types,) = (node for node in tree.body if isinstance(node, ast.If))
-    assert imported(for_types) == redouble._LATER
-    for name, module in redouble._LATER.items():
+    assert imported(for_types) == redouble._LAZY
+    for name, module in redouble._LAZY.items():
         found = vars(importlib.import_module(module))[name]
         assert found is getattr(redouble, name)
         assert found.__module__ == "redouble"
-    assert {*imported(tree)} - {"TYPE_CHECKING"} | {*redouble._LATER} == set(redouble.__all__)
+    assert {*imported(tree)} - {"TYPE_CHECKING"} | {*redouble._LAZY} == set(redouble.__all__)
     names = ["aiohttp", "config", "grpc", "http", "httpx", "httpx2", "instruments", "llm", "presets"]
     assert sorted([*redouble._MODULES, *redouble._CLIENTS]) == [*names, "requests", "testing", "types"]
 

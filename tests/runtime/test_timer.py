@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble._runtime.asyncio_timer import MOST_LEFT, Timer, TimerEntry
+from redouble._runtime.asyncio_timer import MAX_STALE, Timer, TimerEntry
 from redouble.testing import virtual_time
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.limited_calls import LONG
@@ -48,7 +48,7 @@ def check(of: Timer) -> None:
     assert of.armed <= min(moments, default=inf)
     assert (of._handle() is None) == (of.armed == inf)
     assert of.left == len(of.heap) - len(moments)
-    assert len(of.heap) <= 2 * len(moments) + 2 * MOST_LEFT + 2
+    assert len(of.heap) <= 2 * len(moments) + 2 * MAX_STALE + 2
 
 
 async def limited(seconds: float, takes: float = LONG) -> bool:
@@ -237,16 +237,16 @@ def test_nothing_of_the_call_that_set_it_stays_with_the_timer() -> None:
 @LOOPS
 def test_those_that_were_left_among_many_that_were_not(colour: str) -> None:
     """They are kept as long as most are in use: looking for them would cost more."""
-    many = 3 * MOST_LEFT
+    many = 3 * MAX_STALE
 
     async def main() -> None:
-        first = [TimerEntry(LONG + number) for number in range(2 * MOST_LEFT)]
+        first = [TimerEntry(LONG + number) for number in range(2 * MAX_STALE)]
         others = [TimerEntry(LONG) for _ in range(many)]
-        for cut in first[MOST_LEFT // 2 :]:
+        for cut in first[MAX_STALE // 2 :]:
             cut.__exit__(None, None, None)
         assert await limited(TINY)
         check(timer())
-        assert timer().left > MOST_LEFT
+        assert timer().left > MAX_STALE
         for cut in others + first:
             cut.__exit__(None, None, None)
         assert await limited(TINY)

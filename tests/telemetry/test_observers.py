@@ -12,7 +12,7 @@ import pytest
 from redouble import CircuitBreaker, Retry, Timeout, Worker, deadline, errors, observe
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.events import WHATS
-from redouble._telemetry.observers import OF_CALLS, watch
+from redouble._telemetry.observers import SUCCESS_EVENTS, watch
 from redouble.testing import Script, ok
 from redouble.types import Event, What
 from tests.support.fakes import Boom, Virtual
@@ -68,7 +68,7 @@ def test_each_event_alone(what: What) -> None:
 def test_nothing_else_need_be_observed_for_it(what: What) -> None:
     heard: list[str] = []
     with observe(lambda event: heard.append(event.what), only=(what,)):
-        assert bool(ambient.active) == (what in OF_CALLS)
+        assert bool(ambient.active) == (what in SUCCESS_EVENTS)
         everything()
     assert set(heard) == {what}
 

@@ -97,7 +97,7 @@ def test_an_observer_that_fails_changes_nothing(
     shape: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is logged once for each sort of event; others are told all the same."""
-    monkeypatch.setattr("redouble._telemetry.observers._complained", set[object]())
+    monkeypatch.setattr("redouble._telemetry.observers._logged", set[object]())
     heard: list[str] = []
 
     def failing(event: Event) -> None:

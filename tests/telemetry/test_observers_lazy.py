@@ -7,7 +7,7 @@ import pytest
 from redouble import Retry, deadline
 from redouble._drivers.calls import slow_path_needed
 from redouble._runtime.ambient import ambient
-from redouble._telemetry.observers import OF_CALLS, observe, observing, watch
+from redouble._telemetry.observers import SUCCESS_EVENTS, observe, observing, watch
 from redouble.types import Event, What
 from tests.support.fakes import COLOURS, Boom
 from tests.telemetry.test_observers import nobody_is_left_listening
@@ -108,7 +108,7 @@ def test_something_at_work_elsewhere_does_not_wake_them(awake: bool) -> None:
 
 @pytest.mark.parametrize("what", ["retry", "rejected", "circuit_opened"])
 def test_one_that_hears_of_trouble_only_is_never_asked(what: What) -> None:
-    assert what not in OF_CALLS
+    assert what not in SUCCESS_EVENTS
     sleeper = Sleeper(awake=True)
     with observing(sleeper, [what], sleeper.awake):
         assert not watch.conditional

@@ -1,9 +1,8 @@
-"""The table: which error of which library is worth retrying, by qualified name.
+"""The table of retryable errors of the standard library and of other libraries, by qualified name.
 
-The entry of the nearest class in the MRO decides: a verdict, a function of `_reading` that looks at the
-error, or None, which keeps a class from being taken for its parent. Nothing is imported for it. The page
-docs/reference/transient.md shows this table, and a test compares the two; tests/libraries compares it with
-the libraries.
+The entry of the nearest class in the MRO decides: a verdict, a reader from `error_readers`, or None, which
+excludes a class whose parent has an entry. No library is imported. The page docs/reference/transient.md shows
+this table, and a test compares the two; tests/libraries compares it with the libraries.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ DATABASES: dict[str, Entry] = {
     "sqlalchemy.exc.EmulatedDBAPIException": read.by_orig,
     "sqlalchemy.exc.StatementError": read.by_orig,
     "sqlalchemy.exc.TimeoutError": POOL_TIMEOUT,
-    # Before SQLAlchemy 2.1 it has no common parent, nor an `orig`.
+    # Before SQLAlchemy 2.1 it has neither the common parent nor an `orig`.
     "sqlalchemy.dialects.postgresql.asyncpg.AsyncAdapt_asyncpg_dbapi.Error": read.by_sqlstate,
 }
 
