@@ -17,16 +17,16 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "transient.md").read_
 
 # What the page says of the functions that look at an error.
 WORDS = {
-    "by_answer": "by status, else by word",
+    "by_llm_error": "by status, else by word",
     "by_aws_code": "by code, else by status",
     "by_errno": "by errno",
     "by_errno_or_network": "by errno, else yes",
     "by_grpc_code": "by code",
     "by_hint": "yes",
     "by_host_lookup": 'if it says "try again"',
-    "by_inside": "as the error inside",
-    "by_inside_or_network": "as the error inside, else yes",
-    "by_inside_or_timeout": "as the error inside, else yes",
+    "by_cause": "as the error inside",
+    "by_cause_or_network": "as the error inside, else yes",
+    "by_cause_or_timeout": "as the error inside, else yes",
     "by_kafka_name": "by code",
     "by_lookup": 'if it says "try again"',
     "by_members": "if all members are",
@@ -43,7 +43,7 @@ WORDS = {
     "by_status": "by status",
     "by_tls_reason": "if it was cut",
     "by_urllib_status": "by status",
-    "connecting": "yes, if it can get better",
+    "by_connect_error": "yes, if it can get better",
 }
 SENT = {"yes": True, "no": False, "unknown": None}
 CODES = sorted(name for name in _codes.__all__ if isinstance(getattr(_codes, name), dict))

@@ -252,11 +252,11 @@ def test_it_keeps_no_class_alive() -> None:
     kind = type("Fleeting", (Busy,), {})
     assert rule(kind()) == Verdict.retry()
     assert transient(kind()) is None
-    gone, known = weakref.ref(kind), len(rule._seen)
+    gone, known = weakref.ref(kind), len(rule._cache)
     del kind
     gc.collect()
     assert gone() is None
-    assert len(rule._seen) == known - 1
+    assert len(rule._cache) == known - 1
 
 
 def test_a_new_class_in_the_place_of_an_old_one() -> None:
@@ -264,7 +264,7 @@ def test_a_new_class_in_the_place_of_an_old_one() -> None:
     rule = transient.with_({Refused: True})
     assert rule(Refused()) == Verdict.retry()
     for error in (Busy(), ExceptionGroup("one", [Busy()])):
-        rule._seen[id(Busy)] = rule._seen[id(Refused)]
+        rule._cache[id(Busy)] = rule._cache[id(Refused)]
         assert rule(error) is None
 
 
@@ -283,7 +283,7 @@ def test_from_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert len(rule._seen) == len(kinds)
+    assert len(rule._cache) == len(kinds)
 
 
 def test_the_table_is_loaded_late(monkeypatch: pytest.MonkeyPatch) -> None:

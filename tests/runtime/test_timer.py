@@ -47,7 +47,7 @@ def check(of: Timer) -> None:
     moments = live(of)
     assert of.armed <= min(moments, default=inf)
     assert (of._handle() is None) == (of.armed == inf)
-    assert of.left == len(of.heap) - len(moments)
+    assert of.stale == len(of.heap) - len(moments)
     assert len(of.heap) <= 2 * len(moments) + 2 * MAX_STALE + 2
 
 
@@ -246,7 +246,7 @@ def test_those_that_were_left_among_many_that_were_not(colour: str) -> None:
             cut.__exit__(None, None, None)
         assert await limited(TINY)
         check(timer())
-        assert timer().left > MAX_STALE
+        assert timer().stale > MAX_STALE
         for cut in others + first:
             cut.__exit__(None, None, None)
         assert await limited(TINY)

@@ -13,12 +13,14 @@ from typing import Any, TypeAlias, cast
 
 from redouble._failures.verdict import Kind, Verdict
 
-__all__ = ["BUILTIN", "BUSY", "NETWORK", "TIMEOUT", "UNSENT", "Ask", "Entry", "Look"]
+__all__ = ["BUILTIN", "BUSY", "NETWORK", "TIMEOUT", "UNSENT", "Ask", "Entry", "ErrorReader"]
 
 
 Ask: TypeAlias = Callable[[object], Verdict | None]
-Look: TypeAlias = Callable[[Any, Ask], Verdict | None]  # reads an error; `Ask` judges an error inside it
-Entry: TypeAlias = Verdict | Look | None
+ErrorReader: TypeAlias = Callable[
+    [Any, Ask], Verdict | None
+]  # reads an error; `Ask` judges an error inside it
+Entry: TypeAlias = Verdict | ErrorReader | None
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")

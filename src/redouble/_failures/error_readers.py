@@ -24,12 +24,12 @@ __all__ = ["answer_of"]
 
 def by_status(error: Any, _: Ask) -> Verdict | None:
     """Judge by the status and headers of the HTTP response."""
-    return NETWORK if _unreadable(error) else _answered(*answer_of(error))
+    return NETWORK if _is_malformed_response(error) else _http_verdict(*answer_of(error))
 
 
 def answer_of(error: Any) -> tuple[Any, object]:
     """Return status and headers of the HTTP response: from the error itself (aiohttp) or its ``response``."""
-    if _unreadable(error):
+    if _is_malformed_response(error):
         return None, None
     response = getattr(error, "response", None)
     source = error if response is None else response
@@ -37,7 +37,7 @@ def answer_of(error: Any) -> tuple[Any, object]:
     return status, getattr(source, "headers", None)
 
 
-def _unreadable(error: Any) -> bool:
+def _is_malformed_response(error: Any) -> bool:
     """Return True for aiohttp's error about a malformed response, whose status is not the server's."""
     return type(error.__cause__).__module__ == "aiohttp.http_exceptions"
 
@@ -49,10 +49,10 @@ def by_payload(error: Any, _: Ask) -> Verdict | None:
 
 def by_urllib_status(error: Any, _: Ask) -> Verdict | None:
     """Judge by the status and headers of urllib's error."""
-    return _answered(error.code, error.headers)
+    return _http_verdict(error.code, error.headers)
 
 
-def _answered(status: Any, headers: object) -> Verdict | None:
+def _http_verdict(status: Any, headers: object) -> Verdict | None:
     requested = should_retry(headers)
     if requested is False:
         return None
@@ -68,23 +68,23 @@ def by_proxy_status(error: Any, ask: Ask) -> Verdict | None:
     return Verdict.retry(kind=found.kind, after=found.after, sent=False, reason=found.reason)
 
 
-def by_inside(error: Any, ask: Ask) -> Verdict | None:
+def by_cause(error: Any, ask: Ask) -> Verdict | None:
     """Judge the original error."""
-    return ask(_inside(error))
+    return ask(_cause(error))
 
 
-def by_inside_or_network(error: Any, ask: Ask) -> Verdict | None:
+def by_cause_or_network(error: Any, ask: Ask) -> Verdict | None:
     """Judge the original error; without one, it is a network error."""
-    inside = _inside(error)
+    inside = _cause(error)
     return NETWORK if inside is None else ask(inside)
 
 
-def by_inside_or_timeout(error: Any, ask: Ask) -> Verdict | None:
+def by_cause_or_timeout(error: Any, ask: Ask) -> Verdict | None:
     """Judge the original error; without a verdict, it is a timeout."""
-    return ask(_inside(error)) or TIMEOUT
+    return ask(_cause(error)) or TIMEOUT
 
 
-def connecting(error: Any, ask: Ask) -> Verdict | None:
+def by_connect_error(error: Any, ask: Ask) -> Verdict | None:
     """Retry a failed connection as unsent; not if the certificate, the host or a permission is the cause."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno is not None:
@@ -100,7 +100,7 @@ def by_errno_or_network(error: Any, ask: Ask) -> Verdict | None:
     return NETWORK if error.errno is None else ask(OSError(error.errno, ""))
 
 
-def _inside(error: Any) -> Exception | None:
+def _cause(error: Any) -> Exception | None:
     """Return the original error. `__context__` does not count: it may be any error that was being handled."""
     kwargs: Any = getattr(error, "kwargs", None) or {}  # botocore keeps it there
     reason, original = getattr(error, "reason", None), getattr(error, "original_error", None)
@@ -110,7 +110,7 @@ def _inside(error: Any) -> Exception | None:
 
 def _causes(error: Any) -> Iterator[Exception]:
     for _ in range(8):  # the chain may be circular
-        error = _inside(error)
+        error = _cause(error)
         if error is None:
             return
         yield error
@@ -119,7 +119,7 @@ def _causes(error: Any) -> Iterator[Exception]:
 # --------------------------------------------------------------------------- LLM providers
 
 
-def by_answer(error: Any, _: Ask) -> Verdict | None:
+def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     """Judge by the status, or by the error code in a stream; ``x-should-retry`` overrides both."""
     error_codes = [getattr(error, name, None) for name in ("code", "type")]
     headers = getattr(getattr(error, "response", None), "headers", None)
@@ -174,7 +174,7 @@ def by_redis_text(error: Any, ask: Ask) -> Verdict | None:
     if found is None:
         return NETWORK
     number = int(found[1])  # the numbers of name lookups are negative
-    return ask(OSError(number, "")) if number > 0 else _looked_up(number)
+    return ask(OSError(number, "")) if number > 0 else _resolver_verdict(number)
 
 
 def by_redis_timeout(error: Any, _: Ask) -> Verdict | None:
@@ -231,7 +231,7 @@ def by_tls_reason(error: Any, _: Ask) -> Verdict | None:
 
 def by_lookup(error: Any, _: Ask) -> Verdict | None:
     """Retry if the resolver reports a temporary failure; "no such host" is final."""
-    return _looked_up(error.errno)
+    return _resolver_verdict(error.errno)
 
 
 def by_host_lookup(error: Any, _: Ask) -> Verdict | None:
@@ -239,6 +239,6 @@ def by_host_lookup(error: Any, _: Ask) -> Verdict | None:
     return UNSENT if error.errno == 2 else None
 
 
-def _looked_up(number: object) -> Verdict | None:
+def _resolver_verdict(number: object) -> Verdict | None:
     again = getattr(sys.modules.get("socket"), "EAI_AGAIN", None)
     return UNSENT if number is not None and number == again else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 
-__all__ = ["moment", "parse"]
+__all__ = ["parse_http_date", "utc_seconds"]
 
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -32,7 +32,7 @@ _EPOCH_DAY = _EPOCH.toordinal()
 _FIRST, _LAST = (-62135596800.0, 253402300799.0)  # of the years 1 and 9999
 
 
-def parse(text: str, now: float) -> float | None:
+def parse_http_date(text: str, now: float) -> float | None:
     """Parse a date to seconds since 1970; ``now``, in the same unit, sets the century of a two-digit year."""
     match = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
     if match is None:
@@ -42,10 +42,10 @@ def parse(text: str, now: float) -> float | None:
     year = int(match["year"])
     if len(match["year"]) == 2:
         year = _century(year, (month, day, hour, minute, second), now)
-    return moment(year, month, day, hour, minute, second)
+    return utc_seconds(year, month, day, hour, minute, second)
 
 
-def moment(year: int, month: int, day: int, hour: int, minute: int, second: int) -> float | None:
+def utc_seconds(year: int, month: int, day: int, hour: int, minute: int, second: int) -> float | None:
     """Return the seconds since 1970, or None for an invalid date or time; second 60 is a leap second."""
     if hour > 23 or minute > 59 or second > 60:
         return None

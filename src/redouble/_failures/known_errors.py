@@ -37,11 +37,11 @@ STANDARD: dict[str, Entry] = {
     "ssl.SSLZeroReturnError": NETWORK,
     "subprocess.TimeoutExpired": TIMEOUT,
     "urllib.error.HTTPError": read.by_urllib_status,
-    "urllib.error.URLError": read.by_inside,
+    "urllib.error.URLError": read.by_cause,
 }
 
 HTTPX: dict[str, Entry] = {
-    "ConnectError": read.connecting,
+    "ConnectError": read.by_connect_error,
     "ConnectTimeout": UNSENT_TIMEOUT,
     "HTTPStatusError": read.by_status,
     "NetworkError": NETWORK,
@@ -55,31 +55,31 @@ HTTPX: dict[str, Entry] = {
 REQUESTS: dict[str, Entry] = {
     "ChunkedEncodingError": NETWORK,
     "ConnectTimeout": UNSENT_TIMEOUT,
-    "ConnectionError": read.by_inside_or_network,
+    "ConnectionError": read.by_cause_or_network,
     "HTTPError": read.by_status,
     "ReadTimeout": READ_TIMEOUT,
     "RequestException": None,
-    "SSLError": read.by_inside,
+    "SSLError": read.by_cause,
     "Timeout": TIMEOUT,
 }
 
 URLLIB3: dict[str, Entry] = {
     "ConnectTimeoutError": UNSENT_TIMEOUT,
     "EmptyPoolError": POOL_TIMEOUT,
-    "MaxRetryError": read.by_inside,
-    "NewConnectionError": read.connecting,
+    "MaxRetryError": read.by_cause,
+    "NewConnectionError": read.by_connect_error,
     "ProtocolError": NETWORK,
-    "ProxyError": read.by_inside,
+    "ProxyError": read.by_cause,
     "ReadTimeoutError": READ_TIMEOUT,
     "ResponseNotChunked": None,
-    "SSLError": read.by_inside,
+    "SSLError": read.by_cause,
     "TimeoutError": TIMEOUT,
 }
 
 AIOHTTP: dict[str, Entry] = {
     "ClientConnectionError": NETWORK,
     "ClientConnectorCertificateError": None,
-    "ClientConnectorError": read.connecting,
+    "ClientConnectorError": read.by_connect_error,
     "ClientHttpProxyError": read.by_proxy_status,
     "ClientOSError": read.by_errno_or_network,
     "ClientPayloadError": read.by_payload,
@@ -138,13 +138,13 @@ BOTOCORE: dict[str, Entry] = {
     "ConnectTimeoutError": UNSENT_TIMEOUT,
     "ConnectionClosedError": NETWORK,
     "ConnectionError": NETWORK,
-    "EndpointConnectionError": read.connecting,
-    "HTTPClientError": read.by_inside,
+    "EndpointConnectionError": read.by_connect_error,
+    "HTTPClientError": read.by_cause,
     "IncompleteReadError": NETWORK,
-    "ProxyConnectionError": read.by_inside,
+    "ProxyConnectionError": read.by_cause,
     "ReadTimeoutError": READ_TIMEOUT,
     "ResponseStreamingError": NETWORK,
-    "SSLError": read.by_inside,
+    "SSLError": read.by_cause,
 }
 
 KAFKA: dict[str, Entry] = {
@@ -158,10 +158,10 @@ KAFKA: dict[str, Entry] = {
 }
 
 LLM: dict[str, Entry] = {
-    "APIConnectionError": read.by_inside_or_network,
-    "APIError": read.by_answer,
+    "APIConnectionError": read.by_cause_or_network,
+    "APIError": read.by_llm_error,
     "APIResponseValidationError": None,
-    "APITimeoutError": read.by_inside_or_timeout,
+    "APITimeoutError": read.by_cause_or_timeout,
 }
 
 ANTHROPIC: dict[str, Entry] = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from redouble._failures.http_date import moment, parse
+from redouble._failures.http_date import parse_http_date, utc_seconds
 
-__all__ = ["decimal", "refilled", "tightest"]
+__all__ = ["decimal", "seconds_to_reset", "tightest_quota"]
 
 
 _MAX_LENGTH = 64  # characters of a number or a date: a longer value is ignored
@@ -28,12 +28,12 @@ _RFC_3339 = re.compile(
 )
 
 
-def refilled(headers: Mapping[str, str], now: float) -> float | None:
+def seconds_to_reset(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds until all exhausted quotas are reset; ``now`` is in seconds since 1970."""
     return max((wait for remaining, wait in _quotas(headers, now) if _exhausted(remaining)), default=None)
 
 
-def tightest(headers: Mapping[str, str], now: float) -> tuple[int, float] | None:
+def tightest_quota(headers: Mapping[str, str], now: float) -> tuple[int, float] | None:
     """Return the remaining calls of the quota with the fewest calls per second, and the time to its reset."""
     parsed = ((decimal(remaining or ""), wait) for remaining, wait in _quotas(headers, now))
     quotas = [(int(remaining), wait) for remaining, wait in parsed if remaining is not None and wait > 0]
@@ -105,7 +105,7 @@ def _wait(text: str, now: float) -> float | None:
         wait = _go_duration(text)
     if wait is None:
         reset = _rfc_3339(text)
-        reset = parse(text, now) if reset is None else reset
+        reset = parse_http_date(text, now) if reset is None else reset
         wait = None if reset is None else max(0.0, reset - now)
     return wait
 
@@ -131,7 +131,7 @@ def _rfc_3339(text: str) -> float | None:
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
-    local = moment(year, month, day, hour, minute, second)
+    local = utc_seconds(year, month, day, hour, minute, second)
     hours, minutes = int(match[9] or 0), int(match[10] or 0)
     if local is None or hours > 23 or minutes > 59:
         return None

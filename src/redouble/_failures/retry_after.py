@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from redouble._failures.http_date import parse
-from redouble._failures.quota_headers import decimal, refilled, tightest
+from redouble._failures.http_date import parse_http_date
+from redouble._failures.quota_headers import decimal, seconds_to_reset, tightest_quota
 from redouble._failures.verdict import Verdict
 from redouble._internal.public import public
 
@@ -48,7 +48,7 @@ def hint(headers: object, status: object) -> float | None:
 def quota(headers: object) -> tuple[int, float] | None:
     """Return the calls that remain in the tightest quota, and the seconds to its reset."""
     fields = _fields(headers)
-    return tightest(fields, _response_time(fields, _timestamp(None)))
+    return tightest_quota(fields, _response_time(fields, _timestamp(None)))
 
 
 def _requested_wait(fields: dict[str, str], now: float | datetime | None, *, quota: bool) -> float | None:
@@ -61,15 +61,15 @@ def _requested_wait(fields: dict[str, str], now: float | datetime | None, *, quo
     if wait is not None or not fields:
         return wait
     reference = _response_time(fields, _timestamp(now))
-    until = parse(text, reference)
+    until = parse_http_date(text, reference)
     if until is not None:
         return max(0.0, until - reference)
-    return refilled(fields, reference) if quota else None
+    return seconds_to_reset(fields, reference) if quota else None
 
 
 def _response_time(fields: dict[str, str], now: float) -> float:
     """Return the ``Date`` of the response in seconds since 1970, or ``now``."""
-    date = parse(fields.get("date", ""), now)
+    date = parse_http_date(fields.get("date", ""), now)
     return now if date is None else date
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from redouble._failures.builtin_errors import BUILTIN, Ask, Entry, Look
+from redouble._failures.builtin_errors import BUILTIN, Ask, Entry, ErrorReader
 from redouble._failures.verdict import Answer, Kind, Rule, Verdict, verdict
 from redouble._internal.callables import lazy_kind
 from redouble.errors import Rejected
@@ -22,8 +22,8 @@ from redouble.errors import Rejected
 __all__ = ["Transient", "kind_of", "transient"]
 
 
-Told: TypeAlias = bool | float | timedelta | Verdict | Callable[[Any], Answer]
-Table: TypeAlias = Mapping[type[Exception] | str, Told]
+TableValue: TypeAlias = bool | float | timedelta | Verdict | Callable[[Any], Answer]
+Table: TypeAlias = Mapping[type[Exception] | str, TableValue]
 
 # Reading a member off its enum costs a call of its own on Python 3.11.
 NETWORK, TIMEOUT, THROTTLED, UNKNOWN = Kind.network, Kind.timeout, Kind.throttled, Kind.unknown
@@ -32,10 +32,10 @@ _BUILTIN_MODULES = ("builtins", "redouble.errors")  # a class from any other mod
 _MAX_DEPTH = 8  # of errors inside errors
 
 # The cached result for a class: a weak reference to it, its verdict, the user's rules, and a reader.
-_Known: TypeAlias = tuple[Any, Verdict | None, tuple[Rule, ...], Look | None]
+_CachedClass: TypeAlias = tuple[Any, Verdict | None, tuple[Rule, ...], ErrorReader | None]
 
 
-class _Failed(Exception):
+class _RuleFailed(Exception):
     """Carries the error of a user's rule past the handler for malformed errors."""
 
 
@@ -45,28 +45,30 @@ class Transient:
     It has no opinion on other errors. ``with_`` returns a rule that recognises your errors too.
     """
 
-    __slots__ = ("__weakref__", "_asks", "_seen", "_tables", "_written")
+    __slots__ = ("__weakref__", "_cache", "_inner_judges", "_original_tables", "_tables")
 
     def __init__(self, *tables: Table) -> None:
-        self._tables = tuple(checked for table in tables if (checked := _checked(table)))
-        self._written = tuple(dict[Any, Any](table) for table in tables if table)
+        self._tables = tuple(checked for table in tables if (checked := _checked_table(table)))
+        self._original_tables = tuple(dict[Any, Any](table) for table in tables if table)
         # By identity of the class, because its metaclass may define `__hash__`. The weak reference shows
         # whether it is still the same class, and its callback removes the entry.
-        self._seen: dict[int, _Known] = {}
-        self._asks: list[Ask] = [partial(self._below, depth) for depth in range(1, _MAX_DEPTH + 1)]
+        self._cache: dict[int, _CachedClass] = {}
+        self._inner_judges: list[Ask] = [
+            partial(self._judge_inner, depth) for depth in range(1, _MAX_DEPTH + 1)
+        ]
 
     def __call__(self, error: Exception, /) -> Verdict | None:
         """Judge an error."""
         kind = type(error)
-        known = self._seen.get(id(kind))
+        known = self._cache.get(id(kind))
         if known is None or known[0]() is not kind:
-            known = self._learn(kind)
+            known = self._look_up(kind)
         _, found, rules, read = known
         if read is None and not rules:
             return found
         try:
             return self._judge(error, known, 0)
-        except _Failed as carrier:
+        except _RuleFailed as carrier:
             failure: Exception = carrier.args[0]
         raise failure  # outside of the handler, so that its context is the judged error, not the carrier
 
@@ -79,9 +81,9 @@ class Transient:
         >>> transient.with_({"mylib.errors.Busy": 2.5, KeyError: False})
         transient.with_({'mylib.errors.Busy': 2.5, KeyError: False})
         """
-        return Transient(table, *self._written)
+        return Transient(table, *self._original_tables)
 
-    def _judge(self, error: Exception, known: _Known, depth: int) -> Verdict | None:
+    def _judge(self, error: Exception, known: _CachedClass, depth: int) -> Verdict | None:
         _, found, rules, read = known
         for rule in rules:
             try:
@@ -89,33 +91,33 @@ class Transient:
                 if answer is not None:
                     return verdict(answer, rule)
             except Exception as failed:
-                raise _Failed(failed) from None
+                raise _RuleFailed(failed) from None
         if read is None or depth == _MAX_DEPTH:
             return found
         try:
-            return read(error, self._asks[depth])
-        except _Failed:
+            return read(error, self._inner_judges[depth])
+        except _RuleFailed:
             raise
         except Exception:
             return None  # a malformed error is not known to be transient
 
-    def _below(self, depth: int, error: object) -> Verdict | None:
+    def _judge_inner(self, depth: int, error: object) -> Verdict | None:
         """Judge an error inside another one."""
         if not isinstance(error, Exception):
             return None
-        known = self._seen.get(id(type(error)))
+        known = self._cache.get(id(type(error)))
         if known is None or known[0]() is not type(error):
-            known = self._learn(type(error))
+            known = self._look_up(type(error))
         return self._judge(error, known, depth)
 
-    def _learn(self, kind: type[Exception]) -> _Known:
+    def _look_up(self, kind: type[Exception]) -> _CachedClass:
         """Look a class up in the tables and cache the result."""
         rules: tuple[Rule, ...] = ()
         found: Entry = None
         complete = True
         try:
             if self._tables:
-                rules, found = self._told(kind)
+                rules, found = self._user_entries(kind)
             if found is None:
                 table = BUILTIN
                 if kind.__module__ not in _BUILTIN_MODULES:
@@ -129,14 +131,14 @@ class Transient:
                         break
         except Exception:
             return None, None, (), None  # the name of the class cannot be read
-        key, seen = id(kind), self._seen
+        key, seen = id(kind), self._cache
         alive = ref(kind, lambda _: seen.pop(key, None))
         known = (alive, found, rules, None) if isinstance(found, Verdict) else (alive, None, rules, found)
         if complete:
             seen[key] = known
         return known
 
-    def _told(self, kind: type[Exception]) -> tuple[tuple[Rule, ...], Verdict | None]:
+    def _user_entries(self, kind: type[Exception]) -> tuple[tuple[Rule, ...], Verdict | None]:
         """Return the entries for a class in the user's tables: rules, up to the first fixed verdict."""
         rules: list[Rule] = []
         for table in self._tables:
@@ -155,13 +157,15 @@ class Transient:
         return hash(tuple(frozenset(table) for table in self._tables))  # values may be unhashable
 
     def __repr__(self) -> str:
-        return "transient" + "".join(f".with_({_table_repr(table)})" for table in reversed(self._written))
+        return "transient" + "".join(
+            f".with_({_table_repr(table)})" for table in reversed(self._original_tables)
+        )
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return (Transient, self._written) if self is not transient else "transient"
+        return (Transient, self._original_tables) if self is not transient else "transient"
 
 
-def _checked(table: object) -> dict[int | str, Verdict | Rule]:
+def _checked_table(table: object) -> dict[int | str, Verdict | Rule]:
     if not isinstance(table, Mapping):
         raise TypeError(
             f"with_({table!r}): write a mapping, such as {{Busy: True, 'mylib.errors.Full': 2.5}}"

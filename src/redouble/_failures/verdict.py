@@ -145,9 +145,7 @@ MAX_HINT = 1e300  # replaces an infinite hint; longer than any limit
 RETRY = Verdict("retry")
 STOP = Verdict("stop")
 ACCEPT = Verdict("accept")
-CUT = Verdict(
-    "stop", Kind.timeout, reason="timeout"
-)  # for an attempt cancelled by the limit of its whole call
+CUT = Verdict("stop", Kind.timeout, reason="timeout")  # the limit of the whole call cancelled the attempt
 
 
 def verdict(answer: object, rule: object) -> Verdict:
@@ -186,7 +184,7 @@ def judge(rules: Rules, error: Exception, shown: Callable[[Exception], Ended]) -
 def accepted(until: Until, ended: Ended) -> Verdict:
     """Call the rule for results: a true answer accepts, a false one retries, a Verdict decides."""
     rule: Any = until
-    answer: object = rule.judge(ended) if _judges(rule) else rule(ended.value)
+    answer: object = rule.judge(ended) if _has_judge(rule) else rule(ended.value)
     if hasattr(type(answer), "__await__"):
         raise TypeError(
             f"until={display_name(until)} answered {answer!r}: rules are plain functions, also in async code"
@@ -230,7 +228,7 @@ def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]
             )
         yield "types", (on,)
     else:
-        rule = _plain(
+        rule = _rule_function(
             on,
             "on",
             "an exception type, a tuple of them, a rule (exc -> True/False/None), or a list of these",
@@ -240,12 +238,12 @@ def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]
 
 def check_until(until: object) -> None:
     """Validate the option ``until``."""
-    _plain(until, "until", "a function of the result, such as until=lambda r: r.done")
+    _rule_function(until, "until", "a function of the result, such as until=lambda r: r.done")
 
 
-def _plain(rule: object, option: str, wanted: str) -> Any:
+def _rule_function(rule: object, option: str, wanted: str) -> Any:
     """Validate a rule and return the function to call: the rule itself, or its ``judge``."""
-    function: Any = cast("Judge", rule).judge if _judges(rule) else rule
+    function: Any = cast("Judge", rule).judge if _has_judge(rule) else rule
     if not callable(function):
         raise TypeError(f"{option}={rule!r}: write {wanted}")
     if (kind := lazy_kind(function)) is not None:
@@ -255,7 +253,7 @@ def _plain(rule: object, option: str, wanted: str) -> Any:
     return function
 
 
-def _judges(rule: object) -> bool:
+def _has_judge(rule: object) -> bool:
     # `judge` is looked up on the type: a mock has every attribute, and is no judge for that.
     return callable(getattr(type(rule), "judge", None))
 

@@ -67,7 +67,7 @@ class TimerEntry:
             timer = Timer(loop)
         self._timer: Timer | None = timer
         moment = timer.clock() + seconds
-        if timer.left > MAX_STALE:
+        if timer.stale > MAX_STALE:
             timer.sweep()
         heappush(timer.heap, (moment, _number(), self))
         if moment < timer.armed:
@@ -91,9 +91,9 @@ class TimerEntry:
             if kind is not GeneratorExit and heap and heap[-1][2] is self:
                 heap.pop()
             else:
-                timer.left += 1
-            if timer.turned:
-                timer.rest()
+                timer.stale += 1
+            if timer.uses_loop_clock:
+                timer.disarm_if_idle()
         if self.cancel_called and task.uncancel() <= self._before and isinstance(error, CancelledError):
             self.cancelled_caught = True
         return self.cancelled_caught
@@ -135,22 +135,22 @@ class Timer:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.heap: list[tuple[float, int, TimerEntry]] = []
-        self.left = 0  # number of stale entries: their blocks have been left
+        self.stale = 0  # number of stale entries: their blocks have been left
         self.armed = inf
         self._handle: Callable[[], TimerHandle | None] = _none
         self.exact = isinstance(loop, BaseEventLoop)
-        self.retime(loop)
+        self.choose_clock(loop)
         with suppress(AttributeError):  # a loop that accepts no attributes gets a timer for each limit
             cast("Any", loop)._redouble_timer = self
 
-    def retime(self, loop: AbstractEventLoop) -> None:
+    def choose_clock(self, loop: AbstractEventLoop) -> None:
         """Choose the clock: the loop's own if its class overrides it, or if virtual time has replaced it.
 
         Otherwise the system's: the loop's clock is the same one, or stands still while a callback runs.
         """
         real = type(loop).time is BaseEventLoop.time or type(loop).__module__ in CACHED_TIME
-        self.turned = not real or "time" in getattr(loop, "__dict__", {})
-        self.clock: Callable[[], float] = loop.time if self.turned else monotonic
+        self.uses_loop_clock = not real or "time" in getattr(loop, "__dict__", {})
+        self.clock: Callable[[], float] = loop.time if self.uses_loop_clock else monotonic
 
     def arm(self, loop: AbstractEventLoop, moment: float) -> None:
         """Schedule `ring` for this moment, or slightly later."""
@@ -159,9 +159,9 @@ class Timer:
         delay = max(0.0, moment - self.clock())
         # In an empty context: the timer outlives the call that arms it.
         if self.exact:
-            handle = loop.call_at(loop.time() + delay, self.ring, loop, context=Context())
+            handle = loop.call_at(loop.time() + delay, self.fire, loop, context=Context())
         else:
-            handle = loop.call_later(delay + ROUNDING, self.ring, loop, context=Context())
+            handle = loop.call_later(delay + ROUNDING, self.fire, loop, context=Context())
         self._handle = ref(handle)  # weak: the handle refers to the loop, which refers to this timer
 
     def disarm(self) -> None:
@@ -170,16 +170,16 @@ class Timer:
         if handle is not None:
             handle.cancel()
 
-    def ring(self, loop: AbstractEventLoop) -> None:
+    def fire(self, loop: AbstractEventLoop) -> None:
         """Expire the entries whose limit is reached (rule 2), and arm for the next one."""
         self._handle, self.armed = _none, inf
         # A loop with virtual time advances to the requested moment only to within its clock resolution.
-        now = self.clock() + (getattr(loop, "_clock_resolution", 0.0) if self.turned else 0.0)
+        now = self.clock() + (getattr(loop, "_clock_resolution", 0.0) if self.uses_loop_clock else 0.0)
         heap = self.heap
         while heap and (heap[0][0] <= now or heap[0][2]._task is None):
             entry = heappop(heap)[2]
             if entry._task is None:
-                self.left -= 1
+                self.stale -= 1
             else:
                 entry._timer = None  # no longer in the heap
                 loop.call_soon(loop.call_soon, entry.cut, context=Context())
@@ -188,17 +188,17 @@ class Timer:
 
     def sweep(self) -> None:
         """Remove stale entries, unless most entries are in use."""
-        if 2 * self.left > len(self.heap):
+        if 2 * self.stale > len(self.heap):
             self.heap[:] = [entry for entry in self.heap if entry[2]._task is not None]
             heapify(self.heap)
-            self.left = 0
+            self.stale = 0
 
-    def rest(self) -> None:
+    def disarm_if_idle(self) -> None:
         """Disarm if no limit is in force: virtual time would advance to the scheduled moment."""
-        if self.left >= len(self.heap):
+        if self.stale >= len(self.heap):
             self.disarm()
             self.heap.clear()
-            self.left = 0
+            self.stale = 0
 
 
 def _none() -> None:
@@ -209,4 +209,4 @@ def retime(loop: AbstractEventLoop) -> None:
     """Choose the clock of the loop's timer again, after virtual time was installed or removed."""
     timer: Timer | None = getattr(loop, "_redouble_timer", None)
     if timer is not None:
-        timer.retime(loop)
+        timer.choose_clock(loop)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.binding import BOUND
 from redouble._telemetry.events import Event, Observer, What
-from redouble._telemetry.observers import complain, publish, watch
+from redouble._telemetry.observers import log_failure, publish, watch
 from redouble.errors import AttemptTimeout, Rejected
 
 __all__ = [
@@ -47,7 +47,8 @@ HOOK_OPTIONS: dict[What, str] = {
 def make_emitter(policy: Any) -> Callable[..., None] | None:
     """Return the function that emits the events of a run, to the policy's own hooks first.
 
-    None if there is neither a hook nor an observer. Policies and runs are typed as Any, because their modules import this one.
+    None if there is neither a hook nor an observer. Policies and runs are typed as Any, because their modules
+    import this one.
     """
     if policy._silent and not watch.entries:
         return None
@@ -115,7 +116,7 @@ class FastEmitter:
             try:
                 observer(event)
             except Exception:
-                complain(observer, event)
+                log_failure(observer, event)
         return now
 
     def success(self, value: object, began: float, started: float, now: float) -> None:
@@ -131,7 +132,7 @@ class FastEmitter:
             try:
                 observer(event)
             except Exception:
-                complain(observer, event)
+                log_failure(observer, event)
 
 
 def emit_rejected(error: R, by: str, name: str | None) -> R:

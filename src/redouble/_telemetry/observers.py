@@ -20,7 +20,7 @@ from redouble._internal.validation import hook
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.events import WHATS, Event, Observer, What
 
-__all__ = ["Observation", "complain", "observe", "observing", "publish", "watch"]
+__all__ = ["Observation", "log_failure", "observe", "observing", "publish", "watch"]
 
 
 SUCCESS_EVENTS = frozenset[What]({"before_attempt", "success"})  # of calls that succeed at once
@@ -32,10 +32,10 @@ class Subscription(NamedTuple):
 
     observer: Observer
     only: frozenset[What]
-    awake: Callable[[], bool] | None
+    enabled: Callable[[], bool] | None
 
     @property
-    def holds(self) -> bool:
+    def wants_successes(self) -> bool:
         """True if calls that succeed have to emit events for it."""
         return not self.only.isdisjoint(SUCCESS_EVENTS)
 
@@ -46,9 +46,9 @@ class Observers:
     __slots__ = ("attempts", "calls", "conditional", "entries", "listening", "successes")
 
     def __init__(self) -> None:
-        self.become(())
+        self.replace(())
 
-    def become(self, entries: tuple[Subscription, ...]) -> None:
+    def replace(self, entries: tuple[Subscription, ...]) -> None:
         """Replace all subscriptions."""
         self.entries = entries
         self.listening: Mapping[What, tuple[Observer, ...]] = {
@@ -56,8 +56,10 @@ class Observers:
         }
         self.attempts = _as_one(self.listening["before_attempt"])
         self.successes = _as_one(self.listening["success"])
-        self.conditional = tuple(entry.awake for entry in entries if entry.awake is not None and entry.holds)
-        self.calls = any(entry.holds and entry.awake is None for entry in entries)
+        self.conditional = tuple(
+            entry.enabled for entry in entries if entry.enabled is not None and entry.wants_successes
+        )
+        self.calls = any(entry.wants_successes and entry.enabled is None for entry in entries)
 
     def of_calls(self) -> bool:
         """Return True if an observer currently wants success events."""
@@ -84,7 +86,7 @@ def _as_one(observers: tuple[Observer, ...]) -> Observer | None:
             try:
                 observer(event)
             except Exception:
-                complain(observer, event)
+                log_failure(observer, event)
 
     return call_all
 
@@ -122,9 +124,9 @@ def observe(observer: Observer, /, *, only: Collection[What] = ()) -> Observatio
 
 
 def observing(
-    observer: Observer, only: Collection[What] = (), awake: Callable[[], bool] | None = None
+    observer: Observer, only: Collection[What] = (), enabled: Callable[[], bool] | None = None
 ) -> Observation:
-    """Subscribe an observer; ``awake``, a fast function, is True while it wants success events."""
+    """Subscribe an observer; ``enabled``, a fast function, is True while it wants success events."""
     hook(observer, "observer")
     if isinstance(only, str) or not isinstance(only, Collection):
         raise TypeError(f"only={only!r}: write names of events, such as ('retry', 'give_up')")
@@ -132,19 +134,19 @@ def observing(
     for what in wanted:
         if what not in WHATS:
             raise ValueError(f"only={what!r}: write names of events ({', '.join(WHATS)})")
-    entry = Subscription(observer, frozenset(what for what in WHATS if what in wanted or not wanted), awake)
+    entry = Subscription(observer, frozenset(what for what in WHATS if what in wanted or not wanted), enabled)
     with _lock:
-        if entry.holds:
+        if entry.wants_successes:
             ambient.watch(1)
-        watch.become((*watch.entries, entry))
-    return Observation(functools.partial(_forget, entry))
+        watch.replace((*watch.entries, entry))
+    return Observation(functools.partial(_unsubscribe, entry))
 
 
-def _forget(entry: Subscription) -> None:
+def _unsubscribe(entry: Subscription) -> None:
     with _lock:
         index = next(i for i, other in enumerate(watch.entries) if other is entry)
-        watch.become(watch.entries[:index] + watch.entries[index + 1 :])
-        if entry.holds:
+        watch.replace(watch.entries[:index] + watch.entries[index + 1 :])
+        if entry.wants_successes:
             ambient.watch(-1)
 
 
@@ -154,15 +156,15 @@ def publish(event: Event, own: Observer | None) -> None:
         try:
             own(event)
         except Exception:
-            complain(own, event)
+            log_failure(own, event)
     for observer in watch.listening[event.what]:
         try:
             observer(event)
         except Exception:
-            complain(observer, event)
+            log_failure(observer, event)
 
 
-def complain(observer: Observer, event: Event) -> None:
+def log_failure(observer: Observer, event: Event) -> None:
     """Log that an observer failed, once for each observer's code and each type of event."""
     key = (event.what, *_code_location(observer))
     with _lock:
