@@ -1,4 +1,4 @@
-"""The page about `transient` and the tables in the code say the same."""
+"""The page about `transient` and the tables in the code agree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redouble._failures.known_errors import TABLE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "transient.md").read_text("utf-8")
 
-# What the page says of the functions that look at an error.
+# The page's description of each reader.
 WORDS = {
     "by_llm_error": "by status, else by word",
     "by_aws_code": "by code, else by status",
@@ -50,7 +50,7 @@ CODES = sorted(name for name in _codes.__all__ if isinstance(getattr(_codes, nam
 
 
 def tables(kind: str) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Find the tables after a comment of this kind: the words of the comment, and the rows."""
+    """Return the tables after a comment of this kind: the text of the comment, and the rows."""
     for words, table in re.findall(rf"<!-- {kind}:? ?(.*?) ?-->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE):
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
         yield words.split(), rows

@@ -1,4 +1,4 @@
-"""`transient` as an object: telling it more, comparing, pickling, forgetting; and errors that are odd."""
+"""`transient` as an object: extending, comparing, pickling, its cache; and malformed errors."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def test_the_table_is_loaded_late(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "redouble._failures.known_errors" in sys.modules
 
 
-# ------------------------------------------------------------------------- odd errors
+# -------------------------------------------------------------------- malformed errors
 
 
 class Unreadable(OSError):
@@ -329,7 +329,7 @@ class Closed(OSError):
 
 
 class Strange(type):
-    """Classes that tell nobody what they are."""
+    """Classes whose name cannot be read."""
 
     def __getattribute__(cls, name: str) -> Any:
         if name == "__qualname__":
@@ -392,5 +392,5 @@ def test_groups_of_another_kind() -> None:
         error = Own("one", [error])
     assert transient(error) is not None
     for _ in range(500):
-        error = Own("one", [error, error])  # each member is looked at once, however often it is there
+        error = Own("one", [error, error])  # each member is judged once, however often it occurs
     assert transient(error) is not None

@@ -1,4 +1,4 @@
-"""The ways out of what was entered: everyone finds one, and nobody finds another's twice."""
+"""Exits of a shared context manager: each task and thread finds its own, and each exit is used once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_was_left_elsewhere_is_not_kept() -> None:
 
 
 class Contended(list[Any]):
-    """A list that somebody else takes from just before we do."""
+    """A list from which another thread removes the item just before we do."""
 
     def __init__(self, items: list[Any], ways: ContextExits[object]) -> None:
         super().__init__(items)

@@ -1,4 +1,4 @@
-"""Who is told of which events: `observe(only=...)`, in what order, and how it ends."""
+"""Dispatch of events to observers: `observe(only=...)`, their order, and the end of observation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def zero() -> int:
 
 
 def everything() -> None:
-    """Let each sort of event happen at least once."""
+    """Cause each type of event at least once."""
     clock = Virtual()
     retrying = Retry(on=Boom, attempts=2, backoff=[0], clock=clock)
     breaker = CircuitBreaker(failures=1, cooldown=5, clock=clock)
@@ -101,7 +101,7 @@ def test_what_is_no_list_of_names(wrong: Any) -> None:
 
 
 def test_the_order_of_observers() -> None:
-    """The policy's own comes first, the others as they came, whatever they want to hear of."""
+    """The policy's own hook comes first, then the observers in the order of subscription."""
     heard: list[str] = []
 
     def hears(name: str) -> Callable[[Event], None]:
@@ -118,7 +118,7 @@ def test_the_order_of_observers() -> None:
 
 
 def test_observers_come_and_go_while_an_event_is_told() -> None:
-    """Whoever listened when it happened is told; the next one is for those who listen then."""
+    """An event goes to the observers that were subscribed when it happened; changes apply to the next one."""
     heard: list[str] = []
 
     def first(event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Light observers: they hear of trouble always, and of calls that go well only while they say so."""
+"""Conditional observers: they always receive failures, and success events only while they are enabled."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_one_enabled_observer_is_enough() -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_nobody_is_asked_while_somebody_listens(elsewhere: bool) -> None:
+def test_no_condition_is_checked_while_another_observer_wants_successes(elsewhere: bool) -> None:
     observer = ConditionalObserver(enabled=False)
     with observing(observer, enabled=observer.enabled), observe(print_nothing):
         if elsewhere:
@@ -99,7 +99,7 @@ def print_nothing(event: Event) -> None: ...
 
 
 @pytest.mark.parametrize("enabled", [False, True])
-def test_something_at_work_elsewhere_does_not_wake_them(enabled: bool) -> None:
+def test_an_ambient_feature_elsewhere_does_not_enable_it(enabled: bool) -> None:
     observer = ConditionalObserver(enabled=enabled)
     ambient.hold(1)
     try:
@@ -111,7 +111,7 @@ def test_something_at_work_elsewhere_does_not_wake_them(enabled: bool) -> None:
 
 
 @pytest.mark.parametrize("what", ["retry", "rejected", "circuit_opened"])
-def test_one_that_hears_of_trouble_only_is_never_asked(what: What) -> None:
+def test_an_observer_of_failures_only_is_never_checked(what: What) -> None:
     assert what not in SUCCESS_EVENTS
     observer = ConditionalObserver(enabled=True)
     with observing(observer, [what], observer.enabled):
@@ -121,7 +121,7 @@ def test_one_that_hears_of_trouble_only_is_never_asked(what: What) -> None:
     assert (observer.checks, observer.events) == (0, [])
 
 
-def test_one_who_hears_of_trouble_does_not_wake_them() -> None:
+def test_an_observer_of_failures_does_not_enable_it() -> None:
     observer = ConditionalObserver(enabled=False)
     with observing(observer, enabled=observer.enabled), observe(print_nothing, only=["retry"]):
         assert made("sync", "decorator", POLICY, 0) == 7
@@ -129,7 +129,7 @@ def test_one_who_hears_of_trouble_does_not_wake_them() -> None:
 
 
 @EVERY
-def test_one_that_wakes_up_during_a_call_hears_the_rest_of_it(shape: str) -> None:
+def test_an_observer_enabled_during_a_call_receives_the_rest_of_it(shape: str) -> None:
     observer = ConditionalObserver(enabled=False)
 
     def wake(event: Event) -> None:
@@ -148,7 +148,7 @@ def test_it_ends_like_any_other() -> None:
     assert observer.events == []
 
 
-def test_one_that_cannot_say_whether_it_sleeps_is_told() -> None:
+def test_an_observer_whose_condition_fails_is_called() -> None:
     def enabled() -> bool:
         raise Boom
 
