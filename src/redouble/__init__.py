@@ -89,7 +89,7 @@ __all__ = [
     "variant",
 ]
 
-_LATER = {  # what many programs never need
+_LAZY = {  # imported on first access, because many programs do not need them
     "AdaptiveConcurrency": "redouble._layers.limits.adaptive_concurrency",
     "AdaptiveRate": "redouble._layers.limits.adaptive_rate",
     "Bulkhead": "redouble._layers.limits.bulkhead",
@@ -108,20 +108,20 @@ _LATER = {  # what many programs never need
     "stats": "redouble._telemetry.stats",
 }
 
-_MODULES = ("config", "http", "instruments", "llm", "presets", "testing", "types")  # imported when asked for
-_CLIENTS = ("aiohttp", "grpc", "httpx", "httpx2", "requests")  # which import what they are for
+_MODULES = ("config", "http", "instruments", "llm", "presets", "testing", "types")  # imported on first access
+_CLIENTS = ("aiohttp", "grpc", "httpx", "httpx2", "requests")  # import the library of the same name
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER and name not in _MODULES:
+    if name not in _LAZY and name not in _MODULES:
         fix = f": write `import {__name__}.{name}`" if name in _CLIENTS else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{fix}")
-    from importlib import import_module  # noqa: PLC0415  for those who need one of these
+    from importlib import import_module  # noqa: PLC0415  only for lazy names
 
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    globals()[name] = found = getattr(import_module(_LATER[name]), name)
-    return found
+    globals()[name] = value = getattr(import_module(_LAZY[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

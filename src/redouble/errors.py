@@ -1,14 +1,14 @@
-"""Every exception Redouble raises by itself.
+"""The exceptions of Redouble.
 
-Your own exceptions come out as they are. These are raised only where there is nothing of yours to
-pass on, or where you asked for them with ``wrap=True``::
+Your own exceptions are raised unchanged. These are raised only if there is none of yours to raise, or if you
+asked for them with ``wrap=True``::
 
     RedoubleError
     ├── RetryError                 .reason .report .last
     │   ├── AttemptsExhausted      no attempts, or no delays, left
-    │   ├── NotAccepted            the last result was refused by `until`; .last is that result
+    │   ├── NotAccepted            `until` did not accept the last result; .last is that result
     │   ├── BudgetExhausted        the shared budget allowed no retry
-    │   ├── Stopped                a verdict said stop
+    │   ├── Stopped                the verdict was "stop"
     │   └── DeadlineExceeded       no time left (also a TimeoutError)
     ├── AttemptTimeout             one attempt took too long (also a TimeoutError)
     ├── WorkerStillRunning         a worker ignored its cancellation (also a TimeoutError)
@@ -22,7 +22,7 @@ pass on, or where you asked for them with ``wrap=True``::
 All of them can be pickled.
 """
 
-# This module knows nothing of the rest of the library.
+# This module imports no other module of the library.
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-# The limits there are; `redouble.types` has it.
+# All time limits; public in `redouble.types`.
 Limit: TypeAlias = Literal["attempt", "work", "total", "give_up_after", "deadline"]
 
 
@@ -73,11 +73,11 @@ class Reason(StrEnum):
 
 
 class RedoubleError(Exception):
-    """The root of every exception of our own."""
+    """The base class of every exception of Redouble."""
 
 
 class RetryError(RedoubleError):
-    """A call was given up. ``last`` is what its last attempt raised, or the last refused result."""
+    """A call was given up. ``last`` is the error of its last attempt, or the last unaccepted result."""
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class RetryError(RedoubleError):
         self.last = last
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # `last` is the caller's: it may hold a socket or a lambda. Losing it to its repr is better
-        # than losing the whole error on its way out of a worker process.
+        # `last` is the caller's object: it may contain a socket or a lambda. To replace it by its repr is
+        # better than to lose the whole error on its way out of a worker process.
         state = {**self.__dict__, "last": _picklable(self.last)}
         return (_rebuild, (type(self), self.args, state))
 
@@ -104,7 +104,7 @@ class AttemptsExhausted(RetryError):
 
 
 class NotAccepted(RetryError):
-    """The last result was refused by ``until``; it is in ``last``."""
+    """``until`` did not accept the last result, which is in ``last``."""
 
 
 class BudgetExhausted(RetryError):
@@ -112,7 +112,7 @@ class BudgetExhausted(RetryError):
 
 
 class Stopped(RetryError):
-    """A verdict, or a rule about retrying itself, said stop."""
+    """The verdict was "stop", or a condition of retrying itself forbade another attempt."""
 
 
 class DeadlineExceeded(RetryError, TimeoutError):
@@ -120,9 +120,9 @@ class DeadlineExceeded(RetryError, TimeoutError):
 
 
 class AttemptTimeout(RedoubleError, TimeoutError):
-    """One attempt took longer than it may: ``seconds``, by the limit that ``limit`` names.
+    """One attempt took longer than its limit of ``seconds``; ``limit`` names the limit.
 
-    That is ``attempt``, or ``work``, ``total`` or ``deadline`` if less time than that was left.
+    It is ``attempt``, or ``work``, ``total`` or ``deadline`` if less time was left of that one.
     """
 
     def __init__(
@@ -137,15 +137,15 @@ class AttemptTimeout(RedoubleError, TimeoutError):
 
 
 class WorkerStillRunning(RedoubleError, TimeoutError):
-    """A worker was told to stop and did not; no second one is started beside it."""
+    """A worker was cancelled and did not stop; no second one is started beside it."""
 
 
 class WorkerFailed(RedoubleError):
-    """A worker could not be started, died, or could not send what it was given or made."""
+    """A worker could not be started, died, or its arguments or result could not be sent."""
 
 
 class Rejected(RedoubleError):
-    """A gate was closed and your function was not called. ``retry_after`` seconds may help."""
+    """A gate rejected the call: your function was not called. ``retry_after`` is the wait it suggests."""
 
     def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -160,7 +160,7 @@ class CircuitOpen(Rejected):
 
 
 class BulkheadFull(Rejected):
-    """All ``limit`` places of the bulkhead are taken, and nobody left within ``wait`` seconds."""
+    """All ``limit`` slots of the bulkhead are in use, and none was released within ``wait`` seconds."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class RateLimited(Rejected):
 
 
 class ConfigError(RedoubleError, ValueError):
-    """A setting is wrong; ``path`` says which."""
+    """A setting is invalid; ``path`` is its path in the configuration."""
 
     def __init__(self, message: str = "", *, path: str = "") -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -198,10 +198,10 @@ def _rebuild(kind: type[RedoubleError], args: tuple[object, ...], state: dict[st
 
 
 def _picklable(value: object) -> object:
-    import pickle  # noqa: PLC0415  paid for by those who pickle
+    import pickle  # noqa: PLC0415  only needed to pickle an error
 
     try:
-        pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes: some errors fail only on the way back
+        pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes: some errors fail only when unpickled
     except Exception:
         try:
             return repr(value)

@@ -157,7 +157,7 @@ def test_a_note_that_somebody_else_has_heeded() -> None:
             raise IndexError
 
     load(said(2))
-    _live.LIVE._notes = Gone()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    _live.LIVE._requests = Gone()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
     assert reload(said(3)).ok
 
 
@@ -169,7 +169,7 @@ def test_the_last_note_that_says_something_is_heeded() -> None:
     load(said(2), environ=Watched(lambda: None, come))
     assert reload(said(3)).ok
     assert policies("payments").attempts == 8
-    assert not _live.LIVE._notes
+    assert not _live.LIVE._requests
 
 
 def test_a_signal_while_we_wait_for_our_turn() -> None:
@@ -185,7 +185,7 @@ def test_a_signal_while_we_wait_for_our_turn() -> None:
         go_on.set()
 
     def later() -> None:
-        until(lambda: len(_live.LIVE._here) == 2)
+        until(lambda: len(_live.LIVE._threads) == 2)
         signal.pthread_kill(main_thread().ident or 0, signal.SIGTERM)
 
     load(said(2), environ=Watched(lambda: None, stay))

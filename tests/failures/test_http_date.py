@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from redouble._failures.http_date import parse
+from redouble._failures.http_date import parse_http_date
 
 NOW = datetime(2026, 11, 16, 8, 0, 0, tzinfo=UTC).timestamp()
 THEN = 784111777.0  # the date of the examples in RFC 9110
@@ -37,7 +37,7 @@ def at(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: 
     ],
 )
 def test_the_three_forms(text: str, expected: float) -> None:
-    assert parse(text, NOW) == expected
+    assert parse_http_date(text, NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_three_forms(text: str, expected: float) -> None:
     ],
 )
 def test_anything_else_is_no_date(text: str) -> None:
-    assert parse(text, NOW) is None
+    assert parse_http_date(text, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_anything_else_is_no_date(text: str) -> None:
     ],
 )
 def test_a_short_year_is_at_most_fifty_years_ahead(text: str, now: float, year: int) -> None:
-    found = parse(text, now)
+    found = parse_http_date(text, now)
     assert found is not None
     assert datetime.fromtimestamp(found, UTC).year == year
 
@@ -109,7 +109,7 @@ def test_a_short_year_is_at_most_fifty_years_ahead(text: str, now: float, year: 
 def test_a_short_year_at_the_ends_of_time(now: float) -> None:
     """There may be no such year; there is an answer in any case."""
     for year in ("00", "01", "50", "52", "99"):
-        found = parse(f"Monday, 16-Nov-{year} 08:00:00 GMT", now)
+        found = parse_http_date(f"Monday, 16-Nov-{year} 08:00:00 GMT", now)
         assert found is None or at(1, 1, 1) <= found <= at(9999, 12, 31)
 
 
@@ -123,15 +123,15 @@ MOMENTS = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)).map(
 def test_what_is_written_is_read(when: datetime) -> None:
     text = format_datetime(when, usegmt=True)
     expected = (when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
-    assert parse(text, NOW) == expected
-    assert parse(f"{when:%a %b} {when.day:2} {when:%H:%M:%S} {when.year:04}", NOW) == expected
+    assert parse_http_date(text, NOW) == expected
+    assert parse_http_date(f"{when:%a %b} {when.day:2} {when:%H:%M:%S} {when.year:04}", NOW) == expected
 
 
 @given(MOMENTS, MOMENTS)
 def test_a_short_year_that_is_written_is_read(when: datetime, now: datetime) -> None:
     """The same day, never more than 50 years ahead, and never longer ago than it has to be."""
     seconds = (now - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
-    found = parse(f"{when:%A, %d-%b}-{when.year % 100:02} {when:%H:%M:%S} GMT", seconds)
+    found = parse_http_date(f"{when:%A, %d-%b}-{when.year % 100:02} {when:%H:%M:%S} GMT", seconds)
     if found is None:
         return
     year = 365.2425 * 86400
@@ -140,7 +140,7 @@ def test_a_short_year_that_is_written_is_read(when: datetime, now: datetime) -> 
 
 @given(st.text(), st.floats())
 def test_any_text_is_a_date_or_none(text: str, now: float) -> None:
-    assert parse(text, now) is None
+    assert parse_http_date(text, now) is None
 
 
 SIGNS = st.sampled_from([*"0123456789 ,:-+GMTSunNov", "٣", "\n", "\x00"])
@@ -160,5 +160,5 @@ SIGNS = st.sampled_from([*"0123456789 ,:-+GMTSunNov", "٣", "\n", "\x00"])
 def test_damaged_dates_are_dates_or_none(text: str, damage: list[tuple[int, str]], now: float) -> None:
     for place, sign in damage:
         text = text[:place] + sign + text[place + 1 :]
-    found = parse(text, now)
+    found = parse_http_date(text, now)
     assert found is None or -62135596800 <= found <= 253402300800

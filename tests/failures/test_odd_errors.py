@@ -1,4 +1,4 @@
-"""Errors that do odd things to whoever looks at them: each comes out as itself."""
+"""Errors that misbehave when they are inspected: each is raised as itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MUTE = Mute()
 
 
 class Closed(Exception):
-    """Shows nobody its attributes."""
+    """An error whose attributes raise."""
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -32,10 +32,10 @@ class Closed(Exception):
 
 
 class Locked(Exception):
-    """Has no attributes that anybody could read."""
+    """An error without readable attributes."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name == "__class__":  # without it not even `isinstance` works, nor pytest, nor asyncio
+        if name == "__class__":  # without it neither `isinstance` nor pytest nor asyncio works
             return Locked
         raise RuntimeError(f"no {name}")
 
@@ -48,7 +48,7 @@ class Untraced(Exception):
 
 
 class Odd(Exception):
-    """An exception whose notes are whatever somebody made of them."""
+    """An exception with malformed ``__notes__``."""
 
     def __init__(self, notes: object) -> None:
         super().__init__("odd")

@@ -1,4 +1,4 @@
-"""Quotas that are used up: when the other side says that there will be more."""
+"""Exhausted quotas: the time until the reset that the headers contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas of which something is left: how many calls, and for how long."""
+"""Quotas with calls remaining: how many, and until when."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.failures.test_quota_headers import EPOCH, NAMES, VALUES
         ({"RateLimit-Remaining": "2.9", "RateLimit-Reset": "1.5"}, (2, 1.5)),
         ({"anthropic-ratelimit-tokens-remaining": "8", "anthropic-ratelimit-tokens-reset": "4"}, (8, 4)),
         ({"x-ratelimit-remaining": "8", "x-ratelimit-reset": f"{EPOCH + 90}"}, (8, 90)),
-        # what does not say how many, or until when, or is filled again already
+        # without the number that remains, without a reset time, or already reset
         ({"RateLimit": '"default";t=30'}, None),
         ({"RateLimit": '"default";r=few;t=30'}, None),
         ({"RateLimit": '"default";r=-1;t=30'}, None),

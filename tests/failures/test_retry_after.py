@@ -1,4 +1,4 @@
-"""`retry_after`: how long the other side asks us to wait, in each of the ways to say it."""
+"""`retry_after`: the wait that the server asks for, in each of its forms."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ IN_90 = "Mon, 16 Nov 2026 08:01:30 GMT"
     ],
 )
 def test_a_number_of_seconds(text: str, expected: float | None) -> None:
-    """Strictly as it is written: what Python reads beyond that is nothing."""
+    """Strictly the documented syntax: what Python parses beyond that is no value."""
     assert retry_after({"retry-after": text}, NOW) == expected
     assert retry_after({"Retry-After": text.encode("utf-8")}, NOW) == expected
     assert retry_after([("RETRY-AFTER", text)], NOW) == expected

@@ -1,4 +1,4 @@
-"""`retry_after`: any headers will do, whatever their kind, and what are none do no harm."""
+"""`retry_after`: headers of any type are accepted, and objects that are no headers are ignored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDLESS = repeat(("a", "b"))
 
 
 class Joined(dict[str, str]):
-    """As httpx's: what comes twice is joined, unless one asks."""
+    """Headers like httpx's: repeated ones are joined, except in ``multi_items``."""
 
     def __init__(self, *pairs: tuple[str, str]) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def test_any_headers_will_do_and_the_first_of_a_name_counts(headers: object) -> 
 
 
 class Broken:
-    """Raises, whatever one does with it."""
+    """An object that raises in every operation."""
 
     def __getattr__(self, name: str) -> Any:
         raise OSError(name)

@@ -1,4 +1,4 @@
-"""`retry_after`: whatever comes in, a wait or nothing comes out."""
+"""`retry_after`: for any input the result is a wait or None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`transient`: the standard library's errors, real ones, and what is said of each."""
+"""`transient`: real errors of the standard library, and the verdict on each."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_subclasses_are_what_their_parents_are(error: Exception) -> None:
 
 
 def test_a_database_that_is_locked(tmp_path: Path) -> None:
-    """Another connection's lock goes away by itself; a mistake in the SQL does not."""
+    """The lock of another connection is transient; a mistake in the SQL is not."""
     path = tmp_path / "one.db"
     holder, other = sqlite3.connect(path, timeout=0), sqlite3.connect(path, timeout=0)
     try:

@@ -104,7 +104,7 @@ def test_a_proxy_that_says_no() -> None:
     assert transient(alike(name, status=407, headers={})) is None
 
 
-# ---------------------------------------------------------------------- what is inside
+# -------------------------------------------------------------------- original errors
 
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "refused")
 AGAIN = socket.gaierror(socket.EAI_AGAIN, "try again")
@@ -140,7 +140,7 @@ def test_connecting(cause: Exception, expected: Verdict | None) -> None:
 
 
 def test_the_context_is_not_asked() -> None:
-    """Somebody was handling an unknown host when the connection was refused: that is not the cause."""
+    """An unknown host was being handled when the connection was refused: that context is not the cause."""
     error = alike("httpx.ConnectError", "refused")
     error.__context__ = NO_HOST
     assert transient(error) == UNSENT
@@ -246,7 +246,7 @@ def test_several_addresses_of_anyio() -> None:
         (400, {"x-should-retry": "perhaps"}, {}, None),
         (200, {}, {"type": "overloaded_error"}, Verdict("retry", Kind.throttled, None, True, "overloaded")),
         (200, {}, {"code": "server_error"}, HTTP_5XX),
-        (401, {}, {"type": "server_error"}, None),  # a gateway's word does not make it another status
+        (401, {}, {"type": "server_error"}, None),  # a gateway's error code does not change the status
         (404, {}, {"type": "overloaded_error"}, None),
         (200, {}, {"type": "invalid_request_error"}, None),
     ],

@@ -1,4 +1,4 @@
-"""The page about `transient` and the tables in the code say the same."""
+"""The page about `transient` and the tables in the code agree."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from redouble._failures.known_errors import TABLE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "transient.md").read_text("utf-8")
 
-# What the page says of the functions that look at an error.
+# The page's description of each reader.
 WORDS = {
-    "by_answer": "by status, else by word",
+    "by_llm_error": "by status, else by word",
     "by_aws_code": "by code, else by status",
     "by_errno": "by errno",
     "by_errno_or_network": "by errno, else yes",
     "by_grpc_code": "by code",
     "by_hint": "yes",
     "by_host_lookup": 'if it says "try again"',
-    "by_inside": "as the error inside",
-    "by_inside_or_network": "as the error inside, else yes",
-    "by_inside_or_timeout": "as the error inside, else yes",
+    "by_cause": "as the error inside",
+    "by_cause_or_network": "as the error inside, else yes",
+    "by_cause_or_timeout": "as the error inside, else yes",
     "by_kafka_name": "by code",
     "by_lookup": 'if it says "try again"',
     "by_members": "if all members are",
@@ -43,14 +43,14 @@ WORDS = {
     "by_status": "by status",
     "by_tls_reason": "if it was cut",
     "by_urllib_status": "by status",
-    "connecting": "yes, if it can get better",
+    "by_connect_error": "yes, if it can get better",
 }
 SENT = {"yes": True, "no": False, "unknown": None}
 CODES = sorted(name for name in _codes.__all__ if isinstance(getattr(_codes, name), dict))
 
 
 def tables(kind: str) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Find the tables after a comment of this kind: the words of the comment, and the rows."""
+    """Return the tables after a comment of this kind: the text of the comment, and the rows."""
     for words, table in re.findall(rf"<!-- {kind}:? ?(.*?) ?-->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE):
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
         yield words.split(), rows

@@ -1,4 +1,4 @@
-"""`transient` as an object: telling it more, comparing, pickling, forgetting; and errors that are odd."""
+"""`transient` as an object: extending, comparing, pickling, its cache; and malformed errors."""
 
 from __future__ import annotations
 
@@ -252,11 +252,11 @@ def test_it_keeps_no_class_alive() -> None:
     kind = type("Fleeting", (Busy,), {})
     assert rule(kind()) == Verdict.retry()
     assert transient(kind()) is None
-    gone, known = weakref.ref(kind), len(rule._seen)
+    gone, known = weakref.ref(kind), len(rule._cache)
     del kind
     gc.collect()
     assert gone() is None
-    assert len(rule._seen) == known - 1
+    assert len(rule._cache) == known - 1
 
 
 def test_a_new_class_in_the_place_of_an_old_one() -> None:
@@ -264,7 +264,7 @@ def test_a_new_class_in_the_place_of_an_old_one() -> None:
     rule = transient.with_({Refused: True})
     assert rule(Refused()) == Verdict.retry()
     for error in (Busy(), ExceptionGroup("one", [Busy()])):
-        rule._seen[id(Busy)] = rule._seen[id(Refused)]
+        rule._cache[id(Busy)] = rule._cache[id(Refused)]
         assert rule(error) is None
 
 
@@ -283,12 +283,12 @@ def test_from_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert len(rule._seen) == len(kinds)
+    assert len(rule._cache) == len(kinds)
 
 
 def test_the_table_is_loaded_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A built-in error needs no file to be opened; what could not be loaded is loaded the next time."""
-    monkeypatch.setattr(_transient, "_whole", {})
+    monkeypatch.setattr(_transient, "_full", {})
     imported, broken = builtins.__import__, True
 
     def refuse(name: str, *args: Any) -> ModuleType:
@@ -309,7 +309,7 @@ def test_the_table_is_loaded_late(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "redouble._failures.known_errors" in sys.modules
 
 
-# ------------------------------------------------------------------------- odd errors
+# -------------------------------------------------------------------- malformed errors
 
 
 class Unreadable(OSError):
@@ -329,7 +329,7 @@ class Closed(OSError):
 
 
 class Strange(type):
-    """Classes that tell nobody what they are."""
+    """Classes whose name cannot be read."""
 
     def __getattribute__(cls, name: str) -> Any:
         if name == "__qualname__":
@@ -392,5 +392,5 @@ def test_groups_of_another_kind() -> None:
         error = Own("one", [error])
     assert transient(error) is not None
     for _ in range(500):
-        error = Own("one", [error, error])  # each member is looked at once, however often it is there
+        error = Own("one", [error, error])  # each member is judged once, however often it occurs
     assert transient(error) is not None

@@ -1,4 +1,4 @@
-"""Verdicts: what rules are asked, what they may answer, and what becomes of it."""
+"""Verdicts: the arguments of rules, their valid answers, and the effect of each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def failing(error: Exception) -> Callable[[], object]:
 
 
 def waits(on: Any, error: Exception, **options: Any) -> list[float]:
-    """Return what a policy waits for between three attempts that fail."""
+    """Return the delays of a policy between three failed attempts."""
     clock = Virtual()
     policy = Retry(on=on, attempts=3, backoff=[1, 1], hints=EXACT, clock=clock, **options)
     with pytest.raises(type(error)) as caught:
@@ -226,7 +226,7 @@ def test_none_is_a_fine_result() -> None:
 
 
 def test_an_exception_can_be_the_success() -> None:
-    """Wait until it is gone: `call` raises it as it is, `run` gives it as an outcome that is ok."""
+    """Wait until it is gone: `call` raises the error unchanged, `run` returns an outcome that is ok."""
     left = [None, None, Gone("at last")]
 
     def operation(script: list[Any]) -> str:

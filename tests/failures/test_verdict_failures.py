@@ -1,6 +1,6 @@
-"""What one error says: whether it counts, and when to come back.
+"""`FailureFilter`: whether an error counts as a failure.
 
-What a rejection asks for is a hint, whatever rule says that it is retried.
+The ``retry_after`` of a rejection is a hint, whichever rule retries it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHUT = errors.Rejected("shut", retry_after=7)
 
 
 class Shut(errors.Rejected):
-    """A rejection of one's own, which asks for whatever it likes."""
+    """A user's rejection, with any ``retry_after``."""
 
     def __init__(self, retry_after: Any) -> None:
         super().__init__("shut")
@@ -82,7 +82,7 @@ def test_one_that_asks_for_ever(drive: Drive) -> None:
 
 
 def test_other_errors_ask_for_nothing(drive: Drive) -> None:
-    """Only of a rejection it is known what is meant; a rule may know more."""
+    """The meaning of ``retry_after`` is known for rejections only; a rule may know more."""
 
     class Busy(Exception):
         retry_after = 7
@@ -91,7 +91,7 @@ def test_other_errors_ask_for_nothing(drive: Drive) -> None:
 
 
 def test_retries_that_a_gate_refuses_cost_nothing(colour: str) -> None:
-    """However many there are in a call: your function was not called."""
+    """However many retries of a call are rejected: the function was not called, so the budget is not charged."""
     clock, budget = Virtual(), TokenBucket()
     retry = Retry(on=Exception, backoff=[0] * 3, hints=Hints(mode="ignore"), budget=budget, clock=clock)
     pipeline = retry | CircuitBreaker(failures=1, clock=clock)
@@ -106,7 +106,7 @@ def test_retries_that_a_gate_refuses_cost_nothing(colour: str) -> None:
 
 BUSY = Verdict.retry(kind=Kind.throttled, after=3)
 
-# a rule, an error, what the rules say of it, and whether it counts
+# a rule, an error, the verdict of the rules, and whether it counts
 SAYINGS: list[tuple[Any, Exception, str | None, bool | None]] = [
     (Boom, Boom(), "retry", True),
     (Exception, Boom(), "retry", True),
@@ -147,7 +147,7 @@ def test_a_verdict_tells_of_what_kind_and_when() -> None:
 
 @pytest.mark.parametrize("on", [Exception, errors.Rejected, always(True), always(False)])
 def test_how_a_call_ended_is_heard_of_errors_of_the_other_side_alone(on: Any) -> None:
-    """Going well is no failure; a cancellation, or a refusal further in, has nothing to say."""
+    """Success is no failure; a cancellation, or a rejection by an inner gate, has no verdict."""
     failures = FailureFilter(on, "Gate")
     assert failures.counts(None) is False
     neutral = [Panic(), KeyboardInterrupt(), GeneratorExit(), SHUT, errors.CircuitOpen("open")]

@@ -50,7 +50,7 @@ def test_the_outcome_of_a_stream(fn: Any) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_coroutine(verb: str) -> None:
-    """It is closed, so that nobody is told it was never awaited."""
+    """It is closed, so that Python does not warn that it was never awaited."""
     with pytest.raises(TypeError, match=f"cannot {verb} a coroutine, which can run only once"):
         VERBS[verb](fetch())
 
@@ -89,7 +89,7 @@ def test_a_function_that_returns_a_coroutine(extra: dict[str, Any]) -> None:
 )
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_function_that_returns_a_coroutine_later(verb: str, extra: dict[str, Any]) -> None:
-    """On its second attempt, say: that is no success either."""
+    """On a later attempt it is rejected too: it is no success."""
     fails = [Boom()]
 
     def fetching() -> Coroutine[Any, Any, int]:

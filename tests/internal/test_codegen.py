@@ -59,7 +59,7 @@ def coloured(fn: Callable[..., Any]) -> Callable[..., Any]:
 def test_arguments_arrive(
     listening: bool, fn: Callable[..., Any], args: tuple[int, ...], kwargs: dict[str, Any]
 ) -> None:
-    """On the first attempt, on the second, and on the path of those that listen."""
+    """On the first attempt, on the second, and on the path with observers."""
     copied, errors = failing_once(fn)
     decorated = policy(copied)
     expected = fn(*args, **kwargs)
@@ -114,7 +114,7 @@ def test_wrong_arguments(
     kwargs: dict[str, Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """They are the caller's mistake, not an attempt that failed: Python's own words, and nothing judged."""
+    """A wrong call is no failed attempt: Python's own message, and no rule is called."""
     target: Any = coloured(fn) if aio else fn
     decorated = Retry(on=lambda error: pytest.fail(f"{error!r} was judged"), **options)(target)
     with pytest.raises(TypeError) as by_hand:
@@ -150,7 +150,7 @@ def test_the_traceback_shows_the_wrappers_lines() -> None:
 
 
 def test_a_parameter_that_cannot_be_spelled() -> None:
-    """A comprehension's is called ``.0``; whatever made such a function, it is called as it is."""
+    """The parameter of a comprehension is called ``.0``; a function with such a name is still callable."""
     code = positional.__code__.replace(co_varnames=(".0", "b"))
     strange = FunctionType(code, {}, "strange", (1, 2))
     assert policy(strange)(5) == (5, 2)
@@ -179,7 +179,7 @@ def test_one_signature_is_compiled_once() -> None:
 
 
 def test_tracebacks_do_not_pile_up() -> None:
-    """However many signatures there are, the lines of the wrappers are kept once each."""
+    """The source of each template is cached once, however many signatures there are."""
     before = len(linecache.cache)
     for number in range(50):
         names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The ways out of what was entered: everyone finds one, and nobody finds another's twice."""
+"""Exits of a shared context manager: each task and thread finds its own, and each exit is used once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redouble._internal.context_exits import ContextExits, _here
+from redouble._internal.context_exits import ContextExits, _pending
 
 
 def entered(*ways_out: object) -> ContextExits[object]:
@@ -47,11 +47,11 @@ def test_what_was_left_elsewhere_is_not_kept() -> None:
     for number in range(100):
         ways.enter(number)
         copy_context().run(ways.leave)
-    assert len(_here.get()) <= 1
+    assert len(_pending.get()) <= 1
 
 
 class Contended(list[Any]):
-    """A list that somebody else takes from just before we do."""
+    """A list from which another thread removes the item just before we do."""
 
     def __init__(self, items: list[Any], ways: ContextExits[object]) -> None:
         super().__init__(items)

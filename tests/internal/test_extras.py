@@ -1,4 +1,4 @@
-"""What stands on a library that is not installed says what to install."""
+"""A module whose library is not installed raises an error that names the extra to install."""
 
 from __future__ import annotations
 

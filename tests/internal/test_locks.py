@@ -1,4 +1,4 @@
-"""What is shared by identity: never copied, never sent away, and usable after a fork."""
+"""Objects shared by identity: never copied, never pickled, and usable after a fork."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def program(script: str) -> list[str]:
 
 
 def test_beginning_anew_leaves_what_was_counted() -> None:
-    """What a child process does first, done here."""
+    """Run the hooks that a child process runs after a fork, in this process."""
     budget, bucket = RetryBudget(per_second=1), TokenBucket(20)
     assert [shared.spend(Kind.unknown, 5.0) is None for shared in (budget, bucket)] == [False, False]
     _after_fork()
@@ -114,7 +114,7 @@ FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 @FORKS
 def test_a_fork_while_a_budget_counts_on_another_thread() -> None:
-    """The child has neither that thread nor what it held; it goes on counting."""
+    """The child has neither that thread nor the lock it holds; its budget continues to count."""
     script = """
 budget = RetryBudget(ratio=1, per_second=0)
 budget.credit(None, Held(5.0))
@@ -143,7 +143,7 @@ print(in_a_child(check))
 
 @FORKS
 def test_a_child_goes_on_from_what_there_was() -> None:
-    """And what it does is no business of its parent's."""
+    """And the child's state does not affect its parent."""
     script = """
 budget, bucket = RetryBudget(ratio=0, per_second=1), TokenBucket(20)
 dropped = RetryBudget()

@@ -1,4 +1,4 @@
-"""Locks of whole modules after a fork, and what is held weakly so that it can go at once."""
+"""Locks of modules after a fork, and weak references that let their objects be freed at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redouble.instruments import memory
 
 @contextmanager
 def taken(lock: ForkSafeLock) -> Generator[None]:
-    """Have a thread that never gives it back, as after a fork: there it does not exist any more."""
+    """Hold the lock in a thread that never releases it, like a thread of the parent after a fork."""
     has, done = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -38,7 +38,7 @@ def taken(lock: ForkSafeLock) -> Generator[None]:
         assert lock._lock is not old
         yield
     finally:
-        new, lock._lock = lock._lock, old  # the holder gives back what it took
+        new, lock._lock = lock._lock, old  # the holder releases the lock
         done.set()
         holder.join()
         lock._lock = new
@@ -73,7 +73,7 @@ def test_so_is_that_of_metrics() -> None:
 
 
 class Whose:
-    """Somebody with a method."""
+    """An object with a method."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []

@@ -1,4 +1,4 @@
-"""What the library says by itself: to the logger `redouble`, and never at the cost of a call."""
+"""The messages of the logger `redouble`, none of which can fail a call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Broken(logging.Filter):
 
 @pytest.fixture
 def broken() -> Iterator[Broken]:
-    """Let every record of ours fail."""
+    """Make every record of ours raise."""
     logger, spoiler = logging.getLogger("redouble"), Broken()
     logger.addFilter(spoiler)
     yield spoiler
@@ -59,7 +59,7 @@ def once_failing() -> tuple[Callable[[], int], Callable[[], Any]]:
 def test_a_filter_that_fails_costs_no_call_with_a_failing_observer(
     colour: str, broken: Broken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_watch, "_complained", set[object]())  # the same place, in every colour
+    monkeypatch.setattr(_watch, "_logged", set[object]())  # the observer is the same code in every colour
 
     def fails(event: Event) -> None:
         raise ValueError("a bug in the observer")
@@ -148,9 +148,9 @@ def test_what_is_said_and_how_loud(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_complaints_come_to_an_end(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Observers that are made anew for each call are new places, and nobody reads a thousand of them."""
-    monkeypatch.setattr(_watch, "_complained", set[object]())
-    monkeypatch.setattr(_watch, "MOST_COMPLAINTS", 3)
+    """Observers created for each call have different locations; at most a thousand of them are logged."""
+    monkeypatch.setattr(_watch, "_logged", set[object]())
+    monkeypatch.setattr(_watch, "MAX_LOGGED_FAILURES", 3)
     for number in range(9):
         names: dict[str, Any] = {"__name__": "made"}
         exec(f"def fails_{number}(event): raise ValueError", names)  # noqa: S102

@@ -1,4 +1,4 @@
-"""What `public` changes of a class or function, and what it leaves as it is."""
+"""The attributes of a class or function that `public` changes, and those it leaves alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deeds at a desk are done one after the other, whole, and by whoever is at it."""
+"""A `SerialExecutor` runs calls one after the other, each of them completely."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.fakes import Boom
 
 
 class Office:
-    """A desk, and what was done at it."""
+    """An executor, and the log of its calls."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -61,7 +61,7 @@ def test_one_that_fails_does_not_keep_the_others_out() -> None:
 
 
 def test_interrupted_at_every_line() -> None:
-    """Each is done once and whole, and whoever asked first gets what its own deed returned."""
+    """Each call runs once and completely, and the outermost caller gets the result of its own."""
     for line in count(1):
         office, left = Office(), [line]
 

@@ -1,4 +1,4 @@
-"""What is wrong is said: the option, the value, what to write instead; at construction and nowhere later."""
+"""Errors of options name the option, the value and what to write instead, always at construction."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_is_no_duration_is_refused(value: object, kind: type[Exception], sa
 
 
 def test_numbers_that_python_does_not_spell() -> None:
-    """An integer of so many digits is no text, but it is refused all the same."""
+    """An integer with so many digits cannot be formatted, but it is rejected nevertheless."""
     huge = 10**5000
     with pytest.raises(ValueError, match="attempts=a huge integer: write a whole number"):
         Retry(attempts=-huge)

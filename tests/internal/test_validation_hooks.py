@@ -67,7 +67,7 @@ class Generated:
         partial(two, 1),
         Called(),
         Called().method,
-        dict[str, int],  # it does not tell its signature
+        dict[str, int],  # it has no signature
     ],
     ids=stable_repr,
 )

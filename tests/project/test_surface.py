@@ -286,7 +286,7 @@ import pickle, sys
 import redouble
 loaded = {{*sys.modules}}
 lazy = [f"redouble.{{name}}" for name in {(LAZY_PACKAGES + LAZY_MODULES).split()!r}]
-assert not {{*redouble._LATER.values(), *lazy}} & loaded
+assert not {{*redouble._LAZY.values(), *lazy}} & loaded
 assert {{"Timeout", "Worker", "Hedge", "Keyed"}} <= set(dir(redouble))
 assert redouble.Throttle is vars(redouble)["Throttle"]
 limit = redouble.Timeout(2, worker=redouble.Worker(grace=1))
@@ -307,12 +307,12 @@ def test_the_table_of_lazy_names() -> None:
     """Type checkers see the same table, each entry imports its object, and no public name is missing."""
     tree = ast.parse((SOURCE / "__init__.py").read_text("utf-8"))
     (for_types,) = (node for node in tree.body if isinstance(node, ast.If))
-    assert imported(for_types) == redouble._LATER
-    for name, module in redouble._LATER.items():
+    assert imported(for_types) == redouble._LAZY
+    for name, module in redouble._LAZY.items():
         found = vars(importlib.import_module(module))[name]
         assert found is getattr(redouble, name)
         assert found.__module__ == "redouble"
-    assert {*imported(tree)} - {"TYPE_CHECKING"} | {*redouble._LATER} == set(redouble.__all__)
+    assert {*imported(tree)} - {"TYPE_CHECKING"} | {*redouble._LAZY} == set(redouble.__all__)
     names = ["aiohttp", "config", "grpc", "http", "httpx", "httpx2", "instruments", "llm", "presets"]
     assert sorted([*redouble._MODULES, *redouble._CLIENTS]) == [*names, "requests", "testing", "types"]
 

@@ -53,7 +53,7 @@ def test_who_only_hears_of_trouble_does_not() -> None:
         assert not ambient.active
 
 
-# -------------------------------------------------------------------- who is concerned
+# ----------------------------------------------------------- which calls take the slow path
 
 
 class Counting(Virtual):
@@ -97,7 +97,7 @@ def elsewhere(block: Callable[[], AbstractContextManager[object]]) -> Generator[
 
 @contextmanager
 def worker() -> Generator[None]:
-    """Have a worker at work that nobody waits for any more."""
+    """Leave a worker running that no call waits for."""
     with Stuck() as stuck:
         Retry(attempt_timeout=SOON, attempts=1, worker=AT_ONCE).run(stuck)
         assert stuck.called(1)
@@ -126,7 +126,7 @@ def test_what_is_at_work_elsewhere_costs_a_call_nothing(colour: str, other: str,
 
 
 def failing(times: int, clock: VirtualClock | None = None) -> Callable[[], str]:
-    """Make an operation that fails so many times; by a clock, it takes its time."""
+    """Return an operation that fails ``times`` times; with a clock, each attempt takes time."""
     left = [Boom() for _ in range(times)]
 
     def work() -> str:

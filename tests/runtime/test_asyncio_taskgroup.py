@@ -1,6 +1,6 @@
-"""Task groups that fail inside attempts: retried like anything else, and nothing of them stays behind.
+"""Task groups that fail inside attempts: retried like any error, without a leftover cancellation request.
 
-Before Python 3.13 a failed group leaves its task counted as being cancelled, which nobody asked for.
+Before Python 3.13 a failed group leaves its task counted as being cancelled, though no task requested it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def failing() -> None:
 
 
 async def late() -> None:
-    """Fail once the group has come to its end, and waits there."""
+    """Fail after the group has reached its end and waits there."""
     await asyncio.sleep(0)
     raise Boom
 
@@ -44,13 +44,13 @@ async def _once(child: Callable[[], Awaitable[object]]) -> None:
 
 
 def asks() -> int:
-    """Tell how often the running task is asked to be cancelled."""
+    """Return the number of cancellation requests of the current task."""
     task = asyncio.current_task()
     assert task is not None
     return task.cancelling()
 
 
-# ---------------------------------------------------------------- how a group's error comes
+# ------------------------------------------------------------ how a group's error is raised
 
 
 async def as_it_is() -> None:
@@ -110,7 +110,7 @@ async def one_after_the_other() -> None:
 
 
 async def in_a_child() -> None:
-    """Fail in the group of another task, which has what it left to itself."""
+    """Fail in the group of another task: the request that it left belongs to that task."""
     await grouped(as_it_is)
 
 
@@ -133,7 +133,7 @@ EVERY_WAY = pytest.mark.parametrize("work", WAYS, ids=[way.__name__ for way in W
 @EVERY_WAY
 @pytest.mark.parametrize("options", [{}, {"timeout": 60}, {"wrap": True}], ids=str)
 def test_a_group_that_fails_is_retried(shape: AsyncShape, work: AsyncWork, options: dict[str, Any]) -> None:
-    """And when the last attempt has failed, the task is as it was: the next call is retried too."""
+    """After the last failed attempt the task has no request left: the next call is retried too."""
 
     async def main() -> None:
         for _ in range(2):
@@ -181,7 +181,7 @@ def test_one_that_no_rule_retries_leaves_nothing_either(shape: AsyncShape) -> No
 @SHAPES
 @EVERY_WAY
 def test_the_callers_cancellation_is_still_honoured(shape: AsyncShape, work: AsyncWork) -> None:
-    """What the group has left is taken back, and no more than that."""
+    """The request of the group is withdrawn, and no other."""
     calls: list[object] = []
 
     async def cancelled() -> None:
@@ -189,7 +189,7 @@ def test_the_callers_cancellation_is_still_honoured(shape: AsyncShape, work: Asy
         try:
             await work()
         finally:
-            cancel()  # as if somebody had asked for it at this moment
+            cancel()  # like a cancellation by another task at this moment
 
     async def main() -> None:
         with pytest.raises(Exception) as caught:  # noqa: PT011  any: the way says which
@@ -236,7 +236,7 @@ def test_a_group_that_fails_while_it_is_cancelled(shape: AsyncShape) -> None:
 
 
 def ended(raising: AsyncWork) -> tuple[str | None, int]:
-    """Make a call in a task that is being cancelled; tell how it ended, and how often that was asked for."""
+    """Make a call in a task that is being cancelled; return its end and the number of requests."""
     seen: list[tuple[str | None, int]] = []
 
     async def main() -> None:
@@ -272,7 +272,7 @@ def test_a_task_that_does_not_belong_to_the_group() -> None:
 
 
 def test_errors_that_go_round_in_circles() -> None:
-    """Causes are followed, and not for ever."""
+    """Causes are followed, up to a maximum."""
     first, second = Boom(), Boom()
     first.__cause__, second.__cause__ = second, first
 

@@ -43,7 +43,7 @@ def policy(clock: Clock | None = None, **options: Any) -> Retry:
 
 
 def cancelled(colour: str, start: Callable[[], Awaitable[object]]) -> object:
-    """Start it, let it come to its wait, cancel it; return "cancelled" or what came out."""
+    """Start it, run it up to its wait, cancel it; return "cancelled" or what it returned or raised."""
     outcome: list[object] = []
 
     async def inside() -> None:
@@ -92,7 +92,7 @@ def test_cancelled_in_an_attempt(colour: str, shape: AsyncShape, options: dict[s
 @SHAPES
 @LOOPS
 def test_cancelled_in_a_delay(colour: str, shape: AsyncShape) -> None:
-    """The retry never starts, so it is refunded; nobody is told that anything was given up."""
+    """The retry never starts, so its budget is refunded; no ``give_up`` is emitted."""
     ledger, told = Ledger(), list[object]()
 
     async def work() -> None:

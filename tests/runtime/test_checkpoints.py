@@ -1,4 +1,4 @@
-"""Around us: an outer timeout keeps working, and every wait gives way to others."""
+"""An outer timeout keeps working around our calls, and every wait is a checkpoint."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Endless(Clock):
 @pytest.mark.parametrize("where", ["attempt", "delay"])
 @LOOPS
 def test_an_outer_timeout_keeps_working(colour: str, shape: AsyncShape, where: str) -> None:
-    """Around us, whatever we are doing; and afterwards the task is as good as new."""
+    """In every phase of a call; afterwards the task has no cancellation request left."""
     now: list[Callable[[], None]] = []
 
     async def work() -> None:

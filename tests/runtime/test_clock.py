@@ -171,7 +171,7 @@ def test_nothing_is_imported_that_does_not_run(used: str) -> None:
 
 @pytest.mark.parametrize("shape", ["call", "run", "loop"])
 def test_a_library_that_may_not_be_imported(shape: str) -> None:
-    """``sys.modules["trio"] = None`` is how Python is told that there shall be none."""
+    """``sys.modules["trio"] = None`` makes Python treat Trio as not installed."""
     script = (
         "import sys\n"
         "sys.modules['trio'] = None\n"
@@ -198,7 +198,7 @@ def test_a_library_that_may_not_be_imported(shape: str) -> None:
 
 
 class Duck:
-    """Only what a clock must have."""
+    """A clock with the required methods only."""
 
     def __init__(self) -> None:
         self.virtual = Virtual(50.0)

@@ -17,7 +17,7 @@ from tests.support.fakes import Boom, in_colour
 
 
 class Alarm:
-    """Stands in for the module `time`: remembers sleeps, and refuses what the real one would."""
+    """Replaces the module `time`: records sleeps, and raises where the real one would."""
 
     def __init__(self) -> None:
         self.sleeps: list[float] = []
@@ -33,7 +33,7 @@ class Alarm:
 
 @pytest.fixture
 def alarm() -> Iterator[Alarm]:
-    """Let no sleep be real."""
+    """Replace every real sleep."""
     module: Any = _time
     real, module.time = module.time, Alarm()
     try:

@@ -1,4 +1,4 @@
-"""Odd clocks: never an endless loop, never a negative delay, and as many retries as can be had."""
+"""Broken clocks: never an endless loop, never a negative delay, and as many retries as possible."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BrokenLater(BrokenFirst):
 
 
 class Endless(Broken):
-    """It is for ever too late."""
+    """The time is always past every limit."""
 
     says = inf
 
@@ -71,7 +71,7 @@ class EndlessLater(BrokenLater):
 
 
 class Beginless(Broken):
-    """It is for ever too early."""
+    """The time is always before every limit."""
 
     says = -inf
 
@@ -176,7 +176,7 @@ def test_delays_too_short_to_be_seen(colour: str, most: int | None, stalls: int)
 
 @pytest.mark.parametrize("moment", ["nothing", "start", "failed", "returned", "delay"])
 def test_what_counts_as_movement(moment: str) -> None:
-    """Between attempts, within one, or the delay itself: each begins the count anew."""
+    """Between attempts, within one, or the delay itself: each resets the count of stalled attempts."""
     policy = Retry(on=Boom, until=bool, attempts=None, backoff=[0, float(moment == "delay")], clock=Virtual())
     run = begin_run(Run, policy, "work", aio=False)
     assert run.start(0.0) is None

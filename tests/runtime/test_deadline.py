@@ -1,4 +1,4 @@
-"""Deadlines: what `remaining` tells, which values there are, and one object in many places."""
+"""Deadlines: what `remaining` returns, valid values, and one object entered several times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 HOUR = 3600.0
 
 
-# ---------------------------------------------------------------------------- what it tells
+# --------------------------------------------------------------------- what it returns
 
 
 @pytest.mark.parametrize("place", PLACES)

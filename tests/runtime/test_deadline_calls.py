@@ -39,7 +39,7 @@ def check(name: str, script: Script, error: BaseException, calls: int) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_begins_that_could_not_begin_before_it(place: str) -> None:
-    """A delay that ends after it is not begun either: the last error comes out at once."""
+    """A delay that would end after it is not started either: the last error is raised at once."""
     policy = Retry(attempts=9, backoff=[4] * 9, give_up_after=None)
 
     def blocking(clock: VirtualClock) -> None:
@@ -143,7 +143,7 @@ def test_the_shortest_limit_is_the_one_reported(
 
 
 def test_plain_blocking_code_is_never_cut() -> None:
-    """Nobody could; so what succeeds late has succeeded."""
+    """A blocking call cannot be interrupted; so a late success is a success."""
     with virtual_time(), deadline(1):
         assert Retry().call(Script(ok(3, takes=2))) == 3
         assert remaining() == 0

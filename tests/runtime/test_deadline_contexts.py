@@ -77,7 +77,7 @@ def alive() -> int:
 
 
 def test_an_async_generator_that_the_loop_has_to_close() -> None:
-    """It does so in another task, again and again: nothing of that is kept by the one that entered."""
+    """It is left in another task, again and again: the entering task keeps nothing of it."""
 
     async def main() -> int:
         for _ in range(50):
@@ -119,7 +119,7 @@ class Model:
         self.blocks = [deadline(seconds) for seconds in (5, 20, 60)]
         self.contexts = [copy_context()]
         self.known: list[Ids] = [()]  # by context, innermost last
-        self.open: list[tuple[int, int]] = []  # a number, and of which block
+        self.open: list[tuple[int, int]] = []  # a number, and the block it belongs to
         self.until: list[float] = []
 
     def enter(self, context: int, block: int) -> None:
@@ -130,7 +130,7 @@ class Model:
         self.known[context] += (number,)
 
     def leave(self, context: int, block: int) -> None:
-        """Leave what this context entered last of this block, else what anybody did."""
+        """Leave the block that this context entered last, else any that is open."""
         own = [pair for pair in self.open if pair[1] == block]
         if own:
             here = [pair for pair in own if pair[0] in self.known[context]]

@@ -1,4 +1,4 @@
-"""Who knows of a deadline: tasks, threads and workers begun inside it, and nobody once it has been left."""
+"""Tasks, threads and workers that start inside a deadline inherit it, until its block is left."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_nothing_begins_on_a_worker_that_was_given_up(how: str) -> None:
 
 
 def test_async_code_on_a_worker_is_cut_by_the_limit_of_its_attempt() -> None:
-    """Told to stop, it does: no worker is left."""
+    """The cancelled worker stops: none is left."""
 
     async def slow() -> None:
         await asyncio.Event().wait()

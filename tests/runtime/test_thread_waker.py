@@ -1,4 +1,4 @@
-"""A bell for blocking code rings once, from any thread, and before or after somebody waits for it."""
+"""A `ThreadWaker` wakes once, from any thread, and before or after the wait begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timer that all limits of a loop share: never early, nobody forgotten, nothing kept."""
+"""The timer shared by all limits of a loop: never early, no limit lost, nothing retained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redouble._runtime.asyncio_timer import MOST_LEFT, Timer, TimerEntry
+from redouble._runtime.asyncio_timer import MAX_STALE, Timer, TimerEntry
 from redouble.testing import virtual_time
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.limited_calls import LONG
@@ -47,12 +47,12 @@ def check(of: Timer) -> None:
     moments = live(of)
     assert of.armed <= min(moments, default=inf)
     assert (of._handle() is None) == (of.armed == inf)
-    assert of.left == len(of.heap) - len(moments)
-    assert len(of.heap) <= 2 * len(moments) + 2 * MOST_LEFT + 2
+    assert of.stale == len(of.heap) - len(moments)
+    assert len(of.heap) <= 2 * len(moments) + 2 * MAX_STALE + 2
 
 
 async def limited(seconds: float, takes: float = LONG) -> bool:
-    """Sleep under a limit; say whether it was cut."""
+    """Sleep under a limit; return True if it was reached."""
     with TimerEntry(seconds) as cut:
         await asyncio.sleep(takes)
     assert cut.cancel_called is cut.cancelled_caught
@@ -82,7 +82,7 @@ def test_nobody_is_cut_early(colour: str) -> None:
 @LOOPS
 @pytest.mark.parametrize("order", [1, -1], ids=["rising", "falling"])
 def test_limits_are_reached_in_order(colour: str, order: int) -> None:
-    """Also if a later one is set first: then the timer is set anew."""
+    """Also if a later one is set first: then the timer is armed again."""
     reached: list[float] = []
 
     async def one(number: int) -> None:
@@ -130,7 +130,7 @@ def test_a_coroutine_driven_by_hand() -> None:
 
 @pytest.mark.parametrize("place", ["around", "inside"])
 def test_virtual_time_reaches_every_limit_exactly(place: str) -> None:
-    """Wherever the loop's own clock began: what is off by rounding must not be waited for, for ever."""
+    """Whatever the origin of the loop's clock: a rounding error must not lead to an endless wait."""
 
     async def main() -> None:
         with virtual_time() as clock:
@@ -165,7 +165,7 @@ STARTS = st.lists(
 
 @given(starts=STARTS)
 def test_exactly_those_are_cut_that_take_longer(starts: list[tuple[int, int, int]]) -> None:
-    """Begun whenever, limited and ending however: each goes its own way, and the timer keeps its promises."""
+    """Random starts, limits and ends: every task ends as it should, and the invariants of the timer hold."""
 
     async def one(begins: int, seconds: int, takes: int) -> None:
         await asyncio.sleep(begins)
@@ -181,7 +181,7 @@ def test_exactly_those_are_cut_that_take_longer(starts: list[tuple[int, int, int
         asyncio.run(main())
 
 
-# --------------------------------------------------------------------- nobody is mistaken
+# ------------------------------------------------------------ the right task is cancelled
 
 
 @LOOPS
@@ -199,11 +199,11 @@ def test_a_limit_that_was_left_cuts_nothing_later(colour: str) -> None:
 
 @LOOPS
 def test_a_limit_that_is_left_in_the_turn_of_its_moment(colour: str) -> None:
-    """It was to be cut in a moment, and what the task does next is none of its business."""
+    """Its cancellation was already scheduled, and must not affect what the task does next."""
 
     async def main() -> None:
         with TimerEntry(0.0) as cut:
-            while any(own is cut for _, _, own in timer().heap):  # noqa: ASYNC110  nothing tells us
+            while any(own is cut for _, _, own in timer().heap):  # noqa: ASYNC110  there is no event to wait for
                 await asyncio.sleep(0)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -237,16 +237,16 @@ def test_nothing_of_the_call_that_set_it_stays_with_the_timer() -> None:
 @LOOPS
 def test_those_that_were_left_among_many_that_were_not(colour: str) -> None:
     """They are kept as long as most are in use: looking for them would cost more."""
-    many = 3 * MOST_LEFT
+    many = 3 * MAX_STALE
 
     async def main() -> None:
-        first = [TimerEntry(LONG + number) for number in range(2 * MOST_LEFT)]
+        first = [TimerEntry(LONG + number) for number in range(2 * MAX_STALE)]
         others = [TimerEntry(LONG) for _ in range(many)]
-        for cut in first[MOST_LEFT // 2 :]:
+        for cut in first[MAX_STALE // 2 :]:
             cut.__exit__(None, None, None)
         assert await limited(TINY)
         check(timer())
-        assert timer().left > MOST_LEFT
+        assert timer().stale > MAX_STALE
         for cut in others + first:
             cut.__exit__(None, None, None)
         assert await limited(TINY)

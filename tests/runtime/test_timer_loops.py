@@ -1,4 +1,4 @@
-"""The timer on loops of somebody else's, and on loops whose time is turned while limits are in force."""
+"""The timer on foreign loops, and on loops whose clock is replaced while limits are in force."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_loop_that_will_have_nothing_to_do_with_a_timer() -> None:
 
 
 class Jumping(asyncio.SelectorEventLoop):
-    """A loop for tests, of somebody else's: its time moves when there is nothing to do."""
+    """A foreign loop for tests: its time advances when there is nothing to do."""
 
     def __init__(self) -> None:
         super().__init__()

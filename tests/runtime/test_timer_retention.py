@@ -1,4 +1,4 @@
-"""What is kept for the limits of a loop: little while it runs, and nothing once it has ended."""
+"""Memory retained for the limits of a loop: little while it runs, and none after its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 from redouble import Retry, errors
-from redouble._runtime.asyncio_timer import MOST_LEFT, TimerEntry
+from redouble._runtime.asyncio_timer import MAX_STALE, TimerEntry
 from tests.runtime.test_timer import LOOPS, TINY, check, limited, live, run, timer
 from tests.support.limited_calls import LONG
 from tests.support.virtual_time import unwaiting
@@ -26,7 +26,7 @@ def test_a_hundred_thousand_calls_leave_no_trace(colour: str) -> None:
             with TimerEntry(30.0):
                 pass
         check(timer())
-        assert len(timer().heap) <= MOST_LEFT + 1
+        assert len(timer().heap) <= MAX_STALE + 1
 
     run(colour, main)
 
@@ -92,14 +92,14 @@ def test_a_loop_that_ended_with_calls_in_flight_is_forgotten(colour: str) -> Non
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_loop_that_is_closed_over_its_calls_is_forgotten() -> None:
-    """Nobody cancelled them: they are just dropped."""
+    """The tasks are not cancelled but dropped."""
 
     def ignored(*_: object) -> None:
         pass
 
     def dropped() -> tuple[ref[object], ref[object]]:
         loop = asyncio.new_event_loop()
-        loop.set_exception_handler(ignored)  # it would be told that a pending task was destroyed
+        loop.set_exception_handler(ignored)  # asyncio would report that a pending task was destroyed
         task = loop.create_task(limited(30))
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()

@@ -31,7 +31,7 @@ def flaky(failures: int) -> Callable[[], Coroutine[Any, Any, str]]:
 
 
 def mocked(main: Callable[[], Awaitable[Any]]) -> Any:
-    """Run under Trio, whose mock clock jumps whenever everybody sleeps."""
+    """Run under Trio, whose mock clock jumps whenever all tasks sleep."""
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
@@ -83,7 +83,7 @@ def test_a_call_made_outside_of_it() -> None:
 
 
 def test_an_abandoned_stream_whose_closing_waits_unforeseen(caplog: pytest.LogCaptureFixture) -> None:
-    """A plain `close()` that gives something to await: it is not left half done without a word."""
+    """A plain `close()` that returns an awaitable is awaited, not dropped."""
     log: list[str] = []
 
     async def closing() -> None:

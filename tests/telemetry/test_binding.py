@@ -1,4 +1,4 @@
-"""What is bound is in every event, in the order in which it was bound, and goes when its handle says so."""
+"""Bound fields are in every event, in the order of binding, until their handle is removed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_none_takes_out() -> None:
 
 @pytest.mark.parametrize("values", [(1, 2), (1, 1), (1, True), (nan, 2), (None, 1), (1, None)])
 def test_the_outer_one_ends_first(values: tuple[Any, Any]) -> None:
-    """What was bound since then stays."""
+    """Fields that were bound later stay."""
     outer, inner = bind(x=values[0], y="outer"), bind(x=values[1])
     outer.remove()
     assert [*bound().values()] == [value for value in values[1:] if value is not None]
@@ -141,7 +141,7 @@ def _any_sequence(steps: list[dict[str, Any] | int], order: Random) -> None:
 
 
 def test_binding_again_and_again_keeps_nothing() -> None:
-    """As in a thread that serves one request after the other, and never removes what it binds."""
+    """As in a thread that serves one request after the other, and never unbinds its fields."""
 
     def serve() -> None:
         with bind(server="one"):

@@ -1,4 +1,4 @@
-"""What is bound, as a worker process sees it, which finds this file by name."""
+"""Bound fields in a worker process, which imports this file by name."""
 
 from __future__ import annotations
 

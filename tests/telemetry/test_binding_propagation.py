@@ -1,4 +1,4 @@
-"""What is bound goes with the work: into tasks, threads, workers and generators, and not back."""
+"""Bound fields propagate into tasks, threads, workers and generators, and not back."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_worker_thread_of_async_code_inherits_it(colour: str) -> None:
 
 @pytest.mark.parametrize("colour", ["sync", *ASYNC])
 def test_a_worker_process_is_sent_it(colour: str) -> None:
-    """A policy in there sees it; and the next call in there, of somebody else, does not."""
+    """A policy in there sees it; the next call of another caller in there does not."""
     with bind(run=1, tenant="acme"):
         there = in_any(colour, policy(), events_there)
     assert [(event.what, dict(event.bound)) for event in there] == [

@@ -1,4 +1,4 @@
-"""Calls that only observers concern take a quicker way: the same is told, and the same comes out."""
+"""Calls that only observers concern use the fast emitter: the same events, and the same results."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def fresh(step: Step) -> Step:
 
 @contextmanager
 def elsewhere() -> Generator[None]:
-    """Have something at work that does not concern us."""
+    """Activate an ambient feature that does not apply to this context."""
     ambient.hold(1)
     try:
         yield
@@ -92,7 +92,7 @@ SLOW: dict[str, Callable[[], AbstractContextManager[object]]] = {
 
 
 def told(colour: str, shape: str, row: Row, way: str, late: float = 0.0) -> Story:
-    """Make a call in one way, observed by somebody who takes ``late`` seconds each time; tell its story."""
+    """Make a call, observed by an observer that takes ``late`` seconds for each event; return the events."""
     script, options = row
     clock, events, ledger = Virtual(100.0), list[Event](), options.get("budget", lambda: None)()
     said: dict[str, Any] = (
@@ -177,7 +177,7 @@ def test_the_quick_way_tells_what_the_others_do(colour: str, shape: str, row: st
 @pytest.mark.parametrize("shape", ["decorator", "call"])
 @pytest.mark.parametrize("colour", ["sync", "asyncio"])
 def test_an_observer_that_takes_its_time_is_no_attempt(colour: str, shape: str, row: str) -> None:
-    """It counts in what the call takes, and not in what its attempts do."""
+    """It counts in the time of the call, and not in that of its attempts."""
     quick, slow = (told(colour, shape, ROWS[row], way, late=0.5) for way in ("quick", "deadline"))
     assert quick == slow
     events = told(colour, shape, ROWS[row], "quick").events
@@ -187,7 +187,7 @@ def test_an_observer_that_takes_its_time_is_no_attempt(colour: str, shape: str, 
 
 @pytest.mark.parametrize("shape", ["decorator", "call"])
 def test_by_the_real_clock(colour: str, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Budgets go by one clock in all colours, though Trio has its own; and this is the quick way."""
+    """Budgets use one clock in all colours, though Trio has its own; and this is the fast path."""
     monkeypatch.delattr("redouble._drivers.calls.begin_run")
     events, ledger = list[Event](), Ledger()
     policy = Retry(on=Boom, backoff=[0], budget=ledger)

@@ -1,4 +1,4 @@
-"""What gates tell: one event for every call that was not let in, by whichever way it came."""
+"""Events of gates: one for every rejected call, on every path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
 
 
 class Turnstile(Gate):
-    """A gate of somebody's own, which lets nobody in."""
+    """A user's gate, which rejects every call."""
 
     def __init__(self, name: str | None) -> None:
         if name is not None:
@@ -49,14 +49,14 @@ class Turnstile(Gate):
 
 
 class OwnBulkhead(Bulkhead):
-    """One that has its own way of letting calls in."""
+    """A user's gate with its own admission."""
 
     def admit(self, now: float, /) -> Any:
         return super().admit(now)
 
 
 def full(gate: Any) -> Any:
-    """Let one in, who stays."""
+    """Admit one call, which stays inside."""
     gate.admit(SYSTEM.now())
     return gate
 
@@ -86,7 +86,7 @@ def opened(name: str | None) -> CircuitBreaker:
     return breaker
 
 
-# what refuses, by which sort it is told, how it refuses, and whether it knows when to come back
+# the gate, the type in its events, how it rejects, and whether it has a `retry_after`
 GATES: dict[str, tuple[Callable[[str | None], Any], str, type[errors.Rejected], bool]] = {
     "bulkhead": (lambda name: full(Bulkhead(1, 0, name=name)), "bulkhead", errors.BulkheadFull, False),
     "queue": (lambda name: full(Bulkhead(1, 9, 0, name=name)), "bulkhead", errors.BulkheadFull, False),
@@ -141,7 +141,7 @@ def test_one_without_a_name_is_called_by_its_sort(shape: str, gate: str) -> None
 
 @EACH
 def test_an_observer_may_use_the_gate_again(gate: str) -> None:
-    """Nothing is held while it is told, for nobody, in this thread or in another."""
+    """No lock is held while the event is dispatched, for this thread or another."""
     refusing, errors_seen = GATES[gate][0]("gate"), list[Any]()
 
     def again(event: Event) -> None:
@@ -200,7 +200,7 @@ def test_a_gate_that_has_but_one_error_tells_of_each_call(shape: str) -> None:
 
 
 def test_inside_others_it_is_told_once() -> None:
-    """By itself, whatever it is inside of; each attempt of a policy is a call."""
+    """By itself, inside any layer; each attempt of a policy is a call."""
     refusing = Turnstile("inner")
     layers: list[Layer] = [
         CircuitBreaker() | refusing,

@@ -1,4 +1,4 @@
-"""Events and observers: who is told what, in which order, and what happens when a listener fails."""
+"""Events and observers: which events are emitted, in which order, and the effect of a failing observer."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_an_event_cannot_be_changed() -> None:
 
 
 def test_an_event_never_holds_the_arguments() -> None:
-    """Nor its text the result: events end up in logs."""
+    """Nor does its repr contain the result: events end up in logs."""
     events: list[Event] = []
 
     def login(password: str, *, token: str) -> str:
@@ -130,7 +130,7 @@ def test_an_event_never_holds_the_arguments() -> None:
 
 
 def test_observe_everything(colour: str) -> None:
-    """Every policy in the process, until its handle is used; the policy's own observer comes first."""
+    """Every policy in the process, until its handle is used; the policy's own hook comes first."""
     seen: list[str] = []
 
     def work() -> None: ...
@@ -156,7 +156,7 @@ def test_observe_everything(colour: str) -> None:
 
 
 def test_handles() -> None:
-    """Call it, remove() it, or use it in a ``with``; the same observer twice is told twice."""
+    """Call it, remove() it, or use it in a ``with``; the same observer twice is called twice."""
     seen: list[Event] = []
     first, second = observe(seen.append), observe(seen.append)
     other = seen.append  # another bound method of the same list
@@ -211,7 +211,7 @@ def test_a_failing_observer_is_logged_once_per_place(caplog: pytest.LogCaptureFi
             call(policy(on_failure=failing, attempts=2), "fail")
     assert len(seen) == 6 * 3
     assert [record.name for record in caplog.records] == ["redouble"] * len(caplog.records)
-    assert len(caplog.records) == 2 * 4  # four sorts of event, told to two that fail
+    assert len(caplog.records) == 2 * 4  # four types of event, two observers that fail
     assert caplog.records[0].exc_info is not None
     assert "failing failed on before_attempt; it goes on being called" in caplog.text
 

@@ -1,4 +1,4 @@
-"""In which order events come: a sentence of a small language, whatever happens."""
+"""The order of events is a sentence of a small grammar, in every case."""
 
 from __future__ import annotations
 

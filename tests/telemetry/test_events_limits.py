@@ -1,4 +1,4 @@
-"""What a `Timeout` tells: that it was reached, once, by whose limit, and after how long."""
+"""Events of a `Timeout`: that it was reached, once, by which limit, and after how long."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_it_is_told_once(place: str, way: str, left: float, limit: str, took: fl
 
 
 def test_a_worker_that_goes_on() -> None:
-    """What comes out says so; what is told is that the limit was reached."""
+    """The error is that the worker still runs; the event is that the limit was reached."""
     with Stuck() as stuck, recorded() as events:
         with pytest.raises(errors.WorkerStillRunning) as caught:
             Timeout(SOON, worker=AT_ONCE)(stuck.__call__)()
@@ -101,7 +101,7 @@ def test_one_that_is_not_reached_tells_nothing() -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_inside_a_policy_each_attempt_has_its_own(place: str) -> None:
-    """And the limits of a policy are told by the policy: as what cut its attempt."""
+    """The limits of a policy are in the policy's own events: as the limit that cancelled its attempt."""
 
     async def main(_: VirtualClock) -> None:
         for policy in (

@@ -1,4 +1,4 @@
-"""Who is told of which events: `observe(only=...)`, in what order, and how it ends."""
+"""Dispatch of events to observers: `observe(only=...)`, their order, and the end of observation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from redouble import CircuitBreaker, Retry, Timeout, Worker, deadline, errors, observe
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.events import WHATS
-from redouble._telemetry.observers import OF_CALLS, watch
+from redouble._telemetry.observers import SUCCESS_EVENTS, watch
 from redouble.testing import Script, ok
 from redouble.types import Event, What
 from tests.support.fakes import Boom, Virtual
@@ -35,7 +35,7 @@ def zero() -> int:
 
 
 def everything() -> None:
-    """Let each sort of event happen at least once."""
+    """Cause each type of event at least once."""
     clock = Virtual()
     retrying = Retry(on=Boom, attempts=2, backoff=[0], clock=clock)
     breaker = CircuitBreaker(failures=1, cooldown=5, clock=clock)
@@ -68,7 +68,7 @@ def test_each_event_alone(what: What) -> None:
 def test_nothing_else_need_be_observed_for_it(what: What) -> None:
     heard: list[str] = []
     with observe(lambda event: heard.append(event.what), only=(what,)):
-        assert bool(ambient.active) == (what in OF_CALLS)
+        assert bool(ambient.active) == (what in SUCCESS_EVENTS)
         everything()
     assert set(heard) == {what}
 
@@ -101,7 +101,7 @@ def test_what_is_no_list_of_names(wrong: Any) -> None:
 
 
 def test_the_order_of_observers() -> None:
-    """The policy's own comes first, the others as they came, whatever they want to hear of."""
+    """The policy's own hook comes first, then the observers in the order of subscription."""
     heard: list[str] = []
 
     def hears(name: str) -> Callable[[Event], None]:
@@ -118,7 +118,7 @@ def test_the_order_of_observers() -> None:
 
 
 def test_observers_come_and_go_while_an_event_is_told() -> None:
-    """Whoever listened when it happened is told; the next one is for those who listen then."""
+    """An event goes to the observers that were subscribed when it happened; changes apply to the next one."""
     heard: list[str] = []
 
     def first(event: Event) -> None:

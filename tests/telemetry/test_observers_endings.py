@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
 
 @contextmanager
 def switching_all_the_time() -> Generator[None]:
-    """Let threads take turns as often as they can."""
+    """Make threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -96,8 +96,8 @@ def test_a_deadline_is_seen_while_observers_come_and_go() -> None:
 def test_an_observer_that_fails_changes_nothing(
     shape: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is logged once for each sort of event; others are told all the same."""
-    monkeypatch.setattr("redouble._telemetry.observers._complained", set[object]())
+    """It is logged once for each type of event; the other observers are called nevertheless."""
+    monkeypatch.setattr("redouble._telemetry.observers._logged", set[object]())
     heard: list[str] = []
 
     def failing(event: Event) -> None:
@@ -144,7 +144,7 @@ def test_a_method_of_something_that_is_no_function_may_fail_too(caplog: pytest.L
 
 
 class Odd(Clock):
-    """A clock that tells these times, and the last one for ever."""
+    """A clock that returns these times, and then the last one for ever."""
 
     def __init__(self, *times: float) -> None:
         self.times = [*times]

@@ -1,4 +1,4 @@
-"""Whoever only wants to know what goes wrong costs nobody anything, and hears of it wherever it happens."""
+"""An observer of failures only costs a successful call nothing, and receives the failures of every path."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ EVERY_ASYNC_SHAPE: dict[str, AsyncShape] = {
 
 
 class Flaky:
-    """An operation that fails so many times, and then gives 7."""
+    """An operation that fails ``times`` times, and then returns 7."""
 
     def __init__(self, times: int) -> None:
         self.left = times
@@ -100,7 +100,7 @@ class Flaky:
 
 
 def made(colour: str, shape: str, policy: Retry, times: int) -> Any:
-    """Make a call that fails so many times; return what comes out of it, be it an error."""
+    """Make a call that fails ``times`` times; return its result or its error."""
     flaky = Flaky(times)
 
     def blocking() -> object:

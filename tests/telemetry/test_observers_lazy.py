@@ -1,4 +1,4 @@
-"""Light sleepers: they hear of trouble always, and of calls that go well only while they say so."""
+"""Conditional observers: they always receive failures, and success events only while they are enabled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from redouble import Retry, deadline
 from redouble._drivers.calls import slow_path_needed
 from redouble._runtime.ambient import ambient
-from redouble._telemetry.observers import OF_CALLS, observe, observing, watch
+from redouble._telemetry.observers import SUCCESS_EVENTS, observe, observing, watch
 from redouble.types import Event, What
 from tests.support.fakes import COLOURS, Boom
 from tests.telemetry.test_observers import nobody_is_left_listening
@@ -16,19 +16,19 @@ from tests.telemetry.test_observers_failures_only import EVERY_SHAPE, made
 pytestmark = pytest.mark.usefixtures(nobody_is_left_listening.__name__)
 
 
-class Sleeper:
-    """Listens; it counts how often it is asked whether it is awake."""
+class ConditionalObserver:
+    """An observer that counts the calls of its function ``enabled``."""
 
-    def __init__(self, *, awake: bool) -> None:
-        self.is_awake, self.asked = awake, 0
-        self.heard: list[str] = []
+    def __init__(self, *, enabled: bool) -> None:
+        self.is_enabled, self.checks = enabled, 0
+        self.events: list[str] = []
 
-    def awake(self) -> bool:
-        self.asked += 1
-        return self.is_awake
+    def enabled(self) -> bool:
+        self.checks += 1
+        return self.is_enabled
 
     def __call__(self, event: Event) -> None:
-        self.heard.append(event.what)
+        self.events.append(event.what)
 
 
 POLICY = Retry(on=Boom, attempts=2, backoff=[0])
@@ -39,48 +39,52 @@ EVERY = pytest.mark.parametrize("shape", EVERY_SHAPE)
 
 @EVERY
 @pytest.mark.parametrize("colour", COLOURS)
-def test_one_that_sleeps_hears_of_trouble_alone(colour: str, shape: str) -> None:
-    sleeper = Sleeper(awake=False)
-    with observing(sleeper, awake=sleeper.awake):
+def test_a_disabled_observer_receives_failures_only(colour: str, shape: str) -> None:
+    observer = ConditionalObserver(enabled=False)
+    with observing(observer, enabled=observer.enabled):
         assert made(colour, shape, POLICY, 0) == 7
-        assert sleeper.heard == []
-        assert sleeper.asked
+        assert observer.events == []
+        assert observer.checks
         assert made(colour, shape, POLICY, 1) == 7
-    assert sleeper.heard == ["failure", "retry"]
+    assert observer.events == ["failure", "retry"]
 
 
 @EVERY
 @pytest.mark.parametrize("colour", COLOURS)
-def test_one_that_is_awake_hears_of_everything(colour: str, shape: str) -> None:
-    sleeper = Sleeper(awake=True)
-    with observing(sleeper, awake=sleeper.awake):
+def test_an_enabled_observer_receives_every_event(colour: str, shape: str) -> None:
+    observer = ConditionalObserver(enabled=True)
+    with observing(observer, enabled=observer.enabled):
         assert made(colour, shape, POLICY, 0) == 7
         assert made(colour, shape, POLICY, 1) == 7
-    assert sleeper.heard == [
+    assert observer.events == [
         *("before_attempt", "success"),
         *("before_attempt", "failure", "retry", "before_attempt", "success"),
     ]
 
 
-def test_one_of_several_is_enough() -> None:
-    first, second, third = Sleeper(awake=False), Sleeper(awake=True), Sleeper(awake=True)
+def test_one_enabled_observer_is_enough() -> None:
+    first, second, third = (
+        ConditionalObserver(enabled=False),
+        ConditionalObserver(enabled=True),
+        ConditionalObserver(enabled=True),
+    )
     with (
-        observing(first, awake=first.awake),
-        observing(second, awake=second.awake),
-        observing(third, awake=third.awake),
+        observing(first, enabled=first.enabled),
+        observing(second, enabled=second.enabled),
+        observing(third, enabled=third.enabled),
     ):
         assert slow_path_needed()
-        assert [first.asked, second.asked, third.asked] == [1, 1, 0]
-        second.is_awake = third.is_awake = False
+        assert [first.checks, second.checks, third.checks] == [1, 1, 0]
+        second.is_enabled = third.is_enabled = False
         assert not slow_path_needed()
         with deadline(60):
             assert slow_path_needed()
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_nobody_is_asked_while_somebody_listens(elsewhere: bool) -> None:
-    sleeper = Sleeper(awake=False)
-    with observing(sleeper, awake=sleeper.awake), observe(print_nothing):
+def test_no_condition_is_checked_while_another_observer_wants_successes(elsewhere: bool) -> None:
+    observer = ConditionalObserver(enabled=False)
+    with observing(observer, enabled=observer.enabled), observe(print_nothing):
         if elsewhere:
             ambient.hold(1)
         try:
@@ -88,68 +92,68 @@ def test_nobody_is_asked_while_somebody_listens(elsewhere: bool) -> None:
         finally:
             if elsewhere:
                 ambient.hold(-1)
-    assert sleeper.asked == 0
+    assert observer.checks == 0
 
 
 def print_nothing(event: Event) -> None: ...
 
 
-@pytest.mark.parametrize("awake", [False, True])
-def test_something_at_work_elsewhere_does_not_wake_them(awake: bool) -> None:
-    sleeper = Sleeper(awake=awake)
+@pytest.mark.parametrize("enabled", [False, True])
+def test_an_ambient_feature_elsewhere_does_not_enable_it(enabled: bool) -> None:
+    observer = ConditionalObserver(enabled=enabled)
     ambient.hold(1)
     try:
-        with observing(sleeper, awake=sleeper.awake):
-            assert slow_path_needed() == awake
+        with observing(observer, enabled=observer.enabled):
+            assert slow_path_needed() == enabled
         assert not slow_path_needed()
     finally:
         ambient.hold(-1)
 
 
 @pytest.mark.parametrize("what", ["retry", "rejected", "circuit_opened"])
-def test_one_that_hears_of_trouble_only_is_never_asked(what: What) -> None:
-    assert what not in OF_CALLS
-    sleeper = Sleeper(awake=True)
-    with observing(sleeper, [what], sleeper.awake):
+def test_an_observer_of_failures_only_is_never_checked(what: What) -> None:
+    assert what not in SUCCESS_EVENTS
+    observer = ConditionalObserver(enabled=True)
+    with observing(observer, [what], observer.enabled):
         assert not watch.conditional
         assert not ambient.active
         assert made("sync", "decorator", POLICY, 0) == 7
-    assert (sleeper.asked, sleeper.heard) == (0, [])
+    assert (observer.checks, observer.events) == (0, [])
 
 
-def test_one_who_hears_of_trouble_does_not_wake_them() -> None:
-    sleeper = Sleeper(awake=False)
-    with observing(sleeper, awake=sleeper.awake), observe(print_nothing, only=["retry"]):
+def test_an_observer_of_failures_does_not_enable_it() -> None:
+    observer = ConditionalObserver(enabled=False)
+    with observing(observer, enabled=observer.enabled), observe(print_nothing, only=["retry"]):
         assert made("sync", "decorator", POLICY, 0) == 7
-    assert (sleeper.asked, sleeper.heard) == (1, [])
+    assert (observer.checks, observer.events) == (1, [])
 
 
 @EVERY
-def test_one_that_wakes_up_during_a_call_hears_the_rest_of_it(shape: str) -> None:
-    sleeper = Sleeper(awake=False)
+def test_an_observer_enabled_during_a_call_receives_the_rest_of_it(shape: str) -> None:
+    observer = ConditionalObserver(enabled=False)
 
     def wake(event: Event) -> None:
-        sleeper.is_awake = True
+        observer.is_enabled = True
 
-    with observe(wake, only=["retry"]), observing(sleeper, awake=sleeper.awake):
+    with observe(wake, only=["retry"]), observing(observer, enabled=observer.enabled):
         assert made("sync", shape, POLICY, 1) == 7
-    assert sleeper.heard == ["failure", "retry", "before_attempt", "success"]
+    assert observer.events == ["failure", "retry", "before_attempt", "success"]
 
 
 def test_it_ends_like_any_other() -> None:
-    sleeper = Sleeper(awake=True)
-    observing(sleeper, awake=sleeper.awake).remove()
+    observer = ConditionalObserver(enabled=True)
+    observing(observer, enabled=observer.enabled).remove()
     assert not watch.conditional
     assert made("sync", "decorator", POLICY, 1) == 7
-    assert sleeper.heard == []
+    assert observer.events == []
 
 
-def test_one_that_cannot_say_whether_it_sleeps_is_told() -> None:
-    def awake() -> bool:
+def test_an_observer_whose_condition_fails_is_called() -> None:
+    def enabled() -> bool:
         raise Boom
 
     seen: list[Event] = []
     only: tuple[What, ...] = ("success",)
-    with observing(seen.append, only, awake):
+    with observing(seen.append, only, enabled):
         assert Retry().call(int) == 0
     assert [event.what for event in seen] == ["success"]

@@ -119,7 +119,7 @@ def test_values_go_and_their_names_stay(query: str, expected: str) -> None:
 
 
 class Url:
-    """As those of the clients: their text tells all."""
+    """Like errors of the clients: their text contains everything."""
 
     def __str__(self) -> str:
         return "https://u:p@host/?token=t"

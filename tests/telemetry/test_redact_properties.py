@@ -10,7 +10,7 @@ from redouble._telemetry.redact import redact, redacted
 
 pytestmark = pytest.mark.one_python
 
-SECRET = "hunter2"  # noqa: S105  of nobody
+SECRET = "hunter2"  # noqa: S105  not a real one
 NAMES = st.text("abc_-.[]%", min_size=1, max_size=5)
 WORDS = st.text("abcxyz0189-._~%", max_size=6)
 SIGNS = st.sampled_from(
@@ -21,7 +21,7 @@ TEXTS = st.text() | st.lists(SIGNS, max_size=16).map("".join)
 
 @st.composite
 def urls(draw: st.DrawFn) -> str:
-    """Write an address with the secret wherever one may be."""
+    """Write a URL with the secret in each possible position."""
     user = draw(st.sampled_from(["", f"{SECRET}@", f"u:{SECRET}@", f"{SECRET}:{SECRET}@", f"a@{SECRET}@"]))
     host = draw(st.sampled_from(["h", "example.test", "example.test:8443", "[::1]", "[2001:db8::1]:80"]))
     path = "".join(f"/{part}" for part in draw(st.lists(WORDS, max_size=3)))

@@ -1,4 +1,4 @@
-"""`redouble.stats()`: a look at everything that has a name, for as long as it is there."""
+"""`redouble.stats()`: all named objects, for as long as they live."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from redouble._telemetry.registry import SECTIONS, register, unregister
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom
 
-# what has a name, its section, and some of what it tells at first
+# a named object, its section, and part of its first entry
 NAMED: dict[str, tuple[Callable[[str | None], Any], str, dict[str, object]]] = {
     "RetryBudget": (lambda name: RetryBudget(name=name), "budgets", {"available": 100, "granted": 0}),
     "TokenBucket": (lambda name: TokenBucket(7, name=name), "budgets", {"tokens": 7, "capacity": 7}),
@@ -53,7 +53,7 @@ EACH = pytest.mark.parametrize("kind", NAMED)
 
 
 def listed(name: str) -> dict[str, dict[str, Any]]:
-    """Return what is listed under a name, by section."""
+    """Return the entries under a name, by section."""
     return {section: named[name] for section, named in stats().items() if name in named}
 
 
@@ -79,7 +79,7 @@ def test_what_has_no_name_is_not(kind: str) -> None:
 
 
 def test_two_of_one_name() -> None:
-    """Of things that count each for itself, each is listed; sections do not mind one another."""
+    """Objects with counts of their own are all listed; names of different sections do not conflict."""
     things = [make("stats two") for make, _, _ in NAMED.values() for _ in range(2)]
     found = stats()
     for section in SECTIONS[1:]:
@@ -91,7 +91,7 @@ def test_two_of_one_name() -> None:
 
 
 def test_it_is_ready_for_json() -> None:
-    """In whatever state they are."""
+    """In every state."""
     things = [make("stats json") for make, _, _ in NAMED.values()]
     breaker = CircuitBreaker(failures=1, name="stats json")
     with suppress(Boom), breaker:
@@ -104,7 +104,7 @@ def test_it_is_ready_for_json() -> None:
 
 
 def test_a_snapshot_that_fails() -> None:
-    """It is said of the one, and the others tell all the same."""
+    """Its entry contains the failure, and the others are listed nevertheless."""
 
     class Broken(Bulkhead):
         def snapshot(self) -> Mapping[str, float]:
@@ -132,7 +132,7 @@ def test_a_gate_of_your_own_may_be_listed_and_struck_out() -> None:
 
 
 def test_looking_at_a_layer_that_is_made_by_key_lists_none_of_its_kind() -> None:
-    """What is made to be looked at is gone before anybody sees it; what a key has is there."""
+    """An object created for inspection is never listed; the layer of a key is."""
 
     def key(number: int) -> int:
         return number

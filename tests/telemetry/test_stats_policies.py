@@ -1,4 +1,4 @@
-"""What `redouble.stats()` tells of policies: their limits, and what has gone wrong, by name."""
+"""Policies in `redouble.stats()`: their limits and failure counts, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts are exact, and stats can be taken, whatever other threads do meanwhile."""
+"""Counts are exact, and `stats()` works, while other threads make calls."""
 
 from __future__ import annotations
 

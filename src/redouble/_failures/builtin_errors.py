@@ -1,7 +1,7 @@
-"""What Python's own exceptions mean: the part of `transient` that is there from the start.
+"""The table of built-in exceptions and of our own: the part of `transient` that is always loaded.
 
-An entry is a verdict for all errors of a class, or a function that looks at one of them. It knows nothing
-of other modules, not even of the standard library's: see `_known`.
+An entry is a verdict for all errors of a class, or a function that reads one of them. Errors of other
+modules, the standard library's included, are in `known_errors`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from typing import Any, TypeAlias, cast
 
 from redouble._failures.verdict import Kind, Verdict
 
-__all__ = ["BUILTIN", "BUSY", "NETWORK", "TIMEOUT", "UNSENT", "Ask", "Entry", "Look"]
+__all__ = ["BUILTIN", "BUSY", "NETWORK", "TIMEOUT", "UNSENT", "Ask", "Entry", "ErrorReader"]
 
 
 Ask: TypeAlias = Callable[[object], Verdict | None]
-Look: TypeAlias = Callable[[Any, Ask], Verdict | None]  # at an error, asking about others inside it
-Entry: TypeAlias = Verdict | Look | None
+ErrorReader: TypeAlias = Callable[
+    [Any, Ask], Verdict | None
+]  # reads an error; `Ask` judges an error inside it
+Entry: TypeAlias = Verdict | ErrorReader | None
 
 UNSENT = Verdict.retry(kind=Kind.network, sent=False, reason="network")
 NETWORK = Verdict.retry(kind=Kind.network, reason="network")
 TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout")
 BUSY = Verdict.retry(kind=Kind.server, reason="busy")
 
-# OSErrors that Python gives no class of their own. ECONNRESET and its like are ConnectionErrors.
+# OSErrors without a class of their own. ECONNRESET and similar ones are ConnectionErrors as a rule.
 _ERRNOS: dict[int, Verdict] = {
     number: verdict
     for verdict, names in {
@@ -40,45 +42,45 @@ _ERRNOS: dict[int, Verdict] = {
 
 
 def by_errno(error: Any, ask: Ask) -> Verdict | None:
-    """Look at the number; where several addresses were tried, at all of their numbers."""
+    """Judge by the errno; if several addresses were tried, by all of their errnos."""
     number = error.errno
     if isinstance(number, int):
         return _ERRNOS.get(number)
     text = str(error)
-    if text.startswith("Multiple exceptions: "):  # asyncio's, which keeps nothing but the texts
-        found = [_ERRNOS.get(int(digits)) for digits in re.findall(r"\[Errno (\d{1,5})\]", text)]
-        return UNSENT if found and None not in found else None
+    if text.startswith("Multiple exceptions: "):  # asyncio's, which keeps only the texts
+        verdicts = [_ERRNOS.get(int(digits)) for digits in re.findall(r"\[Errno (\d{1,5})\]", text)]
+        return UNSENT if verdicts and None not in verdicts else None
     return ask(error.__cause__) if text == "All connection attempts failed" else None  # AnyIO's
 
 
 def by_members(group: Any, ask: Ask) -> Verdict | None:
-    """Retry a group only if every member is worth it: one bad request among resets stays bad."""
+    """Retry a group only if every member is worth a retry: one bad request among resets stays bad."""
     members: dict[int, Exception] = {}
     groups: list[Any] = [group]
-    for one in groups:  # flat, and each only once: groups may be nested a thousand deep
-        for member in one.exceptions:
+    for nested in groups:  # iterative, and each member once: groups may be nested a thousand deep
+        for member in nested.exceptions:
             if id(member) not in members:
                 members[id(member)] = member
                 if isinstance(member, ExceptionGroup):
                     groups.append(cast("object", member))
     verdicts = [ask(member) for member in members.values() if not isinstance(member, ExceptionGroup)]
-    found = [v for v in verdicts if v is not None and v.action == "retry"]
-    if len(found) < len(verdicts):
+    retries = [v for v in verdicts if v is not None and v.action == "retry"]
+    if len(retries) < len(verdicts):
         return None
-    kinds = {v.kind for v in found}
+    kinds = {v.kind for v in retries}
     return Verdict.retry(
         kind=kinds.pop() if len(kinds) == 1 else Kind.unknown,
-        after=max((v.after for v in found if v.after is not None), default=None),
-        sent=False if all(v.sent is False for v in found) else None,
+        after=max((v.after for v in retries if v.after is not None), default=None),
+        sent=False if all(v.sent is False for v in retries) else None,
         reason="group",
     )
 
 
 def by_hint(rejected: Any, _: Ask) -> Verdict | None:
-    """Retry a call that was not made, after as long as we were told to wait."""
+    """Retry a rejected call after its ``retry_after``."""
     try:
         return Verdict.retry(kind=Kind.throttled, after=rejected.retry_after, sent=False, reason="rejected")
-    except Exception:  # NaN, or no number at all: that must not cost us the refusal
+    except Exception:  # NaN, or no number: the call was rejected all the same
         return Verdict.retry(kind=Kind.throttled, sent=False, reason="rejected")
 
 

@@ -1,6 +1,6 @@
-"""What the codes of other systems mean: HTTP statuses, SQLSTATEs, MySQL's, gRPC's and AWS's codes.
+"""Tables of retryable codes: HTTP statuses, SQLSTATEs, codes of MySQL, gRPC, AWS, LLM providers and Kafka.
 
-Tables of what is worth retrying; what is not in them is not. The reasons for each choice are on the page
+A code that is not in its table is not retried. The reasons for each choice are on the page
 docs/reference/transient.md, and a test compares the two.
 """
 
@@ -27,11 +27,11 @@ __all__ = [
 
 
 def _answered(kind: Kind, reason: str) -> Verdict:
-    """Retry what the other side itself has asked us to: so the request got there."""
+    """Return the verdict for a request that the server received and answered with an error."""
     return Verdict.retry(kind=kind, sent=True, reason=reason)
 
 
-ANSWERED = _answered(Kind.server, "busy")  # for "please retry" without further words
+ANSWERED = _answered(Kind.server, "busy")  # the server asks for a retry and gives no reason
 RATE_LIMIT = _answered(Kind.throttled, "rate_limit")
 OVERLOADED = _answered(Kind.throttled, "overloaded")
 HTTP_5XX = _answered(Kind.server, "http_5xx")
@@ -49,16 +49,16 @@ STATUSES: dict[int, Verdict] = {
     502: HTTP_5XX,
     503: HTTP_5XX,
     504: HTTP_5XX,
-    **dict.fromkeys(range(520, 525), HTTP_5XX),  # Cloudflare's words for 502 and 504
+    **dict.fromkeys(range(520, 525), HTTP_5XX),  # Cloudflare's variants of 502 and 504
     529: OVERLOADED,
 }
 
-# Elsewhere a 500 is most often a mistake that comes again. These makers say that theirs pass, and those of
-# the language models that their 409 is a lock that was not to be had.
+# Elsewhere a 500 is most often a bug that recurs. These vendors document theirs as transient, and the LLM
+# vendors document their 409 as a lock timeout.
 AWS_STATUSES: dict[int, Verdict] = {**STATUSES, 500: HTTP_5XX}
 LLM_STATUSES: dict[int, Verdict] = {**AWS_STATUSES, 409: CONFLICT}
 
-# Their errors inside a stream come after a status 200, with nothing but a word.
+# LLM errors inside a stream follow a status 200 and have only an error code or type.
 LLM: dict[str, Verdict] = {
     "api_error": HTTP_5XX,
     "overloaded_error": OVERLOADED,
@@ -68,10 +68,10 @@ LLM: dict[str, Verdict] = {
     "timeout_error": TIMED_OUT,
 }
 
-# Sent with 429 too, but no waiting helps: the money is spent.
+# Sent with 429 too, but a retry cannot help: the paid quota is used up.
 QUOTA = frozenset({"billing_hard_limit_reached", "billing_error", "insufficient_quota"})
 
-# botocore's lists, and the codes for "our fault" that come with 4xx or in event streams.
+# botocore's lists, and the codes of server errors that arrive with a 4xx status or in event streams.
 AWS: dict[str, Verdict] = {
     **dict.fromkeys(
         (
@@ -135,8 +135,8 @@ POSTGRES: dict[str, Verdict] = {
     "57P05": NETWORK,  # idle_session_timeout
 }
 
-# libpq gives no code for what happens before or instead of an answer, only a text. Refusals go first: with
-# several hosts the text tells what became of each.
+# libpq has no SQLSTATE for failures without a response of the server, only a text. `POSTGRES_NEVER` is
+# checked first: with several hosts the text lists the failure of each.
 POSTGRES_NEVER = (
     "authentication failed",
     "no password supplied",
@@ -171,7 +171,7 @@ POSTGRES_TEXTS: dict[str, Verdict] = {
 MYSQL: dict[int, Verdict] = {
     1040: UNSENT_FULL,  # too many connections
     1053: NETWORK,  # server shutdown in progress
-    1158: NETWORK,  # error reading communication packets, and its three like
+    1158: NETWORK,  # error reading communication packets, and three similar ones
     1159: NETWORK,
     1160: NETWORK,
     1161: NETWORK,

@@ -1,8 +1,7 @@
-"""How to read an error: where each library keeps the code, the answer's headers, and what is inside.
+"""Readers of errors: where each library keeps the code, the response headers and the original error.
 
-Every function looks at one error and says what it makes of it; ``ask`` judges another error found inside.
-They read as if all were well: whoever calls them takes care of errors that are not what they seem. What a
-code means is not known here, see `_codes`.
+A reader returns the verdict on one error, or None; it calls ``ask`` to judge another error inside it. Readers
+do not guard against malformed errors: `Transient` catches what they raise. `codes` has the meaning of codes.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ __all__ = ["answer_of"]
 
 
 def by_status(error: Any, _: Ask) -> Verdict | None:
-    """Look at the answer's status."""
-    return NETWORK if _unreadable(error) else _answered(*answer_of(error))
+    """Judge by the status and headers of the HTTP response."""
+    return NETWORK if _is_malformed_response(error) else _http_verdict(*answer_of(error))
 
 
 def answer_of(error: Any) -> tuple[Any, object]:
-    """Find status and headers of an answer: on the error itself (aiohttp), or on its response."""
-    if _unreadable(error):
+    """Return status and headers of the HTTP response: from the error itself (aiohttp) or its ``response``."""
+    if _is_malformed_response(error):
         return None, None
     response = getattr(error, "response", None)
     source = error if response is None else response
@@ -38,54 +37,55 @@ def answer_of(error: Any) -> tuple[Any, object]:
     return status, getattr(source, "headers", None)
 
 
-def _unreadable(error: Any) -> bool:
-    """Say whether it is no answer with that status, but aiohttp's word for one that could not be read."""
+def _is_malformed_response(error: Any) -> bool:
+    """Return True for aiohttp's error about a malformed response, whose status is not the server's."""
     return type(error.__cause__).__module__ == "aiohttp.http_exceptions"
 
 
 def by_payload(error: Any, _: Ask) -> Verdict | None:
-    """Look whether a body was cut short; one that came whole and cannot be decoded will come again."""
+    """Retry a truncated body; a complete body that cannot be decoded would be the same again."""
     return None if type(error.__cause__).__name__ == "ContentEncodingError" else NETWORK
 
 
 def by_urllib_status(error: Any, _: Ask) -> Verdict | None:
-    """Look at the status where urllib keeps it."""
-    return _answered(error.code, error.headers)
+    """Judge by the status and headers of urllib's error."""
+    return _http_verdict(error.code, error.headers)
 
 
-def _answered(status: Any, headers: object) -> Verdict | None:
-    wish = should_retry(headers)
-    if wish is False:
+def _http_verdict(status: Any, headers: object) -> Verdict | None:
+    requested = should_retry(headers)
+    if requested is False:
         return None
-    return after(codes.STATUSES.get(status) or (codes.ANSWERED if wish else None), hint(headers, status))
+    found = codes.STATUSES.get(status) or (codes.ANSWERED if requested else None)
+    return after(found, hint(headers, status))
 
 
 def by_proxy_status(error: Any, ask: Ask) -> Verdict | None:
-    """Look at the status of a proxy: the server itself never heard of the request."""
+    """Judge by the status of a proxy: the request did not reach the server."""
     found = by_status(error, ask)
     if found is None:
         return None
     return Verdict.retry(kind=found.kind, after=found.after, sent=False, reason=found.reason)
 
 
-def by_inside(error: Any, ask: Ask) -> Verdict | None:
-    """Judge the error it was made of."""
-    return ask(_inside(error))
+def by_cause(error: Any, ask: Ask) -> Verdict | None:
+    """Judge the original error."""
+    return ask(_cause(error))
 
 
-def by_inside_or_network(error: Any, ask: Ask) -> Verdict | None:
-    """Judge the error it was made of; without one, it is the network."""
-    inside = _inside(error)
+def by_cause_or_network(error: Any, ask: Ask) -> Verdict | None:
+    """Judge the original error; without one, it is a network error."""
+    inside = _cause(error)
     return NETWORK if inside is None else ask(inside)
 
 
-def by_inside_or_timeout(error: Any, ask: Ask) -> Verdict | None:
-    """Judge the error it was made of; a timeout it is anyway."""
-    return ask(_inside(error)) or TIMEOUT
+def by_cause_or_timeout(error: Any, ask: Ask) -> Verdict | None:
+    """Judge the original error; without a verdict, it is a timeout."""
+    return ask(_cause(error)) or TIMEOUT
 
 
-def connecting(error: Any, ask: Ask) -> Verdict | None:
-    """Retry, unsent; but a bad certificate, an unknown host or a forbidden socket stay what they are."""
+def by_connect_error(error: Any, ask: Ask) -> Verdict | None:
+    """Retry a failed connection as unsent; not if the certificate, the host or a permission is the cause."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno is not None:
             found = ask(cause)
@@ -96,41 +96,41 @@ def connecting(error: Any, ask: Ask) -> Verdict | None:
 
 
 def by_errno_or_network(error: Any, ask: Ask) -> Verdict | None:
-    """Look at the number, of a file for instance that was to be sent; without one, it is the network."""
+    """Judge by the errno (of a file to upload, for instance); without one, it is a network error."""
     return NETWORK if error.errno is None else ask(OSError(error.errno, ""))
 
 
-def _inside(error: Any) -> Exception | None:
-    """Find what an error was made of. Not its context: that may be anything somebody was handling."""
+def _cause(error: Any) -> Exception | None:
+    """Return the original error. `__context__` does not count: it may be any error that was being handled."""
     kwargs: Any = getattr(error, "kwargs", None) or {}  # botocore keeps it there
     reason, original = getattr(error, "reason", None), getattr(error, "original_error", None)
-    places: tuple[object, ...] = (reason, original, kwargs.get("error"), *error.args, error.__cause__)
-    return next((place for place in places if isinstance(place, Exception)), None)
+    candidates: tuple[object, ...] = (reason, original, kwargs.get("error"), *error.args, error.__cause__)
+    return next((candidate for candidate in candidates if isinstance(candidate, Exception)), None)
 
 
 def _causes(error: Any) -> Iterator[Exception]:
-    for _ in range(8):  # they may go round in a circle
-        error = _inside(error)
+    for _ in range(8):  # the chain may be circular
+        error = _cause(error)
         if error is None:
             return
         yield error
 
 
-# ------------------------------------------------------- the interfaces of language models
+# --------------------------------------------------------------------------- LLM providers
 
 
-def by_answer(error: Any, _: Ask) -> Verdict | None:
-    """Look at the status, or at the word in a stream; the server may also say outright what it wants."""
-    words = [getattr(error, name, None) for name in ("code", "type")]
+def by_llm_error(error: Any, _: Ask) -> Verdict | None:
+    """Judge by the status, or by the error code in a stream; ``x-should-retry`` overrides both."""
+    error_codes = [getattr(error, name, None) for name in ("code", "type")]
     headers = getattr(getattr(error, "response", None), "headers", None)
-    wish = should_retry(headers)
-    if wish is False or not codes.QUOTA.isdisjoint(words):
+    requested = should_retry(headers)
+    if requested is False or not codes.QUOTA.isdisjoint(error_codes):
         return None
     status = getattr(error, "status_code", 0)
     found = codes.LLM_STATUSES.get(status)
-    if found is None and not 400 <= status < 500:  # such a status says enough, whatever a gateway calls it
-        found = next((codes.LLM[word] for word in words if word in codes.LLM), None)
-    found = found or (codes.ANSWERED if wish else None)
+    if found is None and not 400 <= status < 500:  # a 4xx status decides, whatever code a gateway adds
+        found = next((codes.LLM[code] for code in error_codes if code in codes.LLM), None)
+    found = found or (codes.ANSWERED if requested else None)
     return after(found, hint(headers, status))
 
 
@@ -138,47 +138,47 @@ def by_answer(error: Any, _: Ask) -> Verdict | None:
 
 
 def by_sqlstate(error: Any, _: Ask) -> Verdict | None:
-    """Look at the SQLSTATE."""
+    """Judge by the SQLSTATE."""
     return codes.POSTGRES.get(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
 
 
 def by_sqlstate_or_text(error: Any, ask: Ask) -> Verdict | None:
-    """Look at the SQLSTATE; without one, at what libpq says."""
+    """Judge by the SQLSTATE; without one, by libpq's text."""
     if getattr(error, "sqlstate", None) or getattr(error, "pgcode", None):
         return by_sqlstate(error, ask)
     text = str(error).lower()
     if any(never in text for never in codes.POSTGRES_NEVER):
         return None
-    return next((verdict for said, verdict in codes.POSTGRES_TEXTS.items() if said in text), None)
+    return next((verdict for part, verdict in codes.POSTGRES_TEXTS.items() if part in text), None)
 
 
 def by_mysql_code(error: Any, _: Ask) -> Verdict | None:
-    """Look at the number that comes first."""
+    """Judge by the error number, which is the first argument."""
     return codes.MYSQL.get(error.args[0])
 
 
 def by_orig(error: Any, ask: Ask) -> Verdict | None:
-    """Judge the driver's error; a connection that SQLAlchemy calls broken is."""
+    """Judge the driver's error; without a verdict, retry if SQLAlchemy has invalidated the connection."""
     found = ask(error.orig)
     return NETWORK if found is None and getattr(error, "connection_invalidated", None) is True else found
 
 
 def by_sqlite_name(error: Any, _: Ask) -> Verdict | None:
-    """Look whether it is somebody's lock."""
+    """Retry if another connection holds a lock."""
     return BUSY if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) else None
 
 
 def by_redis_text(error: Any, ask: Ask) -> Verdict | None:
-    """Look whether it says "connecting", and with which number."""
+    """Judge by the error number in a text "Error ... connecting to"; any other text is a network error."""
     found = re.match(r"Error (-?[0-9]{1,5}) connecting to ", str(error))
     if found is None:
         return NETWORK
-    number = int(found[1])  # those of name lookups are negative
-    return ask(OSError(number, "")) if number > 0 else _looked_up(number)
+    number = int(found[1])  # the numbers of name lookups are negative
+    return ask(OSError(number, "")) if number > 0 else _resolver_verdict(number)
 
 
 def by_redis_timeout(error: Any, _: Ask) -> Verdict | None:
-    """Look whether it says "connecting"."""
+    """Retry as unsent if the text contains "connecting"."""
     return codes.UNSENT_TIMEOUT if "connecting" in str(error) else TIMEOUT
 
 
@@ -186,21 +186,21 @@ def by_redis_timeout(error: Any, _: Ask) -> Verdict | None:
 
 
 def by_grpc_code(error: Any, _: Ask) -> Verdict | None:
-    """Look at the code, and at how long the server wants us to hold back; a negative time is a no."""
+    """Judge by the status code and the server's pushback; a negative pushback forbids a retry."""
     code, details = error.code().name, str(error.details())
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
-        return None  # the message will not get smaller
+        return None  # the same message would be too large again
     if code == "UNAVAILABLE" and details.startswith("failed to connect to all addresses"):
         return UNSENT
     metadata: dict[str, str] = dict(error.trailing_metadata() or ())
     if "grpc-retry-pushback-ms" not in metadata:
         return codes.GRPC.get(code)
-    held = milliseconds(metadata["grpc-retry-pushback-ms"])
-    return None if held is None else after(codes.GRPC.get(code), held)
+    pushback = milliseconds(metadata["grpc-retry-pushback-ms"])
+    return None if pushback is None else after(codes.GRPC.get(code), pushback)
 
 
 def by_aws_code(error: Any, _: Ask) -> Verdict | None:
-    """Look at the code, then at the status."""
+    """Judge by the error code, then by the status."""
     response: Mapping[str, Any] = error.response
     metadata: Mapping[str, Any] = response.get("ResponseMetadata") or {}
     status = metadata.get("HTTPStatusCode", 0)
@@ -209,12 +209,12 @@ def by_aws_code(error: Any, _: Ask) -> Verdict | None:
 
 
 def by_retriable(error: Any, _: Ask) -> Verdict | None:
-    """Take the library's word for it."""
+    """Judge by the library's own flag ``retriable``."""
     return BUSY if error.retriable is True else None
 
 
 def by_kafka_name(error: Any, _: Ask) -> Verdict | None:
-    """Look at the name of the error inside, or take the library's word for it."""
+    """Judge by the name of the inner error, or by the library's own flag ``retriable()``."""
     inside = error.args[0]
     if inside.fatal():
         return None
@@ -225,20 +225,20 @@ def by_kafka_name(error: Any, _: Ask) -> Verdict | None:
 
 
 def by_tls_reason(error: Any, _: Ask) -> Verdict | None:
-    """Retry a TLS connection that was cut, as opposed to one refused: a bad certificate stays bad."""
+    """Retry a TLS connection that was closed early; a rejected one, by a bad certificate, stays rejected."""
     return NETWORK if error.reason == "UNEXPECTED_EOF_WHILE_READING" else None
 
 
 def by_lookup(error: Any, _: Ask) -> Verdict | None:
-    """Retry if the resolver says "try again"; "no such host" is an answer."""
-    return _looked_up(error.errno)
+    """Retry if the resolver reports a temporary failure; "no such host" is final."""
+    return _resolver_verdict(error.errno)
 
 
 def by_host_lookup(error: Any, _: Ask) -> Verdict | None:
-    """Do the same with the older numbers."""
+    """Judge like `by_lookup`, by the numbers of the older function (2 is TRY_AGAIN)."""
     return UNSENT if error.errno == 2 else None
 
 
-def _looked_up(number: object) -> Verdict | None:
+def _resolver_verdict(number: object) -> Verdict | None:
     again = getattr(sys.modules.get("socket"), "EAI_AGAIN", None)
     return UNSENT if number is not None and number == again else None

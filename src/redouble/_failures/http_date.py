@@ -1,7 +1,6 @@
-"""Dates as HTTP writes them, in their three forms; anything else is no date.
+"""The parser of HTTP dates, in their three forms; any other text is no date.
 
-A reader of text only: it knows no headers and no clock. Whoever asks says what the time is, for the form
-that writes the year with two digits.
+It reads no clock: the caller passes the time, which the form with a two-digit year needs.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 
-__all__ = ["moment", "parse"]
+__all__ = ["parse_http_date", "utc_seconds"]
 
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -18,7 +17,7 @@ _WEEKDAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
 _LONG_WEEKDAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _TIME = "(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
 
-# The weekday is not compared with the date: a clerk who gets it wrong still means the date.
+# The weekday is not compared with the date: a server that gets it wrong still means the date.
 _FORMS = [
     re.compile(form, re.ASCII | re.IGNORECASE)
     for form in (
@@ -33,21 +32,21 @@ _EPOCH_DAY = _EPOCH.toordinal()
 _FIRST, _LAST = (-62135596800.0, 253402300799.0)  # of the years 1 and 9999
 
 
-def parse(text: str, now: float) -> float | None:
-    """Read a date as seconds since 1970; ``now``, in the same seconds, tells the century of a short year."""
-    found = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
-    if found is None:
+def parse_http_date(text: str, now: float) -> float | None:
+    """Parse a date to seconds since 1970; ``now``, in the same unit, sets the century of a two-digit year."""
+    match = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
+    if match is None:
         return None
-    month = _MONTHS.index(found["month"].lower()) + 1
-    day, hour, minute, second = (int(found[part]) for part in ("day", "hour", "minute", "second"))
-    year = int(found["year"])
-    if len(found["year"]) == 2:
+    month = _MONTHS.index(match["month"].lower()) + 1
+    day, hour, minute, second = (int(match[part]) for part in ("day", "hour", "minute", "second"))
+    year = int(match["year"])
+    if len(match["year"]) == 2:
         year = _century(year, (month, day, hour, minute, second), now)
-    return moment(year, month, day, hour, minute, second)
+    return utc_seconds(year, month, day, hour, minute, second)
 
 
-def moment(year: int, month: int, day: int, hour: int, minute: int, second: int) -> float | None:
-    """Return the seconds since 1970, if there is such a moment; second 60 is a leap second."""
+def utc_seconds(year: int, month: int, day: int, hour: int, minute: int, second: int) -> float | None:
+    """Return the seconds since 1970, or None for an invalid date or time; second 60 is a leap second."""
     if hour > 23 or minute > 59 or second > 60:
         return None
     try:
@@ -57,10 +56,10 @@ def moment(year: int, month: int, day: int, hour: int, minute: int, second: int)
     return float(days * 86400 + hour * 3600 + minute * 60 + second)
 
 
-def _century(short: int, rest: tuple[int, ...], now: float) -> int:
-    """Find the last year with these two digits that is not more than 50 years ahead."""
+def _century(two_digits: int, within_year: tuple[int, ...], now: float) -> int:
+    """Return the last year that ends in these two digits and is not more than 50 years ahead."""
     today = _EPOCH + timedelta(seconds=max(_FIRST, min(_LAST, now)))
-    most = today.year + 50
-    if rest > (today.month, today.day, today.hour, today.minute, today.second):
-        most -= 1
-    return most - (most - short) % 100
+    latest = today.year + 50
+    if within_year > (today.month, today.day, today.hour, today.minute, today.second):
+        latest -= 1
+    return latest - (latest - two_digits) % 100

@@ -1,9 +1,8 @@
-"""The table: which error of which library is worth retrying, by qualified name.
+"""The table of retryable errors of the standard library and of other libraries, by qualified name.
 
-The entry of the nearest class in the MRO decides: a verdict, a function of `_reading` that looks at the
-error, or None, which keeps a class from being taken for its parent. Nothing is imported for it. The page
-docs/reference/transient.md shows this table, and a test compares the two; tests/libraries compares it with
-the libraries.
+The entry of the nearest class in the MRO decides: a verdict, a reader from `error_readers`, or None, which
+excludes a class whose parent has an entry. No library is imported. The page docs/reference/transient.md shows
+this table, and a test compares the two; tests/libraries compares it with the libraries.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ STANDARD: dict[str, Entry] = {
     "ssl.SSLZeroReturnError": NETWORK,
     "subprocess.TimeoutExpired": TIMEOUT,
     "urllib.error.HTTPError": read.by_urllib_status,
-    "urllib.error.URLError": read.by_inside,
+    "urllib.error.URLError": read.by_cause,
 }
 
 HTTPX: dict[str, Entry] = {
-    "ConnectError": read.connecting,
+    "ConnectError": read.by_connect_error,
     "ConnectTimeout": UNSENT_TIMEOUT,
     "HTTPStatusError": read.by_status,
     "NetworkError": NETWORK,
@@ -56,31 +55,31 @@ HTTPX: dict[str, Entry] = {
 REQUESTS: dict[str, Entry] = {
     "ChunkedEncodingError": NETWORK,
     "ConnectTimeout": UNSENT_TIMEOUT,
-    "ConnectionError": read.by_inside_or_network,
+    "ConnectionError": read.by_cause_or_network,
     "HTTPError": read.by_status,
     "ReadTimeout": READ_TIMEOUT,
     "RequestException": None,
-    "SSLError": read.by_inside,
+    "SSLError": read.by_cause,
     "Timeout": TIMEOUT,
 }
 
 URLLIB3: dict[str, Entry] = {
     "ConnectTimeoutError": UNSENT_TIMEOUT,
     "EmptyPoolError": POOL_TIMEOUT,
-    "MaxRetryError": read.by_inside,
-    "NewConnectionError": read.connecting,
+    "MaxRetryError": read.by_cause,
+    "NewConnectionError": read.by_connect_error,
     "ProtocolError": NETWORK,
-    "ProxyError": read.by_inside,
+    "ProxyError": read.by_cause,
     "ReadTimeoutError": READ_TIMEOUT,
     "ResponseNotChunked": None,
-    "SSLError": read.by_inside,
+    "SSLError": read.by_cause,
     "TimeoutError": TIMEOUT,
 }
 
 AIOHTTP: dict[str, Entry] = {
     "ClientConnectionError": NETWORK,
     "ClientConnectorCertificateError": None,
-    "ClientConnectorError": read.connecting,
+    "ClientConnectorError": read.by_connect_error,
     "ClientHttpProxyError": read.by_proxy_status,
     "ClientOSError": read.by_errno_or_network,
     "ClientPayloadError": read.by_payload,
@@ -110,7 +109,7 @@ DATABASES: dict[str, Entry] = {
     "sqlalchemy.exc.EmulatedDBAPIException": read.by_orig,
     "sqlalchemy.exc.StatementError": read.by_orig,
     "sqlalchemy.exc.TimeoutError": POOL_TIMEOUT,
-    # Before SQLAlchemy 2.1 it has no common parent, nor an `orig`.
+    # Before SQLAlchemy 2.1 it has neither the common parent nor an `orig`.
     "sqlalchemy.dialects.postgresql.asyncpg.AsyncAdapt_asyncpg_dbapi.Error": read.by_sqlstate,
 }
 
@@ -139,13 +138,13 @@ BOTOCORE: dict[str, Entry] = {
     "ConnectTimeoutError": UNSENT_TIMEOUT,
     "ConnectionClosedError": NETWORK,
     "ConnectionError": NETWORK,
-    "EndpointConnectionError": read.connecting,
-    "HTTPClientError": read.by_inside,
+    "EndpointConnectionError": read.by_connect_error,
+    "HTTPClientError": read.by_cause,
     "IncompleteReadError": NETWORK,
-    "ProxyConnectionError": read.by_inside,
+    "ProxyConnectionError": read.by_cause,
     "ReadTimeoutError": READ_TIMEOUT,
     "ResponseStreamingError": NETWORK,
-    "SSLError": read.by_inside,
+    "SSLError": read.by_cause,
 }
 
 KAFKA: dict[str, Entry] = {
@@ -159,10 +158,10 @@ KAFKA: dict[str, Entry] = {
 }
 
 LLM: dict[str, Entry] = {
-    "APIConnectionError": read.by_inside_or_network,
-    "APIError": read.by_answer,
+    "APIConnectionError": read.by_cause_or_network,
+    "APIError": read.by_llm_error,
     "APIResponseValidationError": None,
-    "APITimeoutError": read.by_inside_or_timeout,
+    "APITimeoutError": read.by_cause_or_timeout,
 }
 
 ANTHROPIC: dict[str, Entry] = {

@@ -1,8 +1,7 @@
-"""When a used-up quota is filled again, read from the headers that tell of quotas.
+"""The parser of quota headers (RateLimit, X-RateLimit-*, Anthropic's): what remains, and the reset time.
 
-A reader of text only: it is given the headers, their names in lower case, and the time. A quota of which
-something is left is no reason to wait; one that does not say is taken for used up. Of several, the longest
-wait counts.
+The caller passes the headers, their names in lower case, and the time. A quota with something remaining is no
+reason to wait; one without that number counts as exhausted. Of several, the longest wait counts.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from redouble._failures.http_date import moment, parse
+from redouble._failures.http_date import parse_http_date, utc_seconds
 
-__all__ = ["decimal", "refilled", "tightest"]
+__all__ = ["decimal", "seconds_to_reset", "tightest_quota"]
 
 
-_LONGEST = 64  # characters of a number or a date: what is longer is not read
-_LONGEST_LIST = 1024
+_MAX_LENGTH = 64  # characters of a number or a date: a longer value is ignored
+_MAX_LIST_LENGTH = 1024
 
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -29,39 +28,40 @@ _RFC_3339 = re.compile(
 )
 
 
-def refilled(headers: Mapping[str, str], now: float) -> float | None:
-    """Return in how many seconds all quotas are there again; ``now`` is in seconds since 1970."""
-    return max((wait for left, wait in _quotas(headers, now) if _used_up(left)), default=None)
+def seconds_to_reset(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds until all exhausted quotas are reset; ``now`` is in seconds since 1970."""
+    return max((wait for remaining, wait in _quotas(headers, now) if _exhausted(remaining)), default=None)
 
 
-def tightest(headers: Mapping[str, str], now: float) -> tuple[int, float] | None:
-    """Return what is left of the quota that allows the fewest calls a second, and for how many seconds."""
-    told = ((decimal(left or ""), wait) for left, wait in _quotas(headers, now))
-    found = [(int(left), wait) for left, wait in told if left is not None and wait > 0]
-    return min(found, key=lambda quota: quota[0] / quota[1], default=None)
+def tightest_quota(headers: Mapping[str, str], now: float) -> tuple[int, float] | None:
+    """Return the remaining calls of the quota with the fewest calls per second, and the time to its reset."""
+    parsed = ((decimal(remaining or ""), wait) for remaining, wait in _quotas(headers, now))
+    quotas = [(int(remaining), wait) for remaining, wait in parsed if remaining is not None and wait > 0]
+    return min(quotas, key=lambda quota: quota[0] / quota[1], default=None)
 
 
 def decimal(text: str) -> float | None:
-    """Read a decimal number: ASCII digits, with or without a fraction, and nothing else."""
-    return float(text) if len(text) <= _LONGEST and _DECIMAL.fullmatch(text) else None
+    """Parse a decimal number: ASCII digits, with or without a fraction, and nothing else."""
+    return float(text) if len(text) <= _MAX_LENGTH and _DECIMAL.fullmatch(text) else None
 
 
 def _quotas(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float]]:
-    """Find what is left of each quota, as it is written, and in how many seconds it is filled again."""
-    for left, wait in [*_listed(headers.get("ratelimit", ""), now), *_told_apart(headers, now)]:
+    """Yield for each quota the text of what remains, and the seconds to its reset."""
+    fields = [*_ratelimit_field(headers.get("ratelimit", ""), now), *_separate_headers(headers, now)]
+    for remaining, wait in fields:
         if wait is not None:
-            yield left, wait
+            yield remaining, wait
 
 
-def _told_apart(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float | None]]:
+def _separate_headers(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float | None]]:
     for name, text in headers.items():
-        left = _remaining(name)
-        if left:
-            yield next((headers[other] for other in left if other in headers), None), _wait(text, now)
+        names = _remaining_headers(name)
+        if names:
+            yield next((headers[other] for other in names if other in headers), None), _wait(text, now)
 
 
-def _remaining(name: str) -> tuple[str, ...]:
-    """Return where it is told how much is left, if the header tells when there will be more."""
+def _remaining_headers(name: str) -> tuple[str, ...]:
+    """Return the names of headers that may hold what remains, if ``name`` is a reset header."""
     if name == "ratelimit-reset":
         return ("ratelimit-remaining",)
     if name == "x-ratelimit-reset" or name.startswith("x-ratelimit-reset-"):
@@ -72,54 +72,54 @@ def _remaining(name: str) -> tuple[str, ...]:
     return ()
 
 
-def _used_up(left: str | None) -> bool:
-    return left is None or decimal(left) == 0
+def _exhausted(remaining: str | None) -> bool:
+    return remaining is None or decimal(remaining) == 0
 
 
-# -------------------------------------------------------------- the field of the draft
+# ------------------------------------------------ the RateLimit field of the IETF draft
 
 
-def _listed(text: str, now: float) -> Iterator[tuple[str | None, float | None]]:
-    """Read ``"name";r=0;t=30``, any number of these; or ``limit=9, remaining=0, reset=30`` of before."""
-    bare = _QUOTED.sub("", text) if len(text) <= _LONGEST_LIST else ""
+def _ratelimit_field(text: str, now: float) -> Iterator[tuple[str | None, float | None]]:
+    """Parse a list of ``"name";r=0;t=30``, or ``limit=9, remaining=0, reset=30`` of earlier drafts."""
+    bare = _QUOTED.sub("", text) if len(text) <= _MAX_LIST_LENGTH else ""
     items = [_parameters(item) for item in bare.split(",") if '"' not in bare]
-    whole = {name: value for item in items for name, value in item.items()}
-    for item, reset, left in [*((item, "t", "r") for item in items), (whole, "reset", "remaining")]:
+    merged = {name: value for item in items for name, value in item.items()}
+    for item, reset, remaining in [*((item, "t", "r") for item in items), (merged, "reset", "remaining")]:
         if reset in item:
-            yield item.get(left), _number(item[reset], now)
+            yield item.get(remaining), _number(item[reset], now)
 
 
 def _parameters(item: str) -> dict[str, str]:
-    found = (_PARAMETER.fullmatch(part) for part in item.split(";"))
-    return {match[1].lower(): match[2] for match in found if match}
+    matches = (_PARAMETER.fullmatch(part) for part in item.split(";"))
+    return {match[1].lower(): match[2] for match in matches if match}
 
 
 # ------------------------------------------------------------------------------- values
 
 
 def _wait(text: str, now: float) -> float | None:
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_LENGTH:
         return None
-    found = _number(text, now)
-    if found is None:
-        found = _span(text)
-    if found is None:
-        then = _rfc_3339(text)
-        then = parse(text, now) if then is None else then
-        found = None if then is None else max(0.0, then - now)
-    return found
+    wait = _number(text, now)
+    if wait is None:
+        wait = _go_duration(text)
+    if wait is None:
+        reset = _rfc_3339(text)
+        reset = parse_http_date(text, now) if reset is None else reset
+        wait = None if reset is None else max(0.0, reset - now)
+    return wait
 
 
 def _number(text: str, now: float) -> float | None:
-    """Read seconds from now, or since 1970, or milliseconds since then: they cannot be mistaken."""
-    found = decimal(text)
-    if found is None or found < 1e9:
-        return found
-    return max(0.0, (found if found < 1e12 else found / 1000) - now)
+    """Parse seconds from now, or seconds or milliseconds since 1970: their magnitudes do not overlap."""
+    number = decimal(text)
+    if number is None or number < 1e9:
+        return number
+    return max(0.0, (number if number < 1e12 else number / 1000) - now)
 
 
-def _span(text: str) -> float | None:
-    """Read ``1h2m3.5s``, as Go writes it."""
+def _go_duration(text: str) -> float | None:
+    """Parse ``1h2m3.5s``, Go's format of durations."""
     parts: list[tuple[str, str]] = _SPAN.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None
@@ -127,13 +127,13 @@ def _span(text: str) -> float | None:
 
 
 def _rfc_3339(text: str) -> float | None:
-    found = _RFC_3339.fullmatch(text)
-    if found is None:
+    match = _RFC_3339.fullmatch(text)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
-    then = moment(year, month, day, hour, minute, second)
-    hours, minutes = int(found[9] or 0), int(found[10] or 0)
-    if then is None or hours > 23 or minutes > 59:
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    local = utc_seconds(year, month, day, hour, minute, second)
+    hours, minutes = int(match[9] or 0), int(match[10] or 0)
+    if local is None or hours > 23 or minutes > 59:
         return None
-    ahead = hours * 3600 + minutes * 60
-    return then + float(found[7] or 0) + (ahead if found[8] == "-" else -ahead)
+    offset = hours * 3600 + minutes * 60
+    return local + float(match[7] or 0) + (offset if match[8] == "-" else -offset)

@@ -1,6 +1,6 @@
-"""What the other side asks of us in the headers of its answer: how long to wait, and whether to come again.
+"""The parser of retry headers: how long the server asks the client to wait, and whether to retry at all.
 
-Any headers will do, and anything in them: what cannot be read is no hint. Nothing here raises.
+Headers of any type are accepted. A malformed value is no hint; nothing here raises.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from redouble._failures.http_date import parse
-from redouble._failures.quota_headers import decimal, refilled, tightest
+from redouble._failures.http_date import parse_http_date
+from redouble._failures.quota_headers import decimal, seconds_to_reset, tightest_quota
 from redouble._failures.verdict import Verdict
 from redouble._internal.public import public
 
@@ -23,66 +23,68 @@ __all__ = ["after", "hint", "milliseconds", "quota", "retry_after", "should_retr
 
 _WHOLE = re.compile(r"[0-9]+")
 _BLANKS = " \t"
-_MOST = 10_000  # headers: no answer has so many, but an iterator may never end
+_MAX_HEADERS = 10_000  # no response has so many, but an iterator may be endless
 
 
 @public("redouble.http")
 def retry_after(headers: object, now: float | datetime | None = None) -> float | None:
-    """Return how many seconds the other side asks us to wait, or None where it does not say.
+    """Return how many seconds the server asks the client to wait, or None if the headers have no such time.
 
     ``headers`` are a mapping or pairs, in any case, of text or bytes; of two with the same name the first
-    counts. The first of these that can be read is the answer: ``retry-after-ms``, ``x-amz-retry-after``,
-    ``Retry-After`` in seconds or as a date, and the headers that tell when a used-up quota is filled again.
+    counts. The first of these that is well-formed decides: ``retry-after-ms``, ``x-amz-retry-after``,
+    ``Retry-After`` in seconds or as a date, and the headers with the reset time of an exhausted quota.
 
-    A date is judged by the ``Date`` of the answer, so that our clock may be wrong; without one, by ``now``:
-    seconds since 1970 or a datetime, or else the clock on the wall. A date in the past is 0.0.
+    A date is compared with the ``Date`` of the response, so that the local clock may be wrong; without one,
+    with ``now`` (seconds since 1970 or a datetime) or the system's wall clock. A date in the past is 0.0.
     """
-    return _asked(_fields(headers), now, quota=True)
+    return _requested_wait(_fields(headers), now, quota=True)
 
 
 def hint(headers: object, status: object) -> float | None:
-    """Return the same for an answer with this status: of a quota only those speak that refuse for it."""
-    return _asked(_fields(headers), None, quota=status in (403, 429))
+    """Return the same for a response with this status: quota headers count only with a 403 or 429."""
+    return _requested_wait(_fields(headers), None, quota=status in (403, 429))
 
 
 def quota(headers: object) -> tuple[int, float] | None:
-    """Return how many calls are left, and in how many seconds there are more, by the tightest quota."""
+    """Return the calls that remain in the tightest quota, and the seconds to its reset."""
     fields = _fields(headers)
-    clock = _moment(None)
-    said = parse(fields.get("date", ""), clock)
-    return tightest(fields, clock if said is None else said)
+    return tightest_quota(fields, _response_time(fields, _timestamp(None)))
 
 
-def _asked(fields: dict[str, str], now: float | datetime | None, *, quota: bool) -> float | None:
-    asked = fields.get("retry-after", "")
-    found = _thousandth(decimal(fields.get("retry-after-ms", "")))
-    if found is None:
-        found = milliseconds(fields.get("x-amz-retry-after"))
-    if found is None:
-        found = decimal(asked)
-    if found is not None or not fields:
-        return found
-    clock = _moment(now)
-    said = parse(fields.get("date", ""), clock)
-    moment = clock if said is None else said
-    until = parse(asked, moment)
+def _requested_wait(fields: dict[str, str], now: float | datetime | None, *, quota: bool) -> float | None:
+    text = fields.get("retry-after", "")
+    wait = _thousandth(decimal(fields.get("retry-after-ms", "")))
+    if wait is None:
+        wait = milliseconds(fields.get("x-amz-retry-after"))
+    if wait is None:
+        wait = decimal(text)
+    if wait is not None or not fields:
+        return wait
+    reference = _response_time(fields, _timestamp(now))
+    until = parse_http_date(text, reference)
     if until is not None:
-        return max(0.0, until - moment)
-    return refilled(fields, moment) if quota else None
+        return max(0.0, until - reference)
+    return seconds_to_reset(fields, reference) if quota else None
+
+
+def _response_time(fields: dict[str, str], now: float) -> float:
+    """Return the ``Date`` of the response in seconds since 1970, or ``now``."""
+    date = parse_http_date(fields.get("date", ""), now)
+    return now if date is None else date
 
 
 def should_retry(headers: object) -> bool | None:
-    """Return what ``x-should-retry`` says, if it says true or false."""
+    """Return the value of ``x-should-retry``; None if it is neither true nor false."""
     return {"true": True, "false": False}.get(_fields(headers).get("x-should-retry", "").lower())
 
 
 def milliseconds(text: str | None) -> float | None:
-    """Read a whole number of milliseconds, as seconds."""
+    """Parse an integer number of milliseconds to seconds."""
     return _thousandth(decimal(text)) if text is not None and _WHOLE.fullmatch(text) else None
 
 
 def after(verdict: Verdict | None, seconds: float | None) -> Verdict | None:
-    """Return the verdict with the hint, if there are both."""
+    """Return the verdict with the hint added, if there are both."""
     if verdict is None or seconds is None:
         return verdict
     return Verdict.retry(kind=verdict.kind, after=seconds, sent=verdict.sent, reason=verdict.reason)
@@ -95,9 +97,9 @@ def _thousandth(number: float | None) -> float | None:
 # ----------------------------------------------------------------------------- the time
 
 
-def _moment(now: object) -> float:
-    """Return the time that was given, if it is one; a datetime without a zone is in UTC."""
-    with suppress(Exception):  # a number too large, or a zone that knows no answer
+def _timestamp(now: object) -> float:
+    """Return ``now`` in seconds since 1970, or the wall clock if it is no time; a naive datetime is UTC."""
+    with suppress(Exception):  # the number is too large, or the timezone raises
         if isinstance(now, datetime):
             now = (now if now.tzinfo else now.replace(tzinfo=UTC)).timestamp()
         if isinstance(now, int | float) and math.isfinite(now):
@@ -109,18 +111,18 @@ def _moment(now: object) -> float:
 
 
 def _fields(headers: object) -> dict[str, str]:
-    """Return all headers that can be read, by their name in lower case; the first of each name."""
-    found: dict[str, str] = {}
-    with suppress(Exception):  # whatever they are, they end here
-        for pair in islice(_pairs(headers), _MOST):
+    """Return all well-formed headers by their name in lower case; the first of each name."""
+    fields: dict[str, str] = {}
+    with suppress(Exception):  # the iterator raises: keep the headers before that
+        for pair in islice(_pairs(headers), _MAX_HEADERS):
             name, text = _field(pair)
             if name is not None and text is not None:
-                found.setdefault(name.lower(), text)
-    return found
+                fields.setdefault(name.lower(), text)
+    return fields
 
 
 def _pairs(headers: Any) -> Iterator[Any]:
-    """Go through them one by one: most libraries' ``items()`` do so, httpx's and Tornado's join them."""
+    """Iterate over single headers: ``items()`` of httpx and Tornado joins those of one name."""
     if hasattr(headers, "multi_items"):
         return iter(headers.multi_items())
     if hasattr(headers, "get_list"):
@@ -132,7 +134,7 @@ def _field(pair: Any) -> tuple[str | None, str | None]:
     try:
         name, value = pair
         return _text(name), _text(value if isinstance(value, str | bytes | int | float) else value[0])
-    except Exception:  # one that cannot be read does not spoil the others
+    except Exception:  # a malformed header does not affect the others
         return None, None
 
 

@@ -1,9 +1,9 @@
-"""The built-in rule: what is worth retrying, known by name, importing nothing.
+"""The built-in rule `transient`, which recognises retryable errors by name and imports no library.
 
-`transient` answers "retry", or None: no opinion, so that it can stand in a list with rules of yours.
-Classes are recognised by their qualified name through the MRO. Python's own are known here; the table of
-all others, `_known`, is loaded when the first of them is judged. What was found out about a class is
-remembered for as long as the class lives.
+It returns "retry", or None for "no opinion", so that it can be listed with rules of the user. Classes are
+recognised by their qualified name through the MRO. Built-in classes are in `builtin_errors`; the table of all
+others, `known_errors`, is loaded when the first of them is judged. The result for a class is cached while the
+class lives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from redouble._failures.builtin_errors import BUILTIN, Ask, Entry, Look
+from redouble._failures.builtin_errors import BUILTIN, Ask, Entry, ErrorReader
 from redouble._failures.verdict import Answer, Kind, Rule, Verdict, verdict
 from redouble._internal.callables import lazy_kind
 from redouble.errors import Rejected
@@ -22,131 +22,133 @@ from redouble.errors import Rejected
 __all__ = ["Transient", "kind_of", "transient"]
 
 
-Told: TypeAlias = bool | float | timedelta | Verdict | Callable[[Any], Answer]
-Table: TypeAlias = Mapping[type[Exception] | str, Told]
+TableValue: TypeAlias = bool | float | timedelta | Verdict | Callable[[Any], Answer]
+Table: TypeAlias = Mapping[type[Exception] | str, TableValue]
 
 # Reading a member off its enum costs a call of its own on Python 3.11.
 NETWORK, TIMEOUT, THROTTLED, UNKNOWN = Kind.network, Kind.timeout, Kind.throttled, Kind.unknown
 
-_OWN_MODULES = ("builtins", "redouble.errors")  # a class from elsewhere needs the whole table
-_DEEPEST = 8  # an error inside an error inside an error: further down nobody looks
+_BUILTIN_MODULES = ("builtins", "redouble.errors")  # a class from any other module needs the full table
+_MAX_DEPTH = 8  # of errors inside errors
 
-# What is remembered of a class: a reference to it, its verdict, functions of yours to ask, and a look.
-_Known: TypeAlias = tuple[Any, Verdict | None, tuple[Rule, ...], Look | None]
+# The cached result for a class: a weak reference to it, its verdict, the user's rules, and a reader.
+_CachedClass: TypeAlias = tuple[Any, Verdict | None, tuple[Rule, ...], ErrorReader | None]
 
 
-class _Failed(Exception):
-    """Carries the error of a rule of yours out past our own care for odd errors."""
+class _RuleFailed(Exception):
+    """Carries the error of a user's rule past the handler for malformed errors."""
 
 
 class Transient:
-    """A rule that retries errors which tend to go away by themselves: the default of ``on``.
+    """The rule that retries transient errors: the default of ``on``.
 
-    It has no opinion on the rest. ``with_`` makes a rule that knows your errors too.
+    It has no opinion on other errors. ``with_`` returns a rule that recognises your errors too.
     """
 
-    __slots__ = ("__weakref__", "_asks", "_seen", "_tables", "_written")
+    __slots__ = ("__weakref__", "_cache", "_inner_judges", "_original_tables", "_tables")
 
     def __init__(self, *tables: Table) -> None:
-        self._tables = tuple(checked for table in tables if (checked := _checked(table)))
-        self._written = tuple(dict[Any, Any](table) for table in tables if table)
-        # By identity of the class: hashing one may be its metaclass's business. The reference tells
-        # whether it is still that class, and takes the entry away with it.
-        self._seen: dict[int, _Known] = {}
-        self._asks: list[Ask] = [partial(self._below, depth) for depth in range(1, _DEEPEST + 1)]
+        self._tables = tuple(checked for table in tables if (checked := _checked_table(table)))
+        self._original_tables = tuple(dict[Any, Any](table) for table in tables if table)
+        # By identity of the class, because its metaclass may define `__hash__`. The weak reference shows
+        # whether it is still the same class, and its callback removes the entry.
+        self._cache: dict[int, _CachedClass] = {}
+        self._inner_judges: list[Ask] = [
+            partial(self._judge_inner, depth) for depth in range(1, _MAX_DEPTH + 1)
+        ]
 
     def __call__(self, error: Exception, /) -> Verdict | None:
         """Judge an error."""
         kind = type(error)
-        known = self._seen.get(id(kind))
+        known = self._cache.get(id(kind))
         if known is None or known[0]() is not kind:
-            known = self._learn(kind)
-        _, found, mine, look = known
-        if look is None and not mine:
+            known = self._look_up(kind)
+        _, found, rules, read = known
+        if read is None and not rules:
             return found
         try:
             return self._judge(error, known, 0)
-        except _Failed as carrier:
+        except _RuleFailed as carrier:
             failure: Exception = carrier.args[0]
-        raise failure  # out here its context is the error that was judged, not the carrier
+        raise failure  # outside of the handler, so that its context is the judged error, not the carrier
 
     def with_(self, table: Table) -> Transient:
-        """Return a rule that also knows what ``table`` says, and asks it first.
+        """Return a rule that looks errors up in ``table`` first.
 
         Keys are exception types or their full names. Values are answers, or functions of the error; one
-        that answers None leaves the error to its base classes, and to what was known before.
+        that returns None leaves the error to its base classes, and to the earlier tables.
 
         >>> transient.with_({"mylib.errors.Busy": 2.5, KeyError: False})
         transient.with_({'mylib.errors.Busy': 2.5, KeyError: False})
         """
-        return Transient(table, *self._written)
+        return Transient(table, *self._original_tables)
 
-    def _judge(self, error: Exception, known: _Known, depth: int) -> Verdict | None:
-        _, found, mine, look = known
-        for rule in mine:
+    def _judge(self, error: Exception, known: _CachedClass, depth: int) -> Verdict | None:
+        _, found, rules, read = known
+        for rule in rules:
             try:
                 answer = rule(error)
                 if answer is not None:
                     return verdict(answer, rule)
             except Exception as failed:
-                raise _Failed(failed) from None
-        if look is None or depth == _DEEPEST:
+                raise _RuleFailed(failed) from None
+        if read is None or depth == _MAX_DEPTH:
             return found
         try:
-            return look(error, self._asks[depth])
-        except _Failed:
+            return read(error, self._inner_judges[depth])
+        except _RuleFailed:
             raise
         except Exception:
-            return None  # an error that cannot be read is not known to be transient
+            return None  # a malformed error is not known to be transient
 
-    def _below(self, depth: int, error: object) -> Verdict | None:
-        """Judge an error found inside another one."""
+    def _judge_inner(self, depth: int, error: object) -> Verdict | None:
+        """Judge an error inside another one."""
         if not isinstance(error, Exception):
             return None
-        known = self._seen.get(id(type(error)))
+        known = self._cache.get(id(type(error)))
         if known is None or known[0]() is not type(error):
-            known = self._learn(type(error))
+            known = self._look_up(type(error))
         return self._judge(error, known, depth)
 
-    def _learn(self, kind: type[Exception]) -> _Known:
-        """Find out what is known of a class, and remember it."""
-        mine: tuple[Rule, ...] = ()
+    def _look_up(self, kind: type[Exception]) -> _CachedClass:
+        """Look a class up in the tables and cache the result."""
+        rules: tuple[Rule, ...] = ()
         found: Entry = None
-        whole = True
+        complete = True
         try:
             if self._tables:
-                mine, found = self._told(kind)
+                rules, found = self._user_entries(kind)
             if found is None:
                 table = BUILTIN
-                if kind.__module__ not in _OWN_MODULES:
-                    table, whole = _whole_table()
+                if kind.__module__ not in _BUILTIN_MODULES:
+                    table, complete = _full_table()
                 for base in kind.__mro__:
                     if base is Exception:
-                        break  # whatever is said of an exception has been met before it
+                        break  # the tables have no entry for Exception or its bases
                     name = f"{base.__module__}.{base.__qualname__}"
                     if name in table:
                         found = table[name]
                         break
         except Exception:
-            return None, None, (), None  # a class that does not tell its name
-        key, seen = id(kind), self._seen
+            return None, None, (), None  # the name of the class cannot be read
+        key, seen = id(kind), self._cache
         alive = ref(kind, lambda _: seen.pop(key, None))
-        known = (alive, found, mine, None) if isinstance(found, Verdict) else (alive, None, mine, found)
-        if whole:
+        known = (alive, found, rules, None) if isinstance(found, Verdict) else (alive, None, rules, found)
+        if complete:
             seen[key] = known
         return known
 
-    def _told(self, kind: type[Exception]) -> tuple[tuple[Rule, ...], Verdict | None]:
-        """Find what we were told of a class: functions to ask, up to a verdict that needs no asking."""
-        mine: list[Rule] = []
+    def _user_entries(self, kind: type[Exception]) -> tuple[tuple[Rule, ...], Verdict | None]:
+        """Return the entries for a class in the user's tables: rules, up to the first fixed verdict."""
+        rules: list[Rule] = []
         for table in self._tables:
             for base in kind.__mro__:
-                for told in (table.get(id(base)), table.get(f"{base.__module__}.{base.__qualname__}")):
-                    if isinstance(told, Verdict):
-                        return tuple(mine), told
-                    if told is not None:
-                        mine.append(told)
-        return tuple(mine), None
+                for entry in (table.get(id(base)), table.get(f"{base.__module__}.{base.__qualname__}")):
+                    if isinstance(entry, Verdict):
+                        return tuple(rules), entry
+                    if entry is not None:
+                        rules.append(entry)
+        return tuple(rules), None
 
     def __eq__(self, other: object) -> bool:
         return self._tables == other._tables if isinstance(other, Transient) else NotImplemented
@@ -155,18 +157,20 @@ class Transient:
         return hash(tuple(frozenset(table) for table in self._tables))  # values may be unhashable
 
     def __repr__(self) -> str:
-        return "transient" + "".join(f".with_({_spelled(table)})" for table in reversed(self._written))
+        return "transient" + "".join(
+            f".with_({_table_repr(table)})" for table in reversed(self._original_tables)
+        )
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return (Transient, self._written) if self is not transient else "transient"
+        return (Transient, self._original_tables) if self is not transient else "transient"
 
 
-def _checked(table: object) -> dict[int | str, Verdict | Rule]:
+def _checked_table(table: object) -> dict[int | str, Verdict | Rule]:
     if not isinstance(table, Mapping):
         raise TypeError(
             f"with_({table!r}): write a mapping, such as {{Busy: True, 'mylib.errors.Full': 2.5}}"
         )
-    return {_key(key): _value(key, told) for key, told in cast("Mapping[object, object]", table).items()}
+    return {_key(key): _value(key, value) for key, value in cast("Mapping[object, object]", table).items()}
 
 
 def _key(key: object) -> int | str:
@@ -183,46 +187,49 @@ def _key(key: object) -> int | str:
     return id(key)
 
 
-def _value(key: object, told: object) -> Verdict | Rule:
-    if callable(told) and not isinstance(told, type):
-        if (what := lazy_kind(told)) is not None:
-            raise TypeError(f"with_: {key!r} is given {what}: rules are plain functions, also in async code")
-        return cast("Rule", told)
-    if isinstance(told, bool | int | float | timedelta | Verdict):
-        return verdict(told, "with_")
+def _value(key: object, value: object) -> Verdict | Rule:
+    if callable(value) and not isinstance(value, type):
+        if (kind := lazy_kind(value)) is not None:
+            raise TypeError(f"with_: {key!r} is given {kind}: rules are plain functions, also in async code")
+        return cast("Rule", value)
+    if isinstance(value, bool | int | float | timedelta | Verdict):
+        return verdict(value, "with_")
     raise TypeError(
-        f"with_: {key!r} is given {told!r}: write True, False, a number of seconds, a Verdict, "
+        f"with_: {key!r} is given {value!r}: write True, False, a number of seconds, a Verdict, "
         "or a function of the error that answers one of these or None"
     )
 
 
-def _spelled(table: Mapping[Any, Any]) -> str:
-    said = (
+def _table_repr(table: Mapping[Any, Any]) -> str:
+    items = (
         f"{getattr(k, '__qualname__', repr(k))}: {getattr(v, '__qualname__', repr(v))}"
         for k, v in table.items()
     )
-    return "{" + ", ".join(said) + "}"
+    return "{" + ", ".join(items) + "}"
 
 
-_whole: dict[str, Entry] = {}
+_full: dict[str, Entry] = {}
 
 
-def _whole_table() -> tuple[dict[str, Entry], bool]:
-    """Return the table of everything, and whether it is: a file cannot be opened at every moment."""
-    if not _whole:
+def _full_table() -> tuple[dict[str, Entry], bool]:
+    """Return the full table and True, or the built-in one and False if the import fails.
+
+    It may fail for a while, such as when the process has no free file descriptor.
+    """
+    if not _full:
         try:
             from redouble._failures.known_errors import TABLE  # noqa: PLC0415
         except Exception:
             return BUILTIN, False
-        _whole.update({**TABLE, **BUILTIN})
-    return _whole, True
+        _full.update({**TABLE, **BUILTIN})
+    return _full, True
 
 
 transient = Transient()
 
 
 def kind_of(error: type[BaseException] | None) -> Kind:
-    """Tell the kind of an error by its type alone, for verdicts that do not say."""
+    """Return the kind of an error by its type alone, for verdicts without a kind."""
     if error is None:
         return UNKNOWN
     if issubclass(error, TimeoutError):

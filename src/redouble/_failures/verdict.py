@@ -1,13 +1,11 @@
-"""What to do about how an attempt ended: kinds, verdicts, and the rules that give them.
+"""Verdicts on ended attempts, the rules that return them, and the filter of failures for layers.
 
-A rule looks at one ended attempt and answers: True retry, False stop, a number "retry after so many
-seconds", a `Verdict` for more, None "no opinion". The first opinion decides. Rules only ever see an
-`Exception`: cancellation, Ctrl-C and `GeneratorExit` are nobody's to judge. Rules know nothing of
-attempts left, delays or time; that is the engine's.
+A rule is called with one ended attempt and returns: True (retry), False (stop), a number (retry after so many
+seconds), a `Verdict` for more, or None (no opinion). The first rule with an opinion decides. Rules see an
+`Exception` only: cancellation, Ctrl-C and `GeneratorExit` are never judged. Attempts left, delays and time
+limits are the engine's decision.
 
-What one error says: whether it counts, for layers that have an option ``on``; and when to come back.
-
-The rules are the same as a policy's: types, functions, judges, or a list of these.
+The option ``on`` has one form for policies and layers: types, functions, judges, or a list of these.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ __all__ = [
 
 @public("redouble")
 class Kind(StrEnum):
-    """What sort of failure it was: coarse, for budgets, backoffs and metrics."""
+    """The kind of a failure: coarse, for budgets, backoffs and metrics."""
 
     network = "network"
     timeout = "timeout"
@@ -56,10 +54,10 @@ class Kind(StrEnum):
 @public("redouble")
 @dataclass(frozen=True)
 class Verdict:
-    """What to do about an ended attempt.
+    """The decision about an ended attempt.
 
-    ``after`` is a hint in seconds from the other side; a moment already past counts as now.
-    ``sent`` says whether the request reached the other side: True, False, or None for unknown.
+    ``after`` is a hint of the server in seconds; a negative one counts as 0.
+    ``sent`` is True if the request reached the server, False if it did not, None if that is unknown.
     ``reason`` is finer than ``kind``, for people and metrics: ``rate_limit``, ``http_5xx``, ...
     """
 
@@ -92,19 +90,19 @@ class Verdict:
         sent: bool | None = None,
         reason: str | None = None,
     ) -> Verdict:
-        """Try again, if the policy still allows it."""
+        """Retry, if the policy allows another attempt."""
         return cls("retry", kind, None if after is None else _hint(after), sent, reason)
 
     @classmethod
     def stop(
         cls, *, kind: Kind | None = None, sent: bool | None = None, reason: str | None = None
     ) -> Verdict:
-        """Give up now: the error comes out, or `NotAccepted` for a result."""
+        """Give up now: the error is raised, or `NotAccepted` for a result."""
         return cls("stop", kind, None, sent, reason)
 
     @classmethod
     def accept(cls) -> Verdict:
-        """Count it as success, even an exception: "wait until it is gone"."""
+        """Count the attempt as a success, even if it raised, as in "wait until it is gone"."""
         return ACCEPT
 
 
@@ -113,7 +111,7 @@ Answer: TypeAlias = bool | float | timedelta | Verdict | None
 
 @public("redouble.types")
 class Ended(NamedTuple):
-    """How an attempt ended: what an object with ``judge(ended)`` is shown."""
+    """The end of an attempt: the argument of a rule with ``judge(ended)``."""
 
     attempt: int
     error: Exception | None = None
@@ -124,16 +122,16 @@ class Ended(NamedTuple):
     labels: Mapping[str, str] = MappingProxyType({})
 
     def __repr__(self) -> str:
-        # Without the value: it is the caller's data, and what judges see ends up in logs.
+        # Without the value: it is the caller's data, and rules may log what they are given.
         return f"Ended(attempt={self.attempt}, error={self.error!r}, elapsed={self.elapsed})"
 
 
 @public("redouble.types")
 class Judge(Protocol):
-    """A rule that wants to know more than the exception."""
+    """A rule that needs more than the exception."""
 
     def judge(self, ended: Ended, /) -> Answer:
-        """Answer for one ended attempt."""
+        """Return the answer for one ended attempt."""
         ...
 
 
@@ -142,16 +140,16 @@ _One: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Rule | Judge
 On: TypeAlias = _One | Sequence[_One]
 Until: TypeAlias = Callable[[Any], object] | Judge
 
-FOR_EVER = 1e300  # what infinity becomes: it fits no limit
+MAX_HINT = 1e300  # replaces an infinite hint; longer than any limit
 
 RETRY = Verdict("retry")
 STOP = Verdict("stop")
 ACCEPT = Verdict("accept")
-CUT = Verdict("stop", Kind.timeout, reason="timeout")  # by us, because the time of the whole call was up
+CUT = Verdict("stop", Kind.timeout, reason="timeout")  # the limit of the whole call cancelled the attempt
 
 
 def verdict(answer: object, rule: object) -> Verdict:
-    """Read an answer; one that is none is an error of the rule."""
+    """Convert the answer of a rule to a verdict; raise TypeError if it is not a valid answer."""
     if answer is True:
         return RETRY
     if answer is False:
@@ -161,7 +159,8 @@ def verdict(answer: object, rule: object) -> Verdict:
     if isinstance(answer, int | float | timedelta):
         return Verdict("retry", after=_hint(answer))
     raise TypeError(
-        f"rule {display_name(rule)} answered {answer!r}: write True, False, None, a number of seconds or a Verdict"
+        f"rule {display_name(rule)} answered {answer!r}: "
+        "write True, False, None, a number of seconds or a Verdict"
     )
 
 
@@ -169,7 +168,7 @@ Rules: TypeAlias = tuple[tuple[Literal["types", "rule", "judge"], Any], ...]
 
 
 def judge(rules: Rules, error: Exception, shown: Callable[[Exception], Ended]) -> Verdict | None:
-    """Ask the rules in order; the first that does not answer None decides."""
+    """Call the rules in order; the first that does not return None decides."""
     for step, rule in rules:
         if step == "rule":
             answer = rule(error)
@@ -183,9 +182,9 @@ def judge(rules: Rules, error: Exception, shown: Callable[[Exception], Ended]) -
 
 
 def accepted(until: Until, ended: Ended) -> Verdict:
-    """Ask the rule for results: truthy accepts, falsy retries, a Verdict decides."""
+    """Call the rule for results: a true answer accepts, a false one retries, a Verdict decides."""
     rule: Any = until
-    answer: object = rule.judge(ended) if _judges(rule) else rule(ended.value)
+    answer: object = rule.judge(ended) if _has_judge(rule) else rule(ended.value)
     if hasattr(type(answer), "__await__"):
         raise TypeError(
             f"until={display_name(until)} answered {answer!r}: rules are plain functions, also in async code"
@@ -196,12 +195,12 @@ def accepted(until: Until, ended: Ended) -> Verdict:
 
 
 def as_rules(on: object) -> Rules:
-    """Turn the option ``on`` into rules, or say what is wrong with it."""
+    """Validate the option ``on`` and return its rules."""
     return tuple(_steps(on))
 
 
 def only_types(rules: Rules) -> tuple[type[Exception], ...] | None:
-    """Return the exception types if the rules are nothing else: one isinstance() then decides."""
+    """Return the exception types if the rules consist of types only, so that one issubclass() decides."""
     if any(step != "types" for step, _ in rules):
         return None
     return tuple(kind for _, kinds in rules for kind in kinds)
@@ -229,7 +228,7 @@ def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]
             )
         yield "types", (on,)
     else:
-        rule = _plain(
+        rule = _rule_function(
             on,
             "on",
             "an exception type, a tuple of them, a rule (exc -> True/False/None), or a list of these",
@@ -238,24 +237,24 @@ def _steps(on: object) -> Iterator[tuple[Literal["types", "rule", "judge"], Any]
 
 
 def check_until(until: object) -> None:
-    """Check the option ``until``."""
-    _plain(until, "until", "a function of the result, such as until=lambda r: r.done")
+    """Validate the option ``until``."""
+    _rule_function(until, "until", "a function of the result, such as until=lambda r: r.done")
 
 
-def _plain(rule: object, option: str, wanted: str) -> Any:
-    """Return the function to ask: the rule itself, or its ``judge``."""
-    chosen: Any = cast("Judge", rule).judge if _judges(rule) else rule
-    if not callable(chosen):
+def _rule_function(rule: object, option: str, wanted: str) -> Any:
+    """Validate a rule and return the function to call: the rule itself, or its ``judge``."""
+    function: Any = cast("Judge", rule).judge if _has_judge(rule) else rule
+    if not callable(function):
         raise TypeError(f"{option}={rule!r}: write {wanted}")
-    if (what := lazy_kind(chosen)) is not None:
+    if (kind := lazy_kind(function)) is not None:
         raise TypeError(
-            f"{option}={display_name(rule)} is {what}: rules are plain functions, also in async code"
+            f"{option}={display_name(rule)} is {kind}: rules are plain functions, also in async code"
         )
-    return chosen
+    return function
 
 
-def _judges(rule: object) -> bool:
-    # Asked of the type: an object that answers to every attribute is no judge for that.
+def _has_judge(rule: object) -> bool:
+    # `judge` is looked up on the type: a mock has every attribute, and is no judge for that.
     return callable(getattr(type(rule), "judge", None))
 
 
@@ -266,36 +265,36 @@ def _hint(after: object) -> float:
         raise TypeError(f"after={after!r}: write seconds as a number, or a timedelta")
     if after != after:  # noqa: PLR0124  NaN
         raise ValueError(f"after={after!r}: write a number of seconds")
-    return max(0.0, float(min(after, FOR_EVER)))
+    return max(0.0, float(min(after, MAX_HINT)))
 
 
 class FailureFilter:
-    """What counts as a failure."""
+    """The option ``on`` of a layer: which errors count as failures."""
 
     __slots__ = ("_rules", "_types", "on")
 
-    def __init__(self, on: On, whose: str) -> None:
+    def __init__(self, on: On, layer: str) -> None:
         if on in ((), []):
-            raise ValueError(f"{whose} on={on!r} is empty, so nothing would count: name an exception type")
+            raise ValueError(f"{layer} on={on!r} is empty, so nothing would count: name an exception type")
         if isinstance(cast("object", on), int | float):
-            raise TypeError(f"{whose} on={on!r}: write an exception type or a rule, or name the number")
+            raise TypeError(f"{layer} on={on!r}: write an exception type or a rule, or name the number")
         self._rules = as_rules(on)
         self._types = only_types(self._rules)
         self.on = on
 
     def count(self, error: Exception) -> bool | None:
-        """Say whether an error counts; None if no rule has an opinion."""
+        """Return True if an error counts as a failure; None if no rule has an opinion."""
         if self._types is not None:
             return True if issubclass(type(error), self._types) else None
         verdict = self.verdict(error)
         return None if verdict is None else verdict.action == "retry"
 
     def verdict(self, error: Exception) -> Verdict | None:
-        """Return what the rules say of an error: "retry" is that it counts."""
+        """Return the verdict of the rules on an error; the action "retry" means that it counts."""
         return judge(self._rules, error, lambda error: Ended(1, error))
 
     def counts(self, error: BaseException | None) -> bool | None:
-        """Say the same of how a call ended; a cancellation, or a refusal further in, has nothing to say."""
+        """Return the same for the end of a call; None for a cancellation or a rejection by an inner gate."""
         if error is None:
             return False
         if not isinstance(error, Exception) or isinstance(error, Rejected):
@@ -303,7 +302,7 @@ class FailureFilter:
         return self.count(error)
 
     def covers(self, other: On) -> bool:
-        """Say whether all that the other ``on`` names counts here too, as far as that can be told."""
+        """Return True if every error that the other ``on`` matches is known to count here too."""
         rules = as_rules(other)
         if self._rules == rules:
             return True
@@ -316,7 +315,10 @@ class FailureFilter:
 
 
 def told_when(verdict: Verdict, error: object) -> Verdict:
-    """Take the time a gate asks for as a hint, also where a mere type says that its error is retried."""
+    """Return a retry verdict with the ``retry_after`` of the error as its hint, if it has one.
+
+    So the time that a gate asks for also counts where ``on`` names a plain type.
+    """
     after: object = getattr(error, "retry_after", None)
     if verdict.action != "retry" or isinstance(after, bool) or not isinstance(after, int | float):
         return verdict

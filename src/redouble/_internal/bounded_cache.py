@@ -1,4 +1,4 @@
-"""A few things by key, made when first asked for; the oldest makes room for another."""
+"""A cache with a maximum size, which creates missing values and evicts the oldest entry."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ T = TypeVar("T")
 
 
 class BoundedCache(ForkSafe, Generic[T]):
-    """At most so many things by key. Looking one up takes no lock."""
+    """A mapping of at most ``max_size`` values. A lookup takes no lock."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_size: int) -> None:
         super().__init__()
-        self._most = most
-        self._things: dict[Hashable, T] = {}
-        self.get = self._things.get  # what is there, or None
+        self._max_size = max_size
+        self._values: dict[Hashable, T] = {}
+        self.get = self._values.get  # the value, or None
 
-    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what is there, or else make it; of two that are made at a time one is kept."""
-        made = make()
+    def get_or_create(self, key: Hashable, create: Callable[[], T]) -> T:
+        """Return the value of a key, created if it is missing; of two created concurrently one is kept."""
+        created = create()
         with self._lock:
-            found = self._things.pop(key, made)
-            while len(self._things) >= self._most:
-                del self._things[next(iter(self._things))]
-            self._things[key] = found
-            return found
+            value = self._values.pop(key, created)
+            while len(self._values) >= self._max_size:
+                del self._values[next(iter(self._values))]
+            self._values[key] = value
+            return value
 
     def __len__(self) -> int:
-        return len(self._things)
+        return len(self._values)

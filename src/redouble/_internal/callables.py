@@ -1,6 +1,6 @@
-"""What can be called: of which colour it is, what it is named, and what must be refused.
+"""Classification of callables: their kind, their display name, and errors for those that are rejected.
 
-Knows functions, methods, partials and callable objects; knows nothing of retrying.
+A callable is a function, a method, a partial or an object with ``__call__``.
 """
 
 from __future__ import annotations
@@ -27,36 +27,39 @@ T = TypeVar("T")
 
 CallableKind: TypeAlias = Literal["plain", "coroutine", "generator", "async generator"]
 
-LAZY: tuple[tuple[Callable[[object], bool], CallableKind], ...] = (
+LAZY_KINDS: tuple[tuple[Callable[[object], bool], CallableKind], ...] = (
     (inspect.iscoroutinefunction, "coroutine"),
     (inspect.isgeneratorfunction, "generator"),
     (inspect.isasyncgenfunction, "async generator"),
 )
 
-# What `contextlib` makes of a generator function; one code object each, whatever the function.
+# The code objects of functions decorated by `contextlib`: the decorated functions all share one of these two.
 CONTEXT_MANAGERS = tuple(cast("Any", make)(iter).__code__ for make in (contextmanager, asynccontextmanager))
 
 
 def callable_kind(fn: object) -> CallableKind:
-    """Tell what calling ``fn`` gives, looking through partials and callable objects."""
+    """Return the kind of ``fn``, looking through partials and at the ``__call__`` of objects."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    # Asked of the type: an object that answers to every attribute is no coroutine function for that.
+    # `__call__` is looked up on the type: a mock has every attribute, and is no coroutine function for that.
     for candidate in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004  not "is it callable"
-        for test, found in LAZY:
+        for test, kind in LAZY_KINDS:
             if test(candidate):
-                return found
+                return kind
     return "plain"
 
 
 def lazy_kind(fn: object) -> str | None:
-    """Say what it is if calling it, as rules and observers are called, runs none of its body."""
-    found = callable_kind(fn)
-    return None if found == "plain" else f"{'an' if found[0] == 'a' else 'a'} {found} function"
+    """Return the kind with its article if a call of ``fn`` does not run its body; None for a plain function.
+
+    Rules and observers must be plain functions.
+    """
+    kind = callable_kind(fn)
+    return None if kind == "plain" else f"{'an' if kind[0] == 'a' else 'a'} {kind} function"
 
 
 def reject_uncallable(fn: object, verb: str) -> None:
-    """Say no to what cannot be retried, and what to do instead."""
+    """Raise a TypeError, which contains the fix, if ``fn`` cannot be called repeatedly."""
     inner: object = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -76,13 +79,14 @@ def reject_uncallable(fn: object, verb: str) -> None:
         )
     if verb != "enter" and getattr(inner, "__code__", None) in CONTEXT_MANAGERS:
         raise TypeError(
-            f"cannot {verb} {display_name(inner)}, which makes a context manager: calling it runs nothing yet. "
+            f"cannot {verb} {display_name(inner)}, which makes a context manager: "
+            "calling it runs nothing yet. "
             f"Write `with policy.enter({display_name(inner)}):`, or decorate below @contextmanager"
         )
 
 
 def reject_awaitable(fn: object, result: T) -> T:
-    """Return the result of a plain function, unless nothing has happened yet because it must be awaited."""
+    """Return the result of a plain function; raise TypeError if it is an awaitable, which has not run yet."""
     if hasattr(type(result), "__await__"):
         close_unawaited(result)
         raise TypeError(
@@ -93,21 +97,21 @@ def reject_awaitable(fn: object, result: T) -> T:
 
 
 class UsageError(BaseException):
-    """A mistake of whoever wrote the call: carried past the rules, and raised as a `TypeError`."""
+    """A programming error of the caller. Rules do not see it, and it leaves the library as a `TypeError`."""
 
     def error(self) -> TypeError:
-        """Return what to raise."""
+        """Return the TypeError to raise."""
         return TypeError(*self.args)
 
 
 def close_unawaited(thing: object) -> None:
-    """Close a coroutine that nobody is going to await, so that nobody is told it never was."""
+    """Close a coroutine that will not be awaited, so that Python does not warn about it."""
     if inspect.iscoroutine(thing):
         thing.close()
 
 
 def display_name(fn: object) -> str:
-    """Return a function's name for people: its own, or what it stands for."""
+    """Return the name of a function for messages: its qualified name, or that of the object's type."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     name = getattr(fn, "__qualname__", None)

@@ -1,9 +1,9 @@
-"""A wrapper with the exact signature of what it wraps.
+"""Compilation of wrappers that have the exact signature of the wrapped function.
 
 ``def retrying(url, *, chunk)`` is called about three times as fast as ``def retrying(*args, **kwargs)``:
-no tuple and no dict are built on the way in, and none are unpacked on the way out. So what every call goes
-through is compiled once per signature from a few lines, for both colours from the same lines. What those
-are is the layer's business.
+the call builds no tuple and no dict, and unpacks none. So the wrapper of a layer is compiled once per
+signature from a template of a few lines, the same template for sync and async functions. The templates
+stand beside their layers.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from redouble._internal.callables import reject_awaitable
 __all__ = ["Template", "compile_wrapper", "is_compiled"]
 
 
-FILENAME = "<redouble "  # how the file names of compiled wrappers begin, in tracebacks
-PREFIX = "redouble_"  # keeps the names of a template's lines apart from the parameters of what is wrapped
+FILENAME_PREFIX = "<redouble "  # of compiled wrappers, in tracebacks
+NAME_PREFIX = (
+    "redouble_"  # of the names in a template, so that no parameter of the wrapped function hides one
+)
 
 
 class Template(NamedTuple):
-    """The lines of a wrapper, and what tracebacks call them."""
+    """The source of a wrapper, and its title in tracebacks."""
 
     title: str
     source: str
 
 
-# A plain function that returns a coroutine has done nothing yet: there was nothing to retry.
+# A plain function that returns a coroutine has not run yet: there was nothing to retry.
 CHECK = """\
     if redouble_type(redouble_result) is redouble_Coroutine:
-        redouble_done(redouble_fn, redouble_result)
+        redouble_reject_awaitable(redouble_fn, redouble_result)
 """
 
 
-# What most of them need.
-OF_ALL = {
-    "done": reject_awaitable,
+COMMON_NAMES = {  # of most templates
+    "reject_awaitable": reject_awaitable,
     "Exception": Exception,
     "Coroutine": CoroutineType,
     "type": type,
@@ -51,13 +52,13 @@ OF_ALL = {
 def compile_wrapper(
     fn: Callable[..., Any], template: Template, *, is_async: bool, **names: Any
 ) -> Callable[..., Any]:
-    """Return a function with the signature of ``fn``, made from a template.
+    """Return a function with the signature of ``fn``, compiled from a template.
 
-    ``names`` are what its lines need, without their prefix.
+    ``names`` are the global names of the template, without their prefix.
     """
     code = _compiled(template, is_async, *_signature(fn))
-    scope = {PREFIX + name: value for name, value in names.items()}
-    scope |= {PREFIX + name: value for name, value in OF_ALL.items()}
+    scope = {NAME_PREFIX + name: value for name, value in names.items()}
+    scope |= {NAME_PREFIX + name: value for name, value in COMMON_NAMES.items()}
     wrapper = FunctionType(code, {**scope, "redouble_fn": fn})
     if isinstance(fn, FunctionType):
         wrapper.__defaults__ = fn.__defaults__
@@ -66,23 +67,25 @@ def compile_wrapper(
 
 
 def is_compiled(code: CodeType) -> bool:
-    """Return True if the code is that of a wrapper compiled by `shaped`."""
-    return code.co_filename.startswith(FILENAME)
+    """Return True if the code is that of a wrapper compiled by `compile_wrapper`."""
+    return code.co_filename.startswith(FILENAME_PREFIX)
 
 
 def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:
-    """Spell the parameters, the arguments to pass on, and the same as a tuple's and a dict's insides."""
+    """Return source text: parameters, arguments, the items of a tuple and of a dict of these arguments."""
     code = fn.__code__ if isinstance(fn, FunctionType) else None
     if code is None:
         return "*args, **kwargs", "*args, **kwargs", "*args,", "**kwargs"
     names = list(code.co_varnames)
     count, only = code.co_argcount, code.co_kwonlyargcount
     positional, keyword = names[:count], names[count : count + only]
-    rest = names[count + only :]
-    if not all(name.isidentifier() and not iskeyword(name) and not name.startswith(PREFIX) for name in names):
+    variadic = names[count + only :]
+    if not all(
+        name.isidentifier() and not iskeyword(name) and not name.startswith(NAME_PREFIX) for name in names
+    ):
         return "*args, **kwargs", "*args, **kwargs", "*args,", "**kwargs"
-    stars = [f"*{rest.pop(0)}"] if code.co_flags & CO_VARARGS else []
-    double = [f"**{rest.pop(0)}"] if code.co_flags & CO_VARKEYWORDS else []
+    stars = [f"*{variadic.pop(0)}"] if code.co_flags & CO_VARARGS else []
+    double = [f"**{variadic.pop(0)}"] if code.co_flags & CO_VARKEYWORDS else []
     slash = ["/"] if code.co_posonlyargcount else []
     bare = ["*"] if keyword else []
     parameters = [*positional[: code.co_posonlyargcount], *slash, *positional[code.co_posonlyargcount :]]
@@ -107,8 +110,8 @@ def _compiled(
     source = template.source.format(
         **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
     )
-    filename = f"{FILENAME}{'async ' * is_async}{template.title}>"
-    # So that a traceback through the wrapper shows its lines; the same lines for every signature.
+    filename = f"{FILENAME_PREFIX}{'async ' * is_async}{template.title}>"
+    # A traceback through the wrapper shows these lines, which are the same for every signature.
     blanks = dict.fromkeys(("parameters", "arguments", "positional", "keywords"), "...")
     shown = template.source.format(**words, **blanks)
     linecache.cache[filename] = (len(shown), None, shown.splitlines(keepends=True), filename)

@@ -1,4 +1,4 @@
-"""The ways out of what was entered: where many tasks and threads share it, each finds its own."""
+"""The pending exits of a context manager that tasks and threads share: each finds its own."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ __all__ = ["ContextExits"]
 
 T = TypeVar("T")
 
-Way: TypeAlias = "tuple[ContextExits[Any], Any]"  # whose, and how to leave
+PendingExit: TypeAlias = "tuple[ContextExits[Any], Any]"  # the owner, and the exit that was passed to `enter`
 
 
 class ContextExits(Generic[T]):
-    """What has been entered and not yet left."""
+    """The exits of one context manager: one for each ``with`` block that is currently open."""
 
     __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._open: list[Way] = []
+        self._open: list[PendingExit] = []
 
-    def enter(self, way_out: T) -> None:
-        """Note how to leave."""
-        way = (self, way_out)
-        # Those that were left from elsewhere are forgotten here, or they would be kept for ever.
-        _here.set((way, *(known for known in _here.get() if known in known[0]._open)))
-        self._open.append(way)
+    def enter(self, on_exit: T) -> None:
+        """Record the exit of a block that begins."""
+        pending = (self, on_exit)
+        # Blocks that were left in another context are dropped here, or this context would keep them for ever.
+        _pending.set((pending, *(other for other in _pending.get() if other in other[0]._open)))
+        self._open.append(pending)
 
     def leave(self) -> T:
-        """Return how to leave: as this task or thread entered last.
+        """Return the exit of the block that this task or thread entered last, and forget it.
 
-        If it was entered elsewhere (frameworks enter and leave what yields in different contexts), any one
-        will do: nothing may stay open.
+        If the block was entered in another context (some frameworks run the two halves of a generator
+        fixture in different contexts), any open exit is returned: none may stay open.
         """
-        here = _here.get()
-        for way in (*here, *reversed(self._open)):
+        entered_here = _pending.get()
+        for pending in (*entered_here, *reversed(self._open)):
             try:
-                self._open.remove(way)
-            except ValueError:  # it is somebody else's, or somebody was quicker
+                self._open.remove(pending)
+            except ValueError:  # of another context manager, or another thread has removed it
                 continue
-            _here.set(tuple(other for other in here if other is not way))
-            found: T = way[1]
-            return found
+            _pending.set(tuple(other for other in entered_here if other is not pending))
+            on_exit: T = pending[1]
+            return on_exit
         raise RuntimeError("something was left that had not been entered")
 
 
-# Innermost first. Entering in one task or thread is invisible to all others.
-_here: ContextVar[tuple[Way, ...]] = ContextVar("redouble_ways_out", default=())
+# Innermost first. A block entered in one task or thread is invisible to all others.
+_pending: ContextVar[tuple[PendingExit, ...]] = ContextVar("redouble_context_exits", default=())

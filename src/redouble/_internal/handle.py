@@ -1,4 +1,4 @@
-"""Handles: what was switched on is switched off by them, in whichever way suits the caller."""
+"""The base class of handles, which end something that the caller has started."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["Handle"]
 
 
 class Handle:
-    """Something that lasts until it is removed: say what that does in ``remove``."""
+    """A handle: a call, ``remove()`` and the end of a ``with`` do the same. Subclasses define ``remove``."""
 
     __slots__ = ()
 
     def remove(self) -> None:
-        """End it; a second time does nothing."""
+        """End what the handle stands for; a second time does nothing."""
 
     def __call__(self) -> None:
         self.remove()

@@ -1,13 +1,13 @@
-"""What many calls share by identity: a budget, a bulkhead, a breaker.
+"""Objects that many calls share by identity (a budget, a bulkhead, a breaker), and their fork-safe locks.
 
-The lock of one may be taken again by the thread that has it: a garbage collector, or a signal, may come in
-the middle of anything, and what it finishes then hands something back.
+The locks are re-entrant, because the garbage collector or a signal handler may run while a thread holds one,
+and may release something that belongs to the same object.
 """
 
 from __future__ import annotations
 
 import os
-from _thread import RLock  # what threading.RLock makes, without importing all of threading
+from _thread import RLock  # the class behind threading.RLock, without the import of threading
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, NoReturn, ParamSpec, Self, cast
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 
 
 class SharedByIdentity:
-    """Something with a state of its own: never copied, and never sent to another process."""
+    """An object with mutable state: a copy is the object itself, and pickling raises."""
 
     def __copy__(self) -> Self:
         return self
@@ -30,31 +30,34 @@ class SharedByIdentity:
 
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
-        whose = f"an {name}" if name[0] in "AEIOU" else f"a {name}"
+        subject = f"an {name}" if name[0] in "AEIOU" else f"a {name}"
         raise TypeError(
-            f"{whose} is shared by the calls of one process and cannot be sent to another: make one there"
+            f"{subject} is shared by the calls of one process and cannot be sent to another: make one there"
         )
 
 
 class ForkSafe(SharedByIdentity):
-    """Something shared that has a lock of its own."""
+    """A shared object with a re-entrant lock, which is replaced after a fork."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         _alive[id(self)] = self
 
     def _owned_by_this_thread(self) -> bool:
-        """Say whether this very thread has the lock."""
+        """Return True if the current thread holds the lock."""
         lock: Any = self._lock
         return bool(lock._is_owned())
 
     def _after_fork(self) -> None:
-        """Begin anew in a child process, where the threads that may hold the lock do not exist."""
+        """Replace the lock in a child process: a thread that holds it does not exist there.
+
+        Subclasses reset whatever else belongs to the parent's threads.
+        """
         self._lock = RLock()
 
 
 class ForkSafeLock(ForkSafe):
-    """A lock, for ``with``, that is free in a child process, whoever has it in the parent."""
+    """A re-entrant lock, for ``with``, that is free in a forked child even if the parent holds it."""
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -64,14 +67,14 @@ class ForkSafeLock(ForkSafe):
 
 
 def weak_method(method: Callable[P, None]) -> Callable[P, None]:
-    """Return a function that calls a method of something for as long as that lives."""
+    """Return a function that calls the method while its object lives, and does nothing afterwards."""
     bound = cast("MethodType", method)
-    owner, function = ref(bound.__self__), bound.__func__  # WeakMethod would do, and take ten times as long
+    owner, function = ref(bound.__self__), bound.__func__  # ten times as fast as WeakMethod
 
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
-        somebody = owner()
-        if somebody is not None:
-            function(somebody, *args, **kwargs)
+        instance = owner()
+        if instance is not None:
+            function(instance, *args, **kwargs)
 
     return call
 

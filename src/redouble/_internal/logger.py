@@ -1,7 +1,6 @@
-"""The logger `redouble`: what the library says by itself, which is little.
+"""The logger `redouble`.
 
-`logging` is imported only when there is something to say. A filter or handler that fails is no reason
-to fail a call.
+`logging` is imported when the first message is logged. A log filter or handler that raises fails no call.
 """
 
 from __future__ import annotations
@@ -9,30 +8,30 @@ from __future__ import annotations
 __all__ = ["ABANDONED", "log", "one_line"]
 
 
-LONGEST = 500  # characters of a text in a line
+MAX_LENGTH = 500  # characters of a text in a message
 ABANDONED = "a stream that was abandoned could not be closed"
 
 
 def log(message: str, *args: object, trouble: bool = False, traced: bool = True, news: bool = False) -> None:
-    """Log a warning; or for ``trouble`` an error, ``traced`` if that helps anybody; or mere ``news``."""
+    """Log a warning; with ``trouble`` an error, with its traceback if ``traced``; with ``news`` an info."""
     try:
-        import logging  # noqa: PLC0415  nobody pays for it while all goes well
+        import logging  # noqa: PLC0415  not needed while calls succeed
 
         logger = logging.getLogger("redouble")
         level = logging.ERROR if trouble else logging.INFO if news else logging.WARNING
-        said = [one_line(arg) if isinstance(arg, str) else arg for arg in args]
-        logger.log(level, message, *said, exc_info=trouble and traced)
-    except Exception:  # noqa: S110  there is nowhere left to say it
+        escaped = [one_line(arg) if isinstance(arg, str) else arg for arg in args]
+        logger.log(level, message, *escaped, exc_info=trouble and traced)
+    except Exception:  # noqa: S110  there is nowhere else to report it
         pass
 
 
 def one_line(text: str) -> str:
-    """Make a text fit for a line: nothing in it begins another one, hides, or reads backwards."""
-    cut = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
-    if cut.isprintable():
-        return cut
-    return "".join(letter if letter.isprintable() else _spelled(letter) for letter in cut)
+    """Truncate a text and escape unprintable characters: line breaks, invisible and bidirectional ones."""
+    short = text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
+    if short.isprintable():
+        return short
+    return "".join(char if char.isprintable() else _escape(char) for char in short)
 
 
-def _spelled(letter: str) -> str:
-    return letter.encode("unicode_escape", "surrogatepass").decode()
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape", "surrogatepass").decode()

@@ -27,7 +27,7 @@ def public(module: str) -> Callable[[T], T]:
     def decorate(thing: T) -> T:
         if isinstance(thing, type) and (annotations := get_annotations(thing)):
             written_in = thing.__module__
-            thing.__annotations__ = {name: _bound(said, written_in) for name, said in annotations.items()}
+            thing.__annotations__ = {name: _bound(text, written_in) for name, text in annotations.items()}
         elif isinstance(thing, FunctionType):
             for stub in get_overloads(thing):  # `typing` finds them by module and name
                 stub.__module__ = module

@@ -1,13 +1,9 @@
-"""One thing at a time, even if the same thread comes twice.
+"""Mutual exclusion that includes re-entrant calls of the same thread.
 
-A lock that its own thread may take again keeps other threads out and cannot deadlock; but the collector, or
-a signal, may come in the middle of a change and want another one. It is done after that.
-
-One at a time, in whatever thread; and who comes in the middle leaves a note, which is heeded after that.
-
-A signal handler may come in the middle of anything, and has to be let go on: what it has interrupted may have
-the very lock that another thread wants, which is at it. So nobody waits for long. What is done in a turn is
-not known here.
+A re-entrant lock excludes other threads and cannot deadlock, but a signal handler or the garbage collector
+may run in the middle of a change and request another one. Such a request is executed after the running
+change: `SerialExecutor` queues every call, under a lock that its owner holds; `ReloadLock` has its own lock
+and keeps the last request only.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ T = TypeVar("T")
 
 
 class PendingCall(Generic[T]):
-    """Something to do, and what came of it."""
+    """A queued call and its result."""
 
     __slots__ = ("args", "call", "result")
 
@@ -37,23 +33,26 @@ class PendingCall(Generic[T]):
 
 
 class SerialExecutor:
-    """Where deeds are done in turn: used under a lock. ``busy``: in the middle of one."""
+    """A FIFO executor of calls, used while its owner's lock is held. ``busy`` is True while a call runs."""
 
     def __init__(self, after: Callable[[], None]) -> None:
-        self._after = after  # each round
-        self._deeds: deque[PendingCall[Any]] = deque()
+        self._after = after  # called when the queue is empty, and if a call raises
+        self._queue: deque[PendingCall[Any]] = deque()
         self.busy = False
 
     def run(self, call: Callable[..., T], *args: Any) -> T | None:
-        """Do it and return what it returns; or, in the middle of another one, leave it to who is at that."""
+        """Run the call and return its result; if another one runs further up this stack, queue it for that.
+
+        A queued call has no result yet: None is returned.
+        """
         mine = PendingCall(call, args)
-        self._deeds.append(mine)
-        while self._deeds and not self.busy:
+        self._queue.append(mine)
+        while self._queue and not self.busy:
             self.busy = True
             try:
-                while self._deeds:
-                    deed = self._deeds.popleft()
-                    deed.result = deed.call(*deed.args)
+                while self._queue:
+                    pending = self._queue.popleft()
+                    pending.result = pending.call(*pending.args)
             finally:
                 try:
                     self._after()
@@ -62,54 +61,59 @@ class SerialExecutor:
         return mine.result
 
 
-FOR_EVER = -1.0
+NO_TIMEOUT = -1.0
 
 
 class ReloadLock(ForkSafe, Generic[T]):
-    """Takes turns. A note says what to do; None is the same once more."""
+    """Mutual exclusion for reloads, which records a request that cannot be executed now.
+
+    A request names what to reload; None repeats the last reload. Waiting is bounded, because a signal handler
+    may have interrupted code that holds a lock which the reloading thread needs: the handler has to return.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._here: set[int] = set()  # threads that are at it, or wait for their turn
+        self._threads: set[int] = set()  # that hold the lock or wait for it
         self._busy = False
-        self._notes: deque[T | None] = deque(maxlen=1)
+        self._requests: deque[T | None] = deque(maxlen=1)
 
     @contextmanager
-    def _turn(self, patience: float = FOR_EVER) -> Generator[bool]:
-        """Wait for our turn, and say whether it has come: not if this very thread is in the middle of one."""
-        me, lock, mine = get_ident(), self._lock, False
-        if me in self._here:
+    def _turn(self, timeout: float = NO_TIMEOUT) -> Generator[bool]:
+        """Acquire the lock and yield True; yield False after the timeout, or if this thread is inside."""
+        thread, lock, acquired = get_ident(), self._lock, False
+        if thread in self._threads:
             yield False
             return
         try:
-            self._here.add(me)
-            mine = lock.acquire(timeout=patience)
-            self._busy = mine or self._busy
-            yield mine
+            self._threads.add(thread)
+            acquired = lock.acquire(timeout=timeout)
+            self._busy = acquired or self._busy
+            yield acquired
         finally:
-            self._here.discard(me)
-            if mine or self._owned_by_this_thread():  # interrupted just when it was
+            self._threads.discard(thread)
+            # A signal handler may raise between the acquisition and its assignment.
+            if acquired or self._owned_by_this_thread():
                 self._busy = False
                 lock.release()
 
     def _joined(self) -> None:
-        """Do it once more if somebody has come in the middle, under the lock, and would be left out."""
+        """Request a repetition if a reload is running: an object that was just added would miss it."""
         if self._busy:
             self._leave_note(None)
 
-    def _leave_note(self, note: T | None) -> None:
-        # One is enough: the last that says something.
-        if note is not None or not self._notes:
-            self._notes.append(note)
+    def _leave_note(self, request: T | None) -> None:
+        """Record a request. One is enough: the last that names something."""
+        if request is not None or not self._requests:
+            self._requests.append(request)
 
-    def _heed_notes(self, do: Callable[[T | None], object]) -> None:
-        """Do what a note says, unless there is somebody who will."""
-        while self._notes and not self._busy and get_ident() not in self._here:
-            with suppress(IndexError):  # somebody else has
-                do(self._notes.pop())
+    def _heed_notes(self, execute: Callable[[T | None], object]) -> None:
+        """Execute the recorded request, unless a thread is inside, which does so when it leaves."""
+        while self._requests and not self._busy and get_ident() not in self._threads:
+            with suppress(IndexError):  # another thread has executed it
+                execute(self._requests.pop())
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._here.clear()  # none of those threads is here
+        self._threads.clear()  # of the parent
         self._busy = False
-        self._notes.clear()
+        self._requests.clear()

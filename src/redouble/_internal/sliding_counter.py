@@ -1,6 +1,6 @@
-"""How many of something there were lately, in constant memory and time: one number per slice of time.
+"""A sliding-window counter in constant memory and time: one number per slice of the window.
 
-A count is told what slice it is, and forgets by that; it has no clock. Its owner has the lock.
+It has no clock and no lock: its owner passes the index of the current slice, and holds the lock.
 """
 
 from __future__ import annotations
@@ -8,28 +8,31 @@ from __future__ import annotations
 __all__ = ["SLICES", "SlidingCounter"]
 
 
-SLICES = 128  # of a window: how exactly it slides
+SLICES = 128  # of a window: its resolution
 
 
 class SlidingCounter:
-    """A count over the last so many slices, the running one included."""
+    """A count over the last ``slices`` slices, the current one included."""
 
     __slots__ = ("counts", "latest", "place", "total")
 
     def __init__(self, slices: int = SLICES) -> None:
         self.counts = [0] * slices
-        self.latest = self.place = 0  # the running slice, and where its number stands
+        self.latest = self.place = 0  # the current slice, and its position in `counts`
         self.total = 0
 
     def move(self, to: int) -> None:
-        """Forget what is too old by now. Time that went back by more than that is another clock's."""
+        """Advance to a slice and drop those that left the window.
+
+        A step back by more than a window means that another clock is in use: all slices are dropped.
+        """
         counts = self.counts
         size, passed = len(counts), to - self.latest
         if not -size < passed < size:
             counts[:] = [0] * size
             self.total = 0
         elif passed <= 0:
-            return  # a thread that looked at the clock before another one did
+            return  # another thread has read the clock later and advanced first
         else:
             for index in range(self.latest + 1, to + 1):
                 place = index % size
@@ -38,17 +41,17 @@ class SlidingCounter:
         self.latest, self.place = to, to % size
 
     def seen(self, at: int) -> int:
-        """Tell the count as of a slice, without moving there."""
+        """Return the count as of a slice, without advancing to it."""
         counts, passed = self.counts, at - self.latest
         if passed >= len(counts):
             return 0
         return self.total - sum(counts[index % len(counts)] for index in range(self.latest + 1, at + 1))
 
     def redate(self, old: float, new: float, *, late: bool = False, last: float | None = None) -> None:
-        """Go on with slices of another length: ``old`` and ``new`` are in the same unit.
+        """Convert the counts to slices of another length; ``old`` and ``new`` are in the same unit.
 
-        When exactly something was counted is not known: it is taken to be the beginning of its slice, or if
-        ``late`` the end; and nothing was later than ``last``, if that is given, in old slices.
+        The exact time of a count is unknown: it is assumed to be the beginning of its slice, or its end if
+        ``late`` is True, and at most ``last`` (in old slices) if that is given.
         """
         counts, latest = self.counts, self.latest
         size = len(counts)
@@ -63,7 +66,7 @@ class SlidingCounter:
                 self.add(number, int(min(index + late, newest) * old // new))
 
     def add(self, number: int, index: int) -> None:
-        """Count some more, in a slice that may be over but is not too old; never below none."""
+        """Add to a slice of the window, the current one or an earlier one; its count never falls below 0."""
         counts = self.counts
         if self.latest - len(counts) < index <= self.latest:
             place = index % len(counts)

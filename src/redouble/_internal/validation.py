@@ -1,6 +1,6 @@
-"""Checks of options: each names the option, the value, and what to write instead.
+"""Validation of options: each error names the option, the value, and what to write instead.
 
-Wrong types raise TypeError, wrong values ValueError, at construction and nowhere later.
+Wrong types raise TypeError, wrong values ValueError, always at construction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BILLION = 1e9
 
 
 def seconds(value: object, option: str) -> float:
-    """Turn a duration into seconds."""
+    """Validate a duration and return it in seconds."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -48,12 +48,12 @@ def seconds(value: object, option: str) -> float:
 
 
 def in_seconds(value: float) -> str:
-    """Spell a duration as people do, without powers of ten."""
+    """Format a duration for messages, without an exponent below 10^9 seconds."""
     return f"{value:.3f}".rstrip("0").rstrip(".") + " s" if value < BILLION else f"{value:.3g} s"
 
 
 def number(value: object, option: str, low: float, high: float, wanted: str) -> float:
-    """Accept a number from ``low`` to ``high``."""
+    """Validate a number from ``low`` to ``high``."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{option}={value!r}: write {wanted}")
     if not low <= value <= high:
@@ -62,7 +62,7 @@ def number(value: object, option: str, low: float, high: float, wanted: str) -> 
 
 
 def whole(value: object, option: str, least: int, wanted: str) -> int:
-    """Accept a whole number, ``least`` or more."""
+    """Validate an integer, ``least`` or more."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{option}={value!r}: write {wanted}")
     if value < least:
@@ -73,18 +73,18 @@ def whole(value: object, option: str, least: int, wanted: str) -> int:
 def _shown(value: float) -> str:
     try:
         return repr(value)
-    except ValueError:  # Python does not spell integers of thousands of digits
+    except ValueError:  # Python does not format integers of thousands of digits
         return "a huge integer"
 
 
 def instance(value: object, option: str, kind: Any, wanted: str) -> None:
-    """Accept an instance of ``kind``, and not the class itself."""
+    """Validate an instance of ``kind``; the class itself is none."""
     if not isinstance(value, kind):
         raise TypeError(f"{option}={value!r}: write {wanted}")
 
 
 def methods(value: object, option: str, names: tuple[str, ...]) -> None:
-    """Accept anything that has these methods."""
+    """Validate an object that has these methods."""
     if isinstance(value, type):
         raise TypeError(f"{option}={value.__name__} is a class: write {value.__name__}(...)")
     for name in names:
@@ -93,13 +93,13 @@ def methods(value: object, option: str, names: tuple[str, ...]) -> None:
 
 
 def hook(value: object, option: str) -> None:
-    """Accept a plain function of one event."""
+    """Validate an observer: a plain function of one event."""
     if not callable(value):
         raise TypeError(f"{option}={value!r}: write a function of one event")
     name = display_name(value)
-    if (what := lazy_kind(value)) is not None:
+    if (kind := lazy_kind(value)) is not None:
         raise TypeError(
-            f"{option}={name} is {what} and would never run: "
+            f"{option}={name} is {kind} and would never run: "
             "observers are plain functions, also in async code"
         )
     if (took := takes_other_than(value, 1)) is not None:
@@ -107,11 +107,11 @@ def hook(value: object, option: str) -> None:
 
 
 def takes_other_than(fn: Callable[..., object], count: int) -> str | None:
-    """Say what a function takes, if that is not so many arguments."""
+    """Return the signature of a function that cannot be called with ``count`` arguments, else None."""
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
-        return None  # some built-ins do not tell
+        return None  # some built-in functions have no signature
     try:
         signature.bind(*[None] * count)
     except TypeError:

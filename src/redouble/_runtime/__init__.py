@@ -1,4 +1,4 @@
-"""Where time passes.
+"""Clocks, deadlines and async backends.
 
 `Clock` and the system clock, deadlines carried in the context, the ambient flag that sends calls to the
 slow path, and one backend each for asyncio and Trio: sleeping, cancel scopes, wakers. A backend is imported

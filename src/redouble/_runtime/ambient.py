@@ -1,7 +1,7 @@
-"""One flag: whether anything ambient is at work, such as an observer or a switch of a test.
+"""The ambient flag: True while an observer, a deadline or a test override is active anywhere in the process.
 
-Every successful call reads it once, so that what nobody uses costs nobody anything. Whoever turns
-something on that calls must notice holds the flag up until it is turned off again.
+Every call reads it once, so that a feature costs nothing while it is unused. Code that activates a feature
+which calls have to notice increments the flag, and decrements it at the end.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ __all__ = ["ATTEMPT_OVERRIDE", "AttemptOverride", "ambient"]
 
 
 class Ambient:
-    """The flag: ``active`` is true as long as there is anything in it, one entry for each user.
+    """The flag, as lists with one entry for each user; a list is true while it has an entry.
 
-    ``others`` has an entry for each of them that is no observer.
+    ``active`` has an entry for every user, ``others`` for those that are no observers.
     """
 
     __slots__ = ("active", "others")
@@ -24,16 +24,16 @@ class Ambient:
         self.others: list[None] = []
 
     def hold(self, users: int) -> None:
-        """Count users in (1) and out (-1)."""
+        """Add (1) or remove (-1) a user that is no observer."""
         if users > 0:
-            self.others.append(None)  # each is atomic: worker threads do so at every attempt
+            self.others.append(None)  # atomic: worker threads call this at every attempt
             self.active.append(None)
         else:
             self.active.pop()
             self.others.pop()
 
     def watch(self, observers: int) -> None:
-        """Count observers in (1) and out (-1)."""
+        """Add (1) or remove (-1) an observer."""
         if observers > 0:
             self.active.append(None)
         else:
@@ -44,11 +44,11 @@ ambient = Ambient()
 
 
 class AttemptOverride:
-    """How many attempts every policy makes, whatever its options say: for tests. Once ``over``, as it was."""
+    """The number of attempts that every policy makes in a test, instead of its option, until ``over``."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.over = False
 
 
-ATTEMPT_OVERRIDE: ContextVar[AttemptOverride | None] = ContextVar("redouble_most_attempts", default=None)
+ATTEMPT_OVERRIDE: ContextVar[AttemptOverride | None] = ContextVar("redouble_attempt_override", default=None)

@@ -1,12 +1,11 @@
-"""Time for asyncio, any loop, and the end of what was abandoned. Imported only once asyncio is running.
+"""The backend for asyncio, on any event loop. Imported once asyncio is running.
 
-The limits of attempts, for which each loop has one timer, are in `_timer`.
+Time limits are in `asyncio_timer`: each loop has one timer for all of them.
 
-What a failed `asyncio.TaskGroup` leaves behind before Python 3.13: a cancellation that nobody asked for.
-
-A group cancels the task it waits in when one of its own fails. If that task had come to the end of the
-``async with`` by then, older versions never take it back: the task counts as being cancelled for ever, and so
-nothing would ever be retried in it. Only `_asyncio` uses this.
+Before Python 3.13 a failed `asyncio.TaskGroup` may leave a cancellation request behind. The group cancels the
+task it waits in when one of its own tasks fails. If the waiting task had reached the end of the
+``async with`` by then, older versions never call `Task.uncancel`: the task counts as being cancelled for
+ever, and nothing would be retried in it. `uncancel_failed_groups` makes the missing call.
 """
 
 from __future__ import annotations
@@ -39,34 +38,9 @@ __all__ = [
     "lift",
     "now",
     "sleep",
-    "take_back",
+    "uncancel_failed_groups",
     "waker",
 ]
-
-
-LEAVING: Any = TaskGroup.__aexit__.__code__
-TAKEN = "_redouble_took_back"
-DEEP = 10  # more causes than anybody has
-
-# Versions that count right look at the count.
-RIGHT = "cancelling" in LEAVING.co_names
-
-
-def take_back(task: Task[Any], error: BaseException | None) -> None:
-    """Take back what the group has left that this error came out of, if it came out of one."""
-    for _ in range(0 if RIGHT else DEEP):
-        if error is None:
-            return
-        tb = error.__traceback__
-        while tb is not None:
-            frame: Any = tb.tb_frame
-            if frame.f_code is LEAVING and frame.f_locals.get("et") is None:
-                group: Any = frame.f_locals["self"]
-                if group._parent_task is task and group._parent_cancel_requested and TAKEN not in vars(group):
-                    setattr(group, TAKEN, True)
-                    task.uncancel()
-            tb = tb.tb_next
-        error = error.__cause__ or error.__context__
 
 
 cut_after = TimerEntry
@@ -76,65 +50,91 @@ cut_after = TimerEntry
 
 
 def cancelling(error: BaseException | None = None) -> bool:
-    """Say whether somebody asked for this task to be cancelled, even if the request was swallowed."""
+    """Return True if cancellation of this task was requested, even if the operation swallowed it."""
     try:
         task = current_task()
     except RuntimeError:  # the coroutine is driven by hand, without a loop
         return False
     if task is None or not task.cancelling():
         return False
-    take_back(task, error)
+    uncancel_failed_groups(task, error)
     return task.cancelling() > 0
 
 
+GROUP_EXIT: Any = TaskGroup.__aexit__.__code__
+UNCANCELLED = "_redouble_uncancelled"  # an attribute of groups that have been handled
+MAX_CAUSES = 10
+
+# Versions without the defect call `Task.cancelling` in this method.
+GROUPS_UNCANCEL = "cancelling" in GROUP_EXIT.co_names
+
+
+def uncancel_failed_groups(task: Task[Any], error: BaseException | None) -> None:
+    """Call `Task.uncancel` once for each task group that this error, or a cause of it, was raised from."""
+    for _ in range(0 if GROUPS_UNCANCEL else MAX_CAUSES):
+        if error is None:
+            return
+        tb = error.__traceback__
+        while tb is not None:
+            frame: Any = tb.tb_frame
+            if frame.f_code is GROUP_EXIT and frame.f_locals.get("et") is None:
+                group: Any = frame.f_locals["self"]
+                requested = group._parent_task is task and group._parent_cancel_requested
+                if requested and UNCANCELLED not in vars(group):
+                    setattr(group, UNCANCELLED, True)
+                    task.uncancel()
+            tb = tb.tb_next
+        error = error.__cause__ or error.__context__
+
+
 async def checkpoint() -> None:
-    """Raise the cancellation that the running task has coming, if it has."""
+    """Raise the pending cancellation of the current task, if there is one."""
     if cancelling():
         await sleep(0)
 
 
 def lift(limit: TimerEntry) -> bool:
-    """Let a limit cut nothing from now on, though it is not left yet."""
+    """Remove the time limit of a scope that is still entered; return True."""
     limit.__exit__(None, None, None)
     return True
 
 
 def waker() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
-    """Return how to ring a bell, once and from any thread, and how to wait for it.
+    """Return two functions: ``wake``, for one call from any thread, and the one to await until then.
 
-    Ringing says whether anybody can hear it.
+    ``wake`` returns False if the event loop has been closed, so that no task waits.
     """
-    rung, loop = Event(), get_running_loop()
+    woken, loop = Event(), get_running_loop()
 
-    def ring() -> bool:
+    def wake() -> bool:
         try:
-            loop.call_soon_threadsafe(rung.set)
-        except RuntimeError:  # the loop has been closed, so nobody waits
+            loop.call_soon_threadsafe(woken.set)
+        except RuntimeError:  # the loop has been closed
             return False
         return True
 
-    return ring, rung.wait
+    return wake, woken.wait
 
 
 def is_home(loop: object) -> bool:
-    """Say whether this loop runs here."""
+    """Return True if this event loop runs in the current thread."""
     return loop is not None and home() is loop
 
 
 def finish(work: Coroutine[Any, Any, None]) -> None:
-    """Do ``work`` at once as far as it goes without waiting; the rest, if any, in a task of its own.
+    """Run ``work`` up to its first wait now, and the remainder in a task of its own.
 
-    The task is there from the start: what the work enters, such as an `asyncio.timeout`, must belong to
-    that task and not to the one that happens to run.
+    The task exists from the start: an `asyncio.timeout` that the work enters must belong to that task, not to
+    the current one.
     """
     loop, current = get_running_loop(), current_task()
-    begun = PrimedCoroutine(work)
-    task = Task(begun, loop=loop)
+    primed = PrimedCoroutine(work)
+    task = Task(primed, loop=loop)
     if current is not None:
         _leave_task(loop, current)
     _enter_task(loop, task)
     try:
-        begun.begin()
+        primed.begin()
     finally:
         _leave_task(loop, task)
         if current is not None:
@@ -142,35 +142,35 @@ def finish(work: Coroutine[Any, Any, None]) -> None:
 
 
 class PrimedCoroutine(Coroutine[Any, Any, None]):
-    """A coroutine that has been run up to its first wait; its task goes on from there."""
+    """A coroutine that has been run up to its first wait, and that its task continues from there."""
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         self._work = work
-        self._first: list[Any] = []  # what it waits for first, until the task has taken that over
+        self._first: list[Any] = []  # what the coroutine yielded first, until the task has received it
         self._ended: BaseException | None = None
 
     def begin(self) -> None:
         """Run up to the first wait."""
         try:
             self._first.append(self._work.send(None))
-        except (Exception, CancelledError) as end:  # StopIteration, if all went well; asyncio logs the rest
+        except (Exception, CancelledError) as end:  # StopIteration after success; asyncio logs any other
             self._ended = end
 
     def send(self, value: Any, /) -> Any:
-        """Wait for the first thing, then go on."""
+        """Yield what the coroutine yielded first; afterwards, continue it."""
         if self._ended is not None:
             raise self._ended
         return self._first.pop() if self._first else self._work.send(value)
 
     def throw(self, kind: Any, *more: Any) -> Any:
-        """Throw into the work, if there is any left."""
+        """Throw into the coroutine, unless it has ended."""
         if self._ended is not None:
             raise self._ended
         self._first.clear()
         return self._work.throw(kind, *more)
 
     def close(self) -> None:
-        """Give up on the rest."""
+        """Close the coroutine."""
         self._work.close()
 
     def __await__(self) -> Any:

@@ -1,14 +1,16 @@
-"""One timer for all the limits of an event loop. Only `_asyncio` uses it.
+"""One timer for all time limits of an asyncio event loop.
 
-A limit is nearly always left in time, so entering and leaving one must cost little: an entry in a heap,
-and no timer of the loop's own. The loop is asked to wake us for the earliest one only; it may turn out to
-have been left by then, and that is all it costs.
+A limit is rarely reached, so entering and leaving one must be cheap: an entry in a heap, and no timer handle
+of the loop. The loop has one handle, for the earliest entry. That entry may have been left when the handle
+fires; then only the next one is armed.
 
-Rule 1: never early. Whatever loop and timer are worth, nothing is cut before the clock says so.
-Rule 2: who is about to go on anyway goes on. The cut comes two turns of the loop after the moment: in the
-        first one whatever happened at the same moment is noticed, in the second it is acted upon.
-Rule 3: the caller's cancellation is never taken for ours. We count our own, as `asyncio.timeout` does, and
-        take back no more than that.
+Rule 1: never early. No task is cancelled before the clock has reached its limit, however imprecise the
+        loop's timers are.
+Rule 2: a task that is already runnable wins over its limit. Cancellation is delivered two loop iterations
+        after the deadline: in the first one the loop notices events of the same moment, in the second it
+        runs their callbacks.
+Rule 3: the caller's cancellation is never mistaken for ours. We count our own requests, as `asyncio.timeout`
+        does, and uncancel no more than these.
 """
 
 from __future__ import annotations
@@ -29,19 +31,21 @@ from weakref import ref
 __all__ = ["RepeatingTimerEntry", "TimerEntry", "retime"]
 
 
-MOST_LEFT = 64  # entries that have been left, kept for the sake of not looking for them
+MAX_STALE = 64  # entries that have been left and stay in the heap, because searching for them costs more
 ROUNDING = 0.001  # of loops other than asyncio's own, whose timers count in milliseconds
 
-CACHING = ("uvloop", "winloop")  # loops whose time stands still while a callback runs
+CACHED_TIME = ("uvloop", "winloop")  # loops whose time stands still while a callback runs
 
-_number = count().__next__  # equal moments come in the order of entering: the outer one first
+_number = (
+    count().__next__
+)  # entries with equal deadlines expire in the order of entering: the outer one first
 
 
 class TimerEntry:
-    """A limit: what is in its ``with`` is cancelled when time is up, and the cancellation caught.
+    """A time limit: cancels the current task when it is reached, and catches the cancellation.
 
-    It has the face of Trio's cancel scope. ``cancel_called``: time was up. ``cancelled_caught``: and what
-    was inside ended by that.
+    The interface is that of Trio's cancel scope. ``cancel_called``: the limit was reached.
+    ``cancelled_caught``: the block ended by that cancellation.
     """
 
     __slots__ = ("_before", "_task", "_timer", "cancel_called", "cancelled_caught")
@@ -53,7 +57,7 @@ class TimerEntry:
             return
         running = _get_running_loop()
         if running is None or (task := current_task(running)) is None:
-            return  # driven by hand, without a loop or a task: there is nobody to cancel
+            return  # the coroutine is driven by hand, without a loop or a task: there is nothing to cancel
         loop: Any = running
         self._task = task
         self._before = task.cancelling()
@@ -63,7 +67,7 @@ class TimerEntry:
             timer = Timer(loop)
         self._timer: Timer | None = timer
         moment = timer.clock() + seconds
-        if timer.left > MOST_LEFT:
+        if timer.stale > MAX_STALE:
             timer.sweep()
         heappush(timer.heap, (moment, _number(), self))
         if moment < timer.armed:
@@ -82,31 +86,32 @@ class TimerEntry:
         timer, self._timer = self._timer, None
         if timer is not None:
             heap = timer.heap
-            # Who came last is the last leaf, as a rule. The garbage collector may come in any thread.
+            # The newest entry is nearly always the last leaf. On GeneratorExit the garbage collector may run
+            # this in any thread, so the heap is left alone.
             if kind is not GeneratorExit and heap and heap[-1][2] is self:
                 heap.pop()
             else:
-                timer.left += 1
-            if timer.turned:
-                timer.rest()
+                timer.stale += 1
+            if timer.uses_loop_clock:
+                timer.disarm_if_idle()
         if self.cancel_called and task.uncancel() <= self._before and isinstance(error, CancelledError):
             self.cancelled_caught = True
         return self.cancelled_caught
 
     def cut(self) -> None:
-        """Cancel what is inside, if it is still there."""
+        """Cancel the task, unless the block has been left."""
         if self._task is not None:
             self.cancel_called = True
             self._task.cancel()
 
 
 class RepeatingTimerEntry(TimerEntry):
-    """A limit that cuts nothing when time is up, but wakes somebody: say whom in ``cut``."""
+    """A limit that calls ``cut``, which subclasses override, instead of cancelling; it can be armed again."""
 
     __slots__ = ()
 
     def again(self, seconds: float) -> None:
-        """Be woken once more."""
+        """Arm the entry again."""
         loop: Any = _get_running_loop()
         timer: Timer = getattr(loop, "_redouble_timer", None) or Timer(loop)
         self._timer = timer
@@ -116,7 +121,7 @@ class RepeatingTimerEntry(TimerEntry):
             timer.arm(loop, moment)
 
     def end(self) -> None:
-        """Cancel what is inside, soon and once, if it is still there: by rule 2."""
+        """Cancel the task two loop iterations from now (rule 2), once, unless the block has been left."""
         loop: Any = _get_running_loop()
         loop.call_soon(loop.call_soon, self._end, context=Context())
 
@@ -126,82 +131,82 @@ class RepeatingTimerEntry(TimerEntry):
 
 
 class Timer:
-    """The limits of one loop, the earliest first. It is an attribute of the loop, and so ends with it."""
+    """The heap of limits of one loop, the earliest first. An attribute of the loop, it ends with it."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.heap: list[tuple[float, int, TimerEntry]] = []
-        self.left = 0  # how many of them have been left
+        self.stale = 0  # number of stale entries: their blocks have been left
         self.armed = inf
         self._handle: Callable[[], TimerHandle | None] = _none
         self.exact = isinstance(loop, BaseEventLoop)
-        self.retime(loop)
-        with suppress(AttributeError):  # a loop that takes no attributes has a timer for each limit
+        self.choose_clock(loop)
+        with suppress(AttributeError):  # a loop that accepts no attributes gets a timer for each limit
             cast("Any", loop)._redouble_timer = self
 
-    def retime(self, loop: AbstractEventLoop) -> None:
-        """Go by the loop's own clock if it is of its own kind, or a test has turned it.
+    def choose_clock(self, loop: AbstractEventLoop) -> None:
+        """Choose the clock: the loop's own if its class overrides it, or if virtual time has replaced it.
 
-        Else by the system's: the loop's is that with a detour, or stands still while a callback runs.
+        Otherwise the system's: the loop's clock is the same one, or stands still while a callback runs.
         """
-        real = type(loop).time is BaseEventLoop.time or type(loop).__module__ in CACHING
-        self.turned = not real or "time" in getattr(loop, "__dict__", {})
-        self.clock: Callable[[], float] = loop.time if self.turned else monotonic
+        real = type(loop).time is BaseEventLoop.time or type(loop).__module__ in CACHED_TIME
+        self.uses_loop_clock = not real or "time" in getattr(loop, "__dict__", {})
+        self.clock: Callable[[], float] = loop.time if self.uses_loop_clock else monotonic
 
     def arm(self, loop: AbstractEventLoop, moment: float) -> None:
-        """Have the loop wake us at this moment, or a little later."""
+        """Schedule `ring` for this moment, or slightly later."""
         self.disarm()
         self.armed = moment
         delay = max(0.0, moment - self.clock())
-        # In a context of its own: the timer outlives the call that happens to arm it.
+        # In an empty context: the timer outlives the call that arms it.
         if self.exact:
-            handle = loop.call_at(loop.time() + delay, self.ring, loop, context=Context())
+            handle = loop.call_at(loop.time() + delay, self.fire, loop, context=Context())
         else:
-            handle = loop.call_later(delay + ROUNDING, self.ring, loop, context=Context())
-        self._handle = ref(handle)  # it holds the loop, which holds us
+            handle = loop.call_later(delay + ROUNDING, self.fire, loop, context=Context())
+        self._handle = ref(handle)  # weak: the handle refers to the loop, which refers to this timer
 
     def disarm(self) -> None:
-        """Ask for no waking."""
+        """Cancel the scheduled handle."""
         handle, self._handle, self.armed = self._handle(), _none, inf
         if handle is not None:
             handle.cancel()
 
-    def ring(self, loop: AbstractEventLoop) -> None:
-        """Cut whoever's time is up, soon; sleep until the next one's is."""
+    def fire(self, loop: AbstractEventLoop) -> None:
+        """Expire the entries whose limit is reached (rule 2), and arm for the next one."""
         self._handle, self.armed = _none, inf
-        # A turned loop moves its clock to where it was asked to, give or take its resolution.
-        now = self.clock() + (getattr(loop, "_clock_resolution", 0.0) if self.turned else 0.0)
+        # A loop with virtual time advances to the requested moment only to within its clock resolution.
+        now = self.clock() + (getattr(loop, "_clock_resolution", 0.0) if self.uses_loop_clock else 0.0)
         heap = self.heap
         while heap and (heap[0][0] <= now or heap[0][2]._task is None):
-            cut = heappop(heap)[2]
-            if cut._task is None:
-                self.left -= 1
+            entry = heappop(heap)[2]
+            if entry._task is None:
+                self.stale -= 1
             else:
-                cut._timer = None  # it is not here any more when it is left
-                loop.call_soon(loop.call_soon, cut.cut, context=Context())
+                entry._timer = None  # no longer in the heap
+                loop.call_soon(loop.call_soon, entry.cut, context=Context())
         if heap:
             self.arm(loop, heap[0][0])
 
     def sweep(self) -> None:
-        """Drop the entries that have been left, unless most are still in use."""
-        if 2 * self.left > len(self.heap):
+        """Remove stale entries, unless most entries are in use."""
+        if 2 * self.stale > len(self.heap):
             self.heap[:] = [entry for entry in self.heap if entry[2]._task is not None]
             heapify(self.heap)
-            self.left = 0
+            self.stale = 0
 
-    def rest(self) -> None:
-        """Ask for no waking if nobody is limited: virtual time would jump there."""
-        if self.left >= len(self.heap):
+    def disarm_if_idle(self) -> None:
+        """Disarm if no limit is in force: virtual time would advance to the scheduled moment."""
+        if self.stale >= len(self.heap):
             self.disarm()
             self.heap.clear()
-            self.left = 0
+            self.stale = 0
 
 
 def _none() -> None:
-    """Stand for a reference to nothing."""
+    """Return None, as a dead weak reference does."""
 
 
 def retime(loop: AbstractEventLoop) -> None:
-    """Learn that a test has turned the loop's clock, or turned it back."""
+    """Choose the clock of the loop's timer again, after virtual time was installed or removed."""
     timer: Timer | None = getattr(loop, "_redouble_timer", None)
     if timer is not None:
-        timer.retime(loop)
+        timer.choose_clock(loop)

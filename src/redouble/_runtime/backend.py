@@ -1,6 +1,6 @@
-"""Which async library runs the current task, and what we ask of it: asyncio (`_asyncio`) or Trio (`_trio`).
+"""The interface of the async backends, and the detection of the one that runs the current task.
 
-Found out at every call, and without importing either: one policy may serve both.
+Detection happens at every call, because one policy may serve both asyncio and Trio, and it imports neither.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ __all__ = ["Backend", "CancelScope", "backend", "cancelling", "cut_after", "in_e
 
 
 class CancelScope(Protocol):
-    """A ``with`` that may be cut: what Trio calls a cancel scope."""
+    """A ``with`` block that can be cancelled: the part of Trio's cancel scope that we use."""
 
     @property
     def cancel_called(self) -> bool:
-        """Whether time was up."""
+        """True if the time limit was reached."""
         ...
 
     @property
     def cancelled_caught(self) -> bool:
-        """Whether what was inside ended by that."""
+        """True if the block ended by the scope's cancellation, which the scope has caught."""
         ...
 
     def __enter__(self) -> object:
-        """Begin."""
+        """Enter the scope."""
         ...
 
     def __exit__(
@@ -37,54 +37,54 @@ class CancelScope(Protocol):
         tb: TracebackType | None,
         /,
     ) -> bool:
-        """End, swallowing our own cancellation."""
+        """Leave the scope; return True to swallow its own cancellation."""
         ...
 
 
 class Backend(Protocol):
-    """What `_asyncio` and `_trio` have in common."""
+    """The interface of the modules `asyncio_backend` and `trio_backend`."""
 
     def now(self) -> float:
         """Return the event loop's time."""
         ...
 
     def sleep(self, seconds: float, /) -> Awaitable[None]:
-        """Wait, giving way at least once."""
+        """Sleep; at least one checkpoint, also for 0 seconds."""
         ...
 
     def cancelling(self, error: BaseException | None = None, /) -> bool:
-        """Say whether the running task is being cancelled, apart from what came of this error."""
+        """Return True if the current task is being cancelled, not by a task group that raised ``error``."""
         ...
 
     def cut_after(self, seconds: float, /) -> CancelScope:
-        """Cancel what is in the ``with`` after so many seconds, and catch the cancellation."""
+        """Return a scope that is cancelled after so many seconds, and catches its cancellation."""
         ...
 
     def lift(self, limit: Any, /) -> bool:
-        """Let a limit cut nothing from now on, though it is not left yet; say whether that was in time."""
+        """Remove the time limit of a scope that is still entered; return True if it was not yet reached."""
         ...
 
     def waker(self) -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
-        """Return how to ring a bell, once and from any thread, and how to wait for it.
+        """Return two functions: ``wake``, for one call from any thread, and the one to await until then.
 
-        Ringing says whether anybody can hear it.
+        ``wake`` returns False if the event loop has ended, so that no task waits.
         """
         ...
 
     async def checkpoint(self) -> None:
-        """Raise the cancellation that the running task has coming, if it has."""
+        """Raise the pending cancellation of the current task, if there is one."""
         ...
 
     def home(self) -> object:
-        """Return what runs tasks here: the same object for the same event loop, None outside of any."""
+        """Return the identity of the running event loop or Trio run; None (asyncio) if there is none."""
         ...
 
     def is_home(self, place: object, /) -> bool:
-        """Say whether that is here."""
+        """Return True if that event loop or Trio run is the one that runs here."""
         ...
 
     def finish(self, work: Coroutine[Any, Any, None], /) -> None:
-        """Do what has to be awaited, though nobody awaits it."""
+        """Run a coroutine that the caller cannot await, in a task of its own."""
         ...
 
 
@@ -92,38 +92,38 @@ _loaded: Backend | None = None
 
 
 def backend() -> Backend:
-    """Find the async library that runs the current task."""
-    global _loaded  # noqa: PLW0603  asking for a module again and again takes its time
+    """Return the backend of the async library that runs the current task."""
+    global _loaded  # noqa: PLW0603  an import statement at every call would be slow
     if modules.get("trio") is not None:
-        from redouble._runtime import trio_backend as _trio  # noqa: PLC0415  only once Trio is there
+        from redouble._runtime import trio_backend  # noqa: PLC0415  only once Trio is imported
 
-        if _trio.running():
-            return _trio
+        if trio_backend.running():
+            return trio_backend
     if _loaded is None:
-        from redouble._runtime import asyncio_backend as _asyncio  # noqa: PLC0415  only once async code runs
+        from redouble._runtime import asyncio_backend  # noqa: PLC0415  only once async code runs
 
-        _loaded = _asyncio
+        _loaded = asyncio_backend
     return _loaded
 
 
 def cut_after(seconds: float) -> CancelScope:
-    """Cancel what is in the ``with`` after so many seconds, and catch the cancellation."""
+    """Return a scope that is cancelled after so many seconds, and catches its cancellation."""
     return (backend() if _loaded is None or "trio" in modules else _loaded).cut_after(seconds)
 
 
 def cancelling(error: BaseException | None = None) -> bool:
-    """Say whether the running task is being cancelled, whatever its operation made of that."""
+    """Return True if the current task is being cancelled, even if the operation swallowed that."""
     return backend().cancelling(error)
 
 
 def under_trio() -> bool:
-    """Say whether a task of Trio's runs, where async code goes by Trio's clock and blocking code does not."""
+    """Return True inside a Trio task, where async code uses Trio's clock (blocking code does not)."""
     trio: Any = modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_task())
 
 
 def in_event_loop() -> bool:
-    """Say whether this thread is inside a running event loop, which a blocking wait would stall."""
+    """Return True if this thread runs an event loop, which a blocking wait would stall."""
     events = modules.get("asyncio.events")
     if events is not None and events._get_running_loop() is not None:
         return True

@@ -1,9 +1,9 @@
-"""Where time and chance enter the library, and nowhere else.
+"""Clocks and the source of randomness: the only place where time enters the library.
 
-A `Clock` tells the time and waits, in blocking and in async code. `SYSTEM` is the real one: it finds
-out by itself, and without importing either, whether asyncio or Trio is running. Apart from what stands
-for those (`_asyncio`, `_timer`, `_taskgroup`, `_trio`) and what is for tests, nothing else in the library may
-import `time`, `asyncio` or `trio`; a test sees to it.
+A `Clock` reads the time and sleeps, in blocking and in async code. `SYSTEM` is the real one: it detects
+whether asyncio or Trio is running, and imports neither. Apart from the backends (`asyncio_backend`,
+`asyncio_timer`, `trio_backend`) and code for tests, no other module may import `time`, `asyncio` or `trio`;
+a test of the architecture checks it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LONGEST_SLEEP = 1e9  # 31 years. time.sleep() raises OverflowError a little abov
 
 @public("redouble.types")
 class Chance(Protocol):
-    """Where chance comes from: the module `random`, a `random.Random`, or your own."""
+    """A source of randomness: the module `random`, a `random.Random`, or your own."""
 
     def random(self) -> float:
         """Return a float in [0, 1)."""
@@ -48,7 +48,7 @@ class Chance(Protocol):
 
 @public("redouble")
 class Clock:
-    """Tells the time and waits. Subclass it to bring your own; override what differs.
+    """A clock: reads the time and sleeps. Subclass it to bring your own; override what differs.
 
     ``now`` and ``sleep`` serve blocking code, ``anow`` and ``asleep`` async code.
     """
@@ -58,7 +58,7 @@ class Clock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, blocking this thread."""
+        """Sleep, blocking this thread."""
         time.sleep(min(seconds, LONGEST_SLEEP))
 
     def anow(self) -> float:
@@ -66,59 +66,59 @@ class Clock:
         return self.now()
 
     def asleep(self, seconds: float) -> Awaitable[None]:
-        """Wait in async code, always giving way: a wait of zero is a checkpoint."""
+        """Sleep in async code. It always yields to other tasks: a sleep of zero is a checkpoint."""
         return backend().sleep(seconds)
 
 
 class VirtualTime(Protocol):
-    """The clock of a test, in place of the real one. Once it is ``over``, time is real again."""
+    """The clock of a test, which replaces the real one until it is ``over``."""
 
     _over: bool
 
     def now(self) -> float:
-        """Tell the time."""
+        """Return the virtual time."""
         ...
 
     def anow(self) -> float:
-        """Tell the time in async code."""
+        """Return the virtual time in async code."""
         ...
 
     def _going(self) -> float:
-        """Tell the time of calls that may outlive it: when it is over, it goes on as real time does."""
+        """Return the time for calls that may outlive this clock: it continues in real time afterwards."""
         ...
 
     def _reach(self, moment: float) -> None:
-        """Move forwards to a moment."""
+        """Advance to a moment."""
         ...
 
     def _turns(self) -> bool:
-        """Say whether the event loop that is running goes by it too."""
+        """Return True if the running event loop uses this clock too."""
         ...
 
     def _lapse(self, seconds: float) -> Awaitable[None]:
-        """Let time pass in async code, without it being anybody's delay."""
+        """Advance time in async code, without recording a delay."""
         ...
 
     def _hold(self, workers: int) -> None:
-        """Count workers in and out, in async code."""
+        """Add (1) or remove (-1) a worker, in async code: while one runs, time passes as real time does."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let a delay pass."""
+        """Advance time by a delay, and record it."""
         ...
 
     def asleep(self, seconds: float) -> Awaitable[None]:
-        """Let a delay pass in async code."""
+        """Advance time by a delay in async code, and record it."""
         ...
 
 
-# The virtual time of this context, and of whole event loops; looked at only while the ambient flag is up.
+# The virtual time of this context, and of whole event loops; read only while the ambient flag is set.
 VIRTUAL: ContextVar[VirtualTime | None] = ContextVar("redouble_virtual_time", default=None)
 LOOPS: dict[object, VirtualTime] = {}
 
 
 def virtual() -> VirtualTime | None:
-    """Return the virtual clock that is at work here, if there is one."""
+    """Return the virtual clock that applies to this context or event loop, if there is one."""
     if not ambient.active:
         return None
     clock = VIRTUAL.get()
@@ -129,7 +129,7 @@ def virtual() -> VirtualTime | None:
 
 
 class _System(Clock):
-    """The real clock, or the virtual one of a test. Under Trio async code follows Trio's clock."""
+    """The real clock, or the virtual one of a test. Under Trio, async code uses Trio's clock."""
 
     def now(self) -> float:
         clock = virtual()
@@ -158,9 +158,9 @@ def _async_now() -> float:
 
 
 def fast_reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
-    """Return what tells this clock's time with the least ado, as long as nothing ambient is at work.
+    """Return the cheapest callable that reads this clock; valid while no ambient feature is active.
 
-    For the real one that is a C function: on the path of every successful call there is no frame of ours.
+    For the real clock that is a C function: the fast path of a call has no Python frame of ours.
     """
     if clock is SYSTEM:
         return _async_now if aio else monotonic
@@ -168,27 +168,30 @@ def fast_reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
 
 
 def call_reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
-    """Return what tells the time of a whole call by this clock, or by a virtual one in its place."""
-    test = virtual() if clock is SYSTEM else None
-    if test is not None:
-        return test._going
+    """Return the callable that reads this clock for a whole call, or a virtual clock in place of `SYSTEM`."""
+    virtual_clock = virtual() if clock is SYSTEM else None
+    if virtual_clock is not None:
+        return virtual_clock._going
     return clock.anow if aio else clock.now
 
 
 def context_clock() -> Callable[[], float]:
-    """Return what tells the time where we are, also when asked from another thread."""
-    test = virtual()
-    if test is not None:
-        return test._going
+    """Return the callable that reads the clock of this context; other threads may call it too."""
+    virtual_clock = virtual()
+    if virtual_clock is not None:
+        return virtual_clock._going
     if under_trio():
-        from redouble._runtime import trio_backend as _trio  # noqa: PLC0415  it is running
+        from redouble._runtime import trio_backend  # noqa: PLC0415  Trio is running
 
-        return _trio.clock()
+        return trio_backend.clock()
     return monotonic
 
 
 class ForeignClock(Clock):
-    """Somebody's object with ``now()`` and ``sleep()``; in async code, what it lacks is the real clock's."""
+    """An adapter for an object with ``now()`` and ``sleep()``, which may lack ``anow()`` and ``asleep()``.
+
+    Without ``anow()`` async code uses its ``now()``; without ``asleep()`` the real clock's.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -203,5 +206,5 @@ class ForeignClock(Clock):
         return getattr(self._clock, "anow", self._clock.now)()
 
     def asleep(self, seconds: float) -> Awaitable[None]:
-        own = getattr(self._clock, "asleep", None)
-        return backend().sleep(seconds) if own is None else own(seconds)
+        asleep = getattr(self._clock, "asleep", None)
+        return backend().sleep(seconds) if asleep is None else asleep(seconds)

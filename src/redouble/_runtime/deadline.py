@@ -1,7 +1,7 @@
-"""Deadlines: moments that nothing runs past, known to everything inside by the context.
+"""Deadlines: time limits carried in a context variable.
 
-A deadline cuts nothing by itself. Policies and limits ask for it, and so may the caller's own code. Which
-attempt of a worker has been given up is known in the same way: to what runs there, its time is over.
+A deadline cancels nothing. Policies and limits read it, and so may the caller's own code. The cancellation of
+an attempt on a worker is carried in the same way: in the worker's context no time is left.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class ActiveDeadline:
-    """A deadline in force, by the clock it was set by; ``over`` once its block has been left."""
+    """A deadline and the clock that it was set by; ``over`` once its block has been left."""
 
     __slots__ = ("outer", "over", "reading", "until")
 
@@ -45,23 +45,23 @@ class ActiveDeadline:
         self.outer = in_force(MOMENT.get())
 
     def left(self) -> float:
-        """Tell the seconds until then."""
+        """Return the seconds until the deadline; negative if it has passed."""
         return self.until - self.reading()
 
 
 class CancellableDeadline(ActiveDeadline):
-    """The deadline of one attempt on a worker, which may also be given up before: a job is one."""
+    """The deadline of one attempt on a worker, which may be cancelled earlier: base class of jobs."""
 
     __slots__ = ("cancelled", "then")
 
     cancelled: bool
-    then: Callable[[], object] | None  # how to stop it, where that can be done
+    then: Callable[[], object] | None  # stops the operation, if that is possible
 
     def left(self) -> float:
         return 0.0 if self.cancelled else super().left()
 
     def end(self, *, in_time: bool) -> None:
-        """Learn that nobody waits for the attempt any more; if it has not ended, tell the operation."""
+        """Record that the caller no longer waits; unless the attempt ended in time, cancel the operation."""
         if in_time:
             self.over = True
             return
@@ -74,34 +74,34 @@ MOMENT: ContextVar[ActiveDeadline | None] = ContextVar("redouble_deadline", defa
 
 
 def in_force(moment: ActiveDeadline | None) -> ActiveDeadline | None:
-    """Return this one, or the first around it that is not over."""
+    """Return this deadline, or the innermost one around it that is not over."""
     while moment is not None and moment.over:
         moment = moment.outer
     return moment
 
 
 def time_left() -> float:
-    """Tell the seconds until the earliest deadline here, or infinity; less than zero if it has passed."""
+    """Return the seconds until the earliest deadline of this context, negative after it; infinity if none."""
     shortest = inf
     moment = in_force(MOMENT.get())
     while moment is not None:
         shortest = min(shortest, moment.left())
-        moment.outer = in_force(moment.outer)  # what is over is forgotten, or it would be for ever
+        moment.outer = in_force(moment.outer)  # drop those that are over, or the chain would grow for ever
         moment = moment.outer
     return shortest
 
 
 def wait_limit(wait: float | None) -> float:
-    """Say how long to wait for something, None being as long as it takes: at most until the deadline."""
+    """Return the seconds to wait, at most until the deadline. ``wait`` None is no limit."""
     seconds = inf if wait is None else wait
     if not seconds or not ambient.active:
         return seconds
-    context_clock()()  # a clock of a test learns here of the one it goes by
+    context_clock()()  # so that a virtual clock synchronises with its event loop
     return min(seconds, max(0.0, time_left()))
 
 
 class Deadline:
-    """What `deadline` returns: for a ``with``."""
+    """The context manager that `deadline` returns."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -120,26 +120,26 @@ class Deadline:
         moment = self._ways_out.leave()
         moment.over = True
         ambient.hold(-1)
-        # Left from another context, or not in the order of entering: being over has to do.
+        # If the block is left in another context, or out of order, `over` alone ends the deadline.
         if MOMENT.get() is moment:
             MOMENT.set(in_force(moment))
 
-    if not TYPE_CHECKING:  # pragma: no branch  so that type checkers say so too
+    if not TYPE_CHECKING:  # pragma: no branch  so that type checkers reject `async with`
 
         async def __aenter__(self) -> NoReturn:
             raise TypeError("write `with deadline(...)` also in async code: entering and leaving never wait")
 
         async def __aexit__(self, *_: object) -> None:
-            """Be there, so that `async with` comes as far as the message above."""
+            """Exist, so that `async with` reaches the message above."""
 
 
 @public("redouble")
 def deadline(seconds: Duration, /) -> Deadline:
     """Set a deadline for everything inside: ``with redouble.deadline(2.0): ...``, also in async code.
 
-    It cuts nothing by itself. But under it every policy and every `Timeout` treats it as a hard limit:
-    nothing begins after it, what can be cut is. Of several the earliest counts. Tasks begun inside and
-    workers know it too, for as long as the block lasts.
+    It cancels nothing by itself, but every policy and every `Timeout` inside treats it as a hard limit: no
+    attempt starts after it, and a running one is cancelled if that is possible. Of several deadlines the
+    earliest counts. Tasks and workers that are started inside inherit it while the block lasts.
     """
     return Deadline(checked(seconds, "deadline"))
 
@@ -150,10 +150,10 @@ def remaining() -> float | None: ...
 def remaining(default: T) -> float | T: ...
 @public("redouble")
 def remaining(default: object = None) -> object:
-    """Tell the seconds left until the deadline that is in force here, 0 if it has passed.
+    """Return the seconds left until the deadline of this context, 0 if it has passed.
 
-    Without one: the default. On a worker the limit of the attempt is a deadline too, so that
-    ``requests.get(url, timeout=redouble.remaining(10))`` is never left waiting longer than that.
+    Without a deadline: the default. On a worker the limit of the attempt is a deadline too, so that
+    ``requests.get(url, timeout=redouble.remaining(10))`` never waits longer than that.
     """
     seconds = time_left()
     return default if seconds == inf else max(0.0, seconds)
@@ -161,9 +161,9 @@ def remaining(default: object = None) -> object:
 
 @public("redouble")
 def cancelled() -> bool:
-    """Say whether the attempt that this code runs in, on a worker, has been given up: time to stop.
+    """Return True if this code runs in an attempt on a worker that has been given up, so that it should stop.
 
-    Elsewhere it is False.
+    Outside of workers it is False.
     """
     moment = MOMENT.get()
     while moment is not None:

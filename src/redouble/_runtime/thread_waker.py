@@ -1,4 +1,4 @@
-"""A bell for blocking code: one thread waits for it, any other rings it. Async code has its backend's."""
+"""The waker for blocking code. Async code uses `Backend.waker`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ThreadWaker"]
 
 
 class ThreadWaker:
-    """Rings once; ringing again does no harm."""
+    """A one-shot event: one thread waits, any other thread wakes it. A second ``wake()`` does nothing."""
 
     __slots__ = ("_lock",)
 
@@ -19,15 +19,15 @@ class ThreadWaker:
         self._lock.acquire()
 
     def wake(self) -> None:
-        """Wake who waits, or will."""
-        with suppress(RuntimeError):  # it has rung already: who rang was interrupted before noting it
+        """Wake the waiting thread, or let the next ``wait()`` return at once."""
+        with suppress(RuntimeError):  # woken already: that caller was interrupted before it could record so
             self._lock.release()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it rings, for up to so many seconds."""
+        """Wait for ``wake()``, for up to so many seconds."""
         self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
 
     @property
     def silent(self) -> bool:
-        """Whether it has not rung yet."""
+        """True until ``wake()`` is called."""
         return self._lock.locked()

@@ -1,4 +1,4 @@
-"""Time for Trio, and the end of what was abandoned. Imported only once Trio has been imported."""
+"""The backend for Trio. Imported only once Trio has been imported."""
 
 from __future__ import annotations
 
@@ -31,59 +31,56 @@ __all__ = [
 ]
 
 
-# fmt: on
-
-
-def cancelling(error: BaseException | None = None) -> bool:  # noqa: ARG001  whatever it is
+def cancelling(error: BaseException | None = None) -> bool:  # noqa: ARG001  of the interface
     """Return False: Trio delivers a cancellation again at every checkpoint, so no wait outlives it."""
     return False
 
 
 def cut_after(seconds: float) -> CancelScope:
-    """Cancel what is in the ``with`` when time is up, and catch the cancellation."""
+    """Return a scope that is cancelled after so many seconds, and catches its cancellation."""
     return CancelScope(deadline=now() + seconds)
 
 
 def lift(limit: CancelScope) -> bool:
-    """Let a limit cut nothing from now on, unless it has; it has to be left in its turn all the same."""
+    """Remove the time limit of a scope; return True if it was not yet reached. The scope is left as usual."""
     limit.deadline = inf
     return not limit.cancel_called
 
 
 def clock() -> Callable[[], float]:
-    """Return what tells the time of this run of Trio, from any thread."""
+    """Return the callable that reads the clock of this Trio run; any thread may call it."""
     return current_clock().current_time
 
 
 def waker() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
-    """Return how to ring a bell, once and from any thread, and how to wait for it.
+    """Return two functions: ``wake``, for one call from any thread, and the one to await until then.
 
-    Ringing says whether anybody can hear it.
+    ``wake`` returns False if the Trio run has ended, so that no task waits.
     """
-    rung, here = Event(), home()
+    woken, token = Event(), home()
 
-    def ring() -> bool:
+    def wake() -> bool:
         try:
-            here.run_sync_soon(rung.set)
-        except RunFinishedError:  # then nobody waits
+            token.run_sync_soon(woken.set)
+        except RunFinishedError:
             return False
         return True
 
-    return ring, rung.wait
+    return wake, woken.wait
 
 
-def is_home(place: object) -> bool:
-    """Say whether this is that run of Trio, in a task or between tasks."""
-    return in_trio_run() and home() is place
+def is_home(token: object) -> bool:
+    """Return True if this is the token of the current Trio run, in a task or between tasks."""
+    return in_trio_run() and home() is token
 
 
 def finish(work: Coroutine[Any, Any, None]) -> None:
-    """Do ``work`` soon, in a task of its own: what has begun in one task cannot go on in another."""
+    """Run ``work`` soon, all of it in a task of its own: Trio cannot move a coroutine to another task."""
     spawn_system_task(_quietly, work)
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
-    except Exception:  # which would end the whole of Trio
+    except Exception:  # an error in a system task would crash the Trio run
         log(ABANDONED, trouble=True)

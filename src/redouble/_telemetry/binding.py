@@ -1,7 +1,7 @@
-"""What a program binds to the work it is at: who it is for, which run it belongs to.
+"""Fields that a program binds to the current context, such as a tenant or a run id.
 
-It lives in the context, so tasks and worker threads inherit it, and worker processes are sent it. It goes
-into events, and from there into logs and spans; never into metrics, where a value for every tenant is a bill.
+They live in a context variable: tasks and worker threads inherit them, and worker processes receive them.
+Events contain them, and so do logs and spans; metrics do not, because each new value would be a time series.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ BOUND: ContextVar[Mapping[str, Value]] = ContextVar("redouble_bound", default=NO
 
 @public("redouble.types")
 class Binding(Handle):
-    """The handle of what was bound: call it, `remove()` it, or use it in a ``with`` to end it."""
+    """The handle of bound fields: call it, `remove()` it, or use it in a ``with`` to unbind them."""
 
     __slots__ = ("__weakref__",)
 
     def __init__(self, fields: Mapping[str, Value | None]) -> None:
-        _become((*_bindings.get(), BoundFields(fields, ref(self))))
+        _set_bindings((*_bindings.get(), BoundFields(fields, ref(self))))
 
     def remove(self) -> None:
-        """Bind it no longer; a second time does nothing. What was bound since then stays."""
-        _become(tuple(bound for bound in _bindings.get() if bound.handle() is not self))
+        """Unbind the fields; a second time does nothing. Fields that were bound later stay."""
+        _set_bindings(tuple(bound for bound in _bindings.get() if bound.handle() is not self))
 
 
 class BoundFields(NamedTuple):
-    """What was bound at a time, and the handle by which it can be removed, as long as somebody has that."""
+    """The fields of one `bind`, and a weak reference to the handle that removes them."""
 
     fields: Mapping[str, Value | None]
     handle: ReferenceType[Binding]
 
 
-# In the order in which they were bound; which one is removed first is nobody's business.
+# In the order of binding; they may be removed in any order.
 _bindings: ContextVar[tuple[BoundFields, ...]] = ContextVar("redouble_bindings", default=())
 
 
 @public("redouble")
 def bind(**fields: Value | None) -> Binding:
-    """Bind fields to all that happens from here on in this context: they are in every event, log and span.
+    """Bind fields to the current context: every event, log and span from here on contains them.
 
     >>> import redouble
     >>> with redouble.bind(run_id="r-17", tenant="acme"):
     ...     pass  # events of policies in here have them as ``event.bound``
 
-    A task, and a worker, inherits what is bound where it is started. None takes a field out again. Without a
-    ``with``, it stays for as long as the task, or the thread, does.
+    A task or worker inherits the fields that are bound where it is started. None removes a field. Without a
+    ``with``, the fields stay bound for as long as the task or thread lives.
     """
     if not fields:
         raise TypeError("bind() binds nothing: write bind(run_id=..., tenant=...)")
@@ -71,21 +71,26 @@ def bind(**fields: Value | None) -> Binding:
 
 
 def inherit(fields: Mapping[str, Value]) -> None:
-    """Bind what another process has bound, and nothing else."""
-    _become(())
+    """Replace all bindings by the fields that another process has bound."""
+    _set_bindings(())
     if fields:
         Binding(fields)
 
 
-def _become(all_of_it: tuple[BoundFields, ...]) -> None:
-    kept: list[BoundFields] = []
+def _set_bindings(bindings: tuple[BoundFields, ...]) -> None:
+    """Set the bindings of this context and their merged fields.
+
+    Neighbours whose handles are gone are merged: a thread that binds for each request and never unbinds would
+    otherwise collect bindings for ever.
+    """
+    compacted: list[BoundFields] = []
     merged: dict[str, Value | None] = {}
-    for bound in all_of_it:
+    for bound in bindings:
         merged.update(bound.fields)
         before: Mapping[str, Value | None] = {}
-        if kept and kept[-1].handle() is bound.handle() is None:  # or a thread that binds at each turn grows
-            before = kept.pop().fields
-        kept.append(BoundFields({**before, **bound.fields}, bound.handle))
-    said = {key: value for key, value in merged.items() if value is not None}
-    _bindings.set(tuple(kept))
-    BOUND.set(MappingProxyType(said) if said else NOTHING)
+        if compacted and compacted[-1].handle() is bound.handle() is None:
+            before = compacted.pop().fields
+        compacted.append(BoundFields({**before, **bound.fields}, bound.handle))
+    fields = {key: value for key, value in merged.items() if value is not None}
+    _bindings.set(tuple(compacted))
+    BOUND.set(MappingProxyType(fields) if fields else NOTHING)

@@ -1,4 +1,4 @@
-"""Makes events of what happens: to a run, at a gate, under a limit. Only if somebody wants to hear of it."""
+"""Emitters: functions that create an event of a run, a gate or a time limit, if an observer wants it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.binding import BOUND
 from redouble._telemetry.events import Event, Observer, What
-from redouble._telemetry.observers import complain, publish, watch
+from redouble._telemetry.observers import log_failure, publish, watch
 from redouble.errors import AttemptTimeout, Rejected
 
 __all__ = [
@@ -27,15 +27,15 @@ __all__ = [
 
 R = TypeVar("R", bound=Rejected)
 
-TOLD = "__redouble_told__"
+TOLD = "__redouble_told__"  # an attribute of errors whose rejection has been emitted
 INFINITY = float("inf")
 
-# Whether a call that has been told of as a success goes on, since the body of its answer broke.
-GOES_ON: ContextVar[bool] = ContextVar("redouble_goes_on", default=False)
+# True while a call already emitted as a success is being retried because its response body failed.
+CONTINUING: ContextVar[bool] = ContextVar("redouble_continuing_call", default=False)
 
-# All fields in order, without a look at them: that is twice as fast as by name.
+# Creates an event from all fields in order: twice as fast as by name.
 new: Callable[[type[Event], tuple[object, ...]], Event] = vars(tuple)["__new__"]
-options: dict[What, str] = {
+HOOK_OPTIONS: dict[What, str] = {
     "before_attempt": "before_attempt",
     "success": "on_success",
     "failure": "on_failure",
@@ -45,22 +45,23 @@ options: dict[What, str] = {
 
 
 def make_emitter(policy: Any) -> Callable[..., None] | None:
-    """Make the function by which a run tells what happens: the policy's own observer first.
+    """Return the function that emits the events of a run, to the policy's own hooks first.
 
-    None, if there is nobody to tell. Options and runs are made of events: their types cannot be named here.
+    None if there is neither a hook nor an observer. Policies and runs are typed as Any, because their modules
+    import this one.
     """
     if policy._silent and not watch.entries:
         return None
 
-    def tell(run: Any, what: What, error: Exception | None, delay: float | None) -> None:
-        own: Observer | None = getattr(policy, options[what])
+    def emit(run: Any, what: What, error: Exception | None, delay: float | None) -> None:
+        own: Observer | None = getattr(policy, HOOK_OPTIONS[what])
         before = what == "before_attempt"
         if own is None:
             if not watch.listening[what]:
                 return
             if (before or what == "success") and not watch.of_calls():
-                return  # those who would hear of it sleep
-        bad = not before and what != "success" and run.attempt > 0
+                return  # its observers are all disabled now
+        failed = not before and what != "success" and run.attempt > 0
         event = new(
             Event,
             (
@@ -71,10 +72,10 @@ def make_emitter(policy: Any) -> Callable[..., None] | None:
                 None if before else run.took + run.underway,
                 error,
                 None if before else run.value,
-                run.verdict if bad else None,
-                run.kind(error) if bad else None,
+                run.verdict if failed else None,
+                run.kind(error) if failed else None,
                 delay,
-                run.verdict.after if bad else None,
+                run.verdict.after if failed else None,
                 run.reason,
                 None if before else run.limiting_limit(),
                 policy.labels,
@@ -82,27 +83,27 @@ def make_emitter(policy: Any) -> Callable[..., None] | None:
                 run.first_item,
                 None,
                 BOUND.get(),
-                GOES_ON.get(),
+                CONTINUING.get(),
             ),
         )
         publish(event, own)
 
-    return tell
+    return emit
 
 
 # fmt: off
 class FastEmitter:
-    """Tells of first attempts that nothing but observers concerns, and that succeed: nearly all there are."""
+    """Emits ``before_attempt`` and ``success`` for calls that need no `Run`: the first attempt succeeds."""
 
-    __slots__ = ("_before", "_labels", "_name", "_odd")
+    __slots__ = ("_before", "_foreign_clock", "_labels", "_name")
 
     def __init__(self, policy: Any, name: str) -> None:
         self._name, self._labels = name, policy.labels
-        self._odd = policy.clock is not SYSTEM  # a clock of somebody's own may tell anything
-        self._before: Event | None = None  # the same each time
+        self._foreign_clock = policy.clock is not SYSTEM  # which may return anything
+        self._before: Event | None = None  # the event of every attempt while the bound fields are the same
 
     def attempt(self, now: float) -> float:
-        """Tell that it is about to be made; return when the call began, which is now."""
+        """Emit ``before_attempt``; return ``now``, the start of the call."""
         observer = watch.attempts
         if observer is not None:
             bound = BOUND.get()
@@ -115,15 +116,15 @@ class FastEmitter:
             try:
                 observer(event)
             except Exception:
-                complain(observer, event)
+                log_failure(observer, event)
         return now
 
     def success(self, value: object, began: float, started: float, now: float) -> None:
-        """Tell that it succeeded: the call began, and the attempt started, at these times."""
+        """Emit ``success`` for a call that began, and whose attempt started, at these times."""
         observer = watch.successes
         if observer is not None:
-            if self._odd and not began <= started <= now < INFINITY:
-                began = started = now = 0.0  # a broken clock tells nothing
+            if self._foreign_clock and not began <= started <= now < INFINITY:
+                began = started = now = 0.0  # the clock is broken: report zero durations
             event = new(Event, (
                 "success", self._name, 1, now - began, now - started, None, value, None, None, None, None,
                 None, None, self._labels, None, None, None, BOUND.get(), False,
@@ -131,11 +132,11 @@ class FastEmitter:
             try:
                 observer(event)
             except Exception:
-                complain(observer, event)
+                log_failure(observer, event)
 
 
 def emit_rejected(error: R, by: str, name: str | None) -> R:
-    """Tell that a gate does not let a call in; return the error to raise. Who sees it next tells nothing."""
+    """Emit that a gate rejects a call, once for each error; return the error to raise."""
     if watch.listening["rejected"] and TOLD not in error.__dict__:
         publish(new(Event, (
             "rejected", name or by, 0, 0.0, None, error, None, None, None, None,
@@ -146,7 +147,7 @@ def emit_rejected(error: R, by: str, name: str | None) -> R:
 
 
 def emit_timeout(error: AttemptTimeout, name: str) -> AttemptTimeout:
-    """Tell that a limit was reached; return the error to raise."""
+    """Emit that a time limit was reached; return the error to raise."""
     if watch.listening["timeout"]:
         took = error.seconds or 0.0
         publish(new(Event, (
@@ -159,14 +160,14 @@ def emit_timeout(error: AttemptTimeout, name: str) -> AttemptTimeout:
 
 @contextmanager
 def continuing_call() -> Generator[None]:
-    """Say of all that is told inside that it is about a call which has succeeded before."""
-    before = GOES_ON.set(True)
+    """Mark the events of this block as those of a call that was already emitted as a success."""
+    token = CONTINUING.set(True)
     try:
         yield
     finally:
-        GOES_ON.reset(before)
+        CONTINUING.reset(token)
 
 
 def layer_kind(thing: object) -> str:
-    """Say what sort of thing it is, as metrics and configuration have it: ``circuit_breaker``."""
+    """Return the type of a layer in snake case, as in metrics and configuration: ``circuit_breaker``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(thing).__name__).lower()

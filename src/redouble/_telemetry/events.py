@@ -1,6 +1,6 @@
-"""Events: an immutable note about one step of one call, which never holds the call's arguments.
+"""The event: an immutable record of one step of one call, which never contains the call's arguments.
 
-Who is told of them is known to `_watch`, and what they are made of to `_telling`.
+`emit` creates events, and `observers` dispatches them.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ WHATS: tuple[What, ...] = get_args(What)
 
 @public("redouble.types")
 class Event(NamedTuple):
-    """One step of one call. ``what`` says which; fields that do not apply are None.
+    """One step of one call, which ``what`` names; fields that do not apply are None.
 
-    ``attempt`` counts from 1; ``delay`` is the wait before the next attempt; ``hint`` is what the
-    other side asked for; ``elapsed`` counts from the start of the call; ``limit`` is the one that cut the
-    attempt, or ended the call. ``first_item`` is how long a stream took to its first item; ``bound`` is what
-    `redouble.bind` has bound. ``again`` is true if the call had succeeded before and goes on, since the body
-    of its answer broke: its first attempt was told of then.
+    ``attempt`` counts from 1; ``delay`` is the wait before the next attempt; ``hint`` is the wait that the
+    server asked for; ``elapsed`` counts from the start of the call; ``limit`` is the one that cancelled the
+    attempt, or ended the call. ``first_item`` is the time to the first item of a stream; ``bound`` are the
+    fields of `redouble.bind`. ``again`` is True if the call was already emitted as a success, first attempt
+    included, and continues because its response body failed.
 
-    ``rejected`` is a gate that let nobody in: ``by`` says which sort, ``name`` which one. ``timeout`` is a
-    `Timeout` that was reached. Neither is a step of a policy, so ``attempt`` is 0.
+    ``rejected`` comes from a gate that rejects a call: ``by`` is its type, ``name`` its name. ``timeout``
+    comes from a `Timeout` that was reached. Neither is a step of a policy, so ``attempt`` is 0.
 
-    Those of a circuit breaker begin with ``circuit_``: ``elapsed`` is how long the state before lasted
-    (of ``circuit_rejected``: how long this one has), ``hint`` when to come back, ``rejected`` how many calls
-    have been turned away since it opened.
+    Events of a circuit breaker begin with ``circuit_``: ``elapsed`` is how long the previous state lasted
+    (in ``circuit_rejected``: how long the current one has), ``hint`` the seconds until a call may be
+    admitted, ``rejected`` the number of calls rejected since the circuit opened.
     """
 
     what: What
@@ -74,29 +74,29 @@ class Event(NamedTuple):
 
     def __repr__(self) -> str:
         # Without the value: it is the caller's data, and events end up in logs.
-        # Of the error only its text: what else its repr tells, of an HTTP client say, is full of secrets.
-        shown = self._asdict() | {"error": None if self.error is None else _Shown(self.error)}
-        shown |= {"bound": dict(self.bound) or None, "again": self.again or None}
-        said = [f"{k}={v!r}" for k, v in shown.items() if v is not None and k not in ("value", "labels")]
-        from redouble._telemetry.redact import redacted  # noqa: PLC0415  for those who look
+        # The error with its text only: the repr of an HTTP client's error contains secrets.
+        fields = self._asdict() | {"error": None if self.error is None else _ErrorText(self.error)}
+        fields |= {"bound": dict(self.bound) or None, "again": self.again or None}
+        shown = [f"{k}={v!r}" for k, v in fields.items() if v is not None and k not in ("value", "labels")]
+        from redouble._telemetry.redact import redacted  # noqa: PLC0415  only for a repr
 
-        return redacted(f"Event({', '.join(said)})")
+        return redacted(f"Event({', '.join(shown)})")
 
     def __reduce__(self) -> tuple[type[Event], tuple[object, ...]]:
-        # Views of labels, and of what is bound, cannot be pickled.
+        # The mapping proxies of labels and bound fields cannot be pickled.
         plain = self._replace(labels=dict(self.labels), bound=dict(self.bound))
         return (Event, tuple(plain))
 
 
-class _Shown:
-    """An error as it is shown."""
+class _ErrorText:
+    """The repr of an error: its type and its redacted text."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
 
     def __repr__(self) -> str:
         try:
-            from redouble._telemetry.redact import redacted  # noqa: PLC0415  for those who look
+            from redouble._telemetry.redact import redacted  # noqa: PLC0415  only for a repr
 
             return f"{type(self._error).__name__}({redacted(str(self._error))!r})"
         except Exception:

@@ -1,7 +1,8 @@
-"""Who is told of events. Observers are plain functions; one that fails is logged, once, and changes nothing.
+"""The observers of this process, and the dispatch of events to them.
 
-Whoever wants to hear of every call has each of them make an event. Whoever only wants to know what went wrong
-costs those that succeed nothing.
+Observers are plain functions; the failure of one is logged once, and changes nothing. While an observer wants
+``before_attempt`` or ``success``, every call creates events. An observer of failures only costs a successful
+call nothing.
 """
 
 from __future__ import annotations
@@ -19,77 +20,79 @@ from redouble._internal.validation import hook
 from redouble._runtime.ambient import ambient
 from redouble._telemetry.events import WHATS, Event, Observer, What
 
-__all__ = ["Observation", "complain", "observe", "observing", "publish", "watch"]
+__all__ = ["Observation", "log_failure", "observe", "observing", "publish", "watch"]
 
 
-OF_CALLS = frozenset[What]({"before_attempt", "success"})  # what happens to those that succeed, too
-MOST_COMPLAINTS = 1000
+SUCCESS_EVENTS = frozenset[What]({"before_attempt", "success"})  # of calls that succeed at once
+MAX_LOGGED_FAILURES = 1000
 
 
 class Subscription(NamedTuple):
-    """One observer, what it wants to hear of, and whether it does now if that changes."""
+    """An observer, the events it wants, and optionally a function: True while it wants success events."""
 
     observer: Observer
     only: frozenset[What]
-    awake: Callable[[], bool] | None
+    enabled: Callable[[], bool] | None
 
     @property
-    def holds(self) -> bool:
-        """Whether calls that succeed have to look for it."""
-        return not self.only.isdisjoint(OF_CALLS)
+    def wants_successes(self) -> bool:
+        """True if calls that succeed have to emit events for it."""
+        return not self.only.isdisjoint(SUCCESS_EVENTS)
 
 
 class Observers:
-    """Who listens, as calls need it. Every attribute is replaced whole, so that readers need no lock."""
+    """The subscriptions, indexed for calls. Attributes are replaced whole, so that readers need no lock."""
 
     __slots__ = ("attempts", "calls", "conditional", "entries", "listening", "successes")
 
     def __init__(self) -> None:
-        self.become(())
+        self.replace(())
 
-    def become(self, entries: tuple[Subscription, ...]) -> None:
-        """Take over who listens from now on."""
+    def replace(self, entries: tuple[Subscription, ...]) -> None:
+        """Replace all subscriptions."""
         self.entries = entries
         self.listening: Mapping[What, tuple[Observer, ...]] = {
             what: tuple(entry.observer for entry in entries if what in entry.only) for what in WHATS
         }
         self.attempts = _as_one(self.listening["before_attempt"])
         self.successes = _as_one(self.listening["success"])
-        self.conditional = tuple(entry.awake for entry in entries if entry.awake is not None and entry.holds)
-        self.calls = any(entry.holds and entry.awake is None for entry in entries)
+        self.conditional = tuple(
+            entry.enabled for entry in entries if entry.enabled is not None and entry.wants_successes
+        )
+        self.calls = any(entry.wants_successes and entry.enabled is None for entry in entries)
 
     def of_calls(self) -> bool:
-        """Say whether anybody wants to hear of calls that succeed, now."""
+        """Return True if an observer currently wants success events."""
         return self.calls or (bool(self.conditional) and self.woken())
 
     def woken(self) -> bool:
-        """Say whether one of those wants to hear of calls that succeed who do not always."""
+        """Return True if a conditionally enabled observer currently wants success events."""
         try:
             for enabled in self.conditional:
                 if enabled():
                     return True
         except Exception:
-            return True  # who cannot tell is told, and what is wrong there is seen then
+            return True  # then the observer is called, and its failure is logged
         return False
 
 
 def _as_one(observers: tuple[Observer, ...]) -> Observer | None:
-    """Return one observer for all: nearly always there is no more than one."""
+    """Return one observer that calls all of them; nearly always there is at most one."""
     if len(observers) < 2:
         return observers[0] if observers else None
 
-    def tell(event: Event) -> None:
+    def call_all(event: Event) -> None:
         for observer in observers:
             try:
                 observer(event)
             except Exception:
-                complain(observer, event)
+                log_failure(observer, event)
 
-    return tell
+    return call_all
 
 
 watch = Observers()
-_complained: set[tuple[str, str, str, int]] = set()
+_logged: set[tuple[str, str, str, int]] = set()
 _lock = ForkSafeLock()
 
 
@@ -112,18 +115,18 @@ class Observation(Handle):
 
 @public("redouble")
 def observe(observer: Observer, /, *, only: Collection[What] = ()) -> Observation:
-    """Tell ``observer`` of every event of every policy in this process, from now on.
+    """Call ``observer`` with every event of every policy in this process, from now on.
 
     only: which events, such as ``("retry", "give_up")``. With neither ``before_attempt`` nor ``success``
-        among them, calls that succeed at once cost what they cost unobserved.
+        among them, calls that succeed at once cost the same as without an observer.
     """
     return observing(observer, only)
 
 
 def observing(
-    observer: Observer, only: Collection[What] = (), awake: Callable[[], bool] | None = None
+    observer: Observer, only: Collection[What] = (), enabled: Callable[[], bool] | None = None
 ) -> Observation:
-    """Observe; ``awake`` says, quickly, whether there is any use in telling it of calls that succeed."""
+    """Subscribe an observer; ``enabled``, a fast function, is True while it wants success events."""
     hook(observer, "observer")
     if isinstance(only, str) or not isinstance(only, Collection):
         raise TypeError(f"only={only!r}: write names of events, such as ('retry', 'give_up')")
@@ -131,50 +134,50 @@ def observing(
     for what in wanted:
         if what not in WHATS:
             raise ValueError(f"only={what!r}: write names of events ({', '.join(WHATS)})")
-    entry = Subscription(observer, frozenset(what for what in WHATS if what in wanted or not wanted), awake)
+    entry = Subscription(observer, frozenset(what for what in WHATS if what in wanted or not wanted), enabled)
     with _lock:
-        if entry.holds:
+        if entry.wants_successes:
             ambient.watch(1)
-        watch.become((*watch.entries, entry))
-    return Observation(functools.partial(_forget, entry))
+        watch.replace((*watch.entries, entry))
+    return Observation(functools.partial(_unsubscribe, entry))
 
 
-def _forget(entry: Subscription) -> None:
+def _unsubscribe(entry: Subscription) -> None:
     with _lock:
-        place = next(i for i, other in enumerate(watch.entries) if other is entry)
-        watch.become(watch.entries[:place] + watch.entries[place + 1 :])
-        if entry.holds:
+        index = next(i for i, other in enumerate(watch.entries) if other is entry)
+        watch.replace(watch.entries[:index] + watch.entries[index + 1 :])
+        if entry.wants_successes:
             ambient.watch(-1)
 
 
 def publish(event: Event, own: Observer | None) -> None:
-    """Tell of an event: the observer of whatever it happened to first, then those of everything."""
+    """Dispatch an event: to the policy's own hook first, then to the observers of this process."""
     if own is not None:
         try:
             own(event)
         except Exception:
-            complain(own, event)
+            log_failure(own, event)
     for observer in watch.listening[event.what]:
         try:
             observer(event)
         except Exception:
-            complain(observer, event)
+            log_failure(observer, event)
 
 
-def complain(observer: Observer, event: Event) -> None:
-    """Log that an observer failed, once for each of its places and each sort of event."""
-    place = (event.what, *_place(observer))
+def log_failure(observer: Observer, event: Event) -> None:
+    """Log that an observer failed, once for each observer's code and each type of event."""
+    key = (event.what, *_code_location(observer))
     with _lock:
-        new = place not in _complained and len(_complained) < MOST_COMPLAINTS
-        if new:
-            _complained.add(place)
-    if new:
-        told = "observer %s failed on %s; it goes on being called, and this is logged once"
-        log(told, place[2], place[0], trouble=True)
+        first = key not in _logged and len(_logged) < MAX_LOGGED_FAILURES
+        if first:
+            _logged.add(key)
+    if first:
+        message = "observer %s failed on %s; it goes on being called, and this is logged once"
+        log(message, key[2], key[0], trouble=True)
 
 
-def _place(observer: object) -> tuple[str, str, int]:
-    """Say which code an observer is, without its arguments or its repr."""
+def _code_location(observer: object) -> tuple[str, str, int]:
+    """Return module, qualified name and line of an observer, without its arguments or its repr."""
     while isinstance(observer, functools.partial | MethodType):
         observer = observer.func if isinstance(observer, functools.partial) else observer.__func__
     if isinstance(observer, FunctionType):

@@ -1,7 +1,7 @@
-"""Addresses without their secrets, for whatever is logged, noted or reported.
+"""Redaction of secrets in URLs and texts, for logs, notes and reports.
 
-Rule 1: rather too much is hidden than too little; an address that no client could use is no exception.
-Rule 2: any text is taken, nothing raises, and no text takes longer than its length.
+Rule 1: when in doubt, hide; malformed URLs that no client could use are redacted too.
+Rule 2: any text is accepted, nothing raises, and the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _HIDDEN = "REDACTED"
 _QUERY = re.compile(r"[?#]")
 _SLASHES = re.compile(r"((?:^|:)[/\\]{2})")
 _HOST = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]\\]+)(?::[0-9]*)?(?:\\.*)?", re.DOTALL)
-_PIECE = re.compile(r"[^&;?#]+")
+_PARAMETER = re.compile(r"[^&;?#]+")
 
 
 @public("redouble.http")
 def redact(url: object) -> str:
-    """Return an address without user and password, and with REDACTED for the values after ``?`` and ``#``."""
+    """Return a URL without user and password, and with REDACTED for the values after ``?`` and ``#``."""
     try:
         text = url.decode("utf-8", "replace") if isinstance(url, bytes) else str(url)
     except Exception:
@@ -32,39 +32,39 @@ def redact(url: object) -> str:
 
 
 def _redact(url: str) -> str:
-    mark = _QUERY.search(url)
-    if mark is None:
-        return _places(url)
-    place, rest = url[: mark.start()], url[mark.start() :]
-    query, hash_, fragment = rest.partition("#")
-    if not _plain(fragment):
-        fragment = _PIECE.sub(_piece, fragment)
-    return _places(place) + _PIECE.sub(_piece, query) + hash_ + fragment
+    start = _QUERY.search(url)
+    if start is None:
+        return _without_userinfo(url)
+    location, parameters = url[: start.start()], url[start.start() :]
+    query, hash_, fragment = parameters.partition("#")
+    if not _is_anchor(fragment):
+        fragment = _PARAMETER.sub(_parameter, fragment)
+    return _without_userinfo(location) + _PARAMETER.sub(_parameter, query) + hash_ + fragment
 
 
-def _plain(fragment: str) -> bool:
-    """Tell whether it only names a place on the page."""
+def _is_anchor(fragment: str) -> bool:
+    """Return True if the fragment only names a position in the page."""
     return not any(sign in fragment for sign in "=?@")
 
 
-def _piece(found: re.Match[str]) -> str:
-    name, equals, value = found[0].partition("=")
-    padded = equals and not value.strip("=") and value  # base64, and not a name
+def _parameter(match: re.Match[str]) -> str:
+    name, equals, value = match[0].partition("=")
+    padded = equals and not value.strip("=") and value  # base64 padding: the name is a value
     return _HIDDEN if not equals or padded or "@" in name else f"{name}={_HIDDEN}"
 
 
-def _places(text: str) -> str:
-    """Take user and password out of every place, as an address may hold another."""
+def _without_userinfo(text: str) -> str:
+    """Remove user and password after every ``//``: a URL may contain another one."""
     first, *parts = _SLASHES.split(text)
-    parts[1::2] = [_place(part) for part in parts[1::2]]
+    parts[1::2] = [_authority(part) for part in parts[1::2]]
     return first + "".join(parts)
 
 
-def _place(text: str) -> str:
-    """Take them out of what follows the slashes.
+def _authority(text: str) -> str:
+    """Remove user and password from what follows the slashes.
 
-    A host that cannot be one may be half of a password with a slash in it: then all before the last ``@``
-    goes, and what is no port is hidden.
+    A malformed host may be half of a password that contains a slash: then everything before the last ``@`` is
+    removed, and a malformed port is hidden.
     """
     host, slash, path = text.partition("/")
     host = host[host.rfind("@") + 1 :]
@@ -84,7 +84,7 @@ _QUOTES = "'\"`"
 _QUOTED = re.compile(f"[{_QUOTES}]")
 _CLOSING = {quote: re.compile(rf"(?<!\\){quote}(?!\w)") for quote in _QUOTES}
 
-# What arrived, or was to be sent: errors of parsers quote it.
+# Received or sent bytes, which errors of parsers quote.
 _BYTES = re.compile(
     r"""\b(?:b|BadStatusLine\()(?P<quote>\\*['"])(?:(?!(?P=quote)).)*(?:(?P=quote)|$)""", re.DOTALL
 )
@@ -106,50 +106,47 @@ _CREDENTIALS = re.compile(
 
 
 def redacted(text: str) -> str:
-    """Return a text in which addresses, and what is sent to prove who one is, are without their secrets.
-
-    Quoted bytes are hidden too.
-    """
-    text = _BYTES.sub(_quoted, _unproven(text))
+    """Return a text without credentials, without the secrets of URLs, and without quoted bytes."""
+    text = _BYTES.sub(_quoted, _without_credentials(text))
     return _WORD.sub(_word, text) if _START.search(text) else text
 
 
-def _quoted(found: re.Match[str]) -> str:
-    """Hide what stands between the quotes."""
-    quote = found["quote"]
-    return f"{found[0].partition(quote)[0]}{quote}{_HIDDEN}{quote}"
+def _quoted(match: re.Match[str]) -> str:
+    """Hide the text between the quotes."""
+    quote = match["quote"]
+    return f"{match[0].partition(quote)[0]}{quote}{_HIDDEN}{quote}"
 
 
-def _unproven(text: str) -> str:
-    """Hide what follows ``Authorization:`` and its like, ``Bearer`` and ``Basic``."""
+def _without_credentials(text: str) -> str:
+    """Hide what follows ``Authorization:`` and similar headers, ``Bearer`` and ``Basic``."""
     parts: list[str] = []
     done = 0
-    while found := _CREDENTIALS.search(text, done):
-        begin, end = found.span(found.lastgroup or 0)
-        if found.lastgroup == "word":
-            end = begin + _length(found["word"])
+    while match := _CREDENTIALS.search(text, done):
+        begin, end = match.span(match.lastgroup or 0)
+        if match.lastgroup == "word":
+            end = begin + _credential_length(match["word"])
         parts += [text[done:begin], _HIDDEN if begin < end else ""]
         done = end
     return "".join(parts) + text[done:] if parts else text
 
 
-def _length(word: str) -> int:
-    """Tell how much of a word is the proof: up to a quote, or all of it where an address may be inside."""
+def _credential_length(word: str) -> int:
+    """Return the length of the credential: up to a quote, or the whole word if it may contain a URL."""
     word = word.rstrip(_TAIL)
     if not _START.search(word):
         word = _QUOTED.split(word, 1)[0]
     return len(word)
 
 
-def _word(found: re.Match[str]) -> str:
-    """Redact the addresses in what stands between blanks, up to the quote that closes them if one opens."""
-    word, done = found[0], 0
+def _word(match: re.Match[str]) -> str:
+    """Redact the URLs in a word between blanks; a URL after an opening quote ends at the closing one."""
+    word, done = match[0], 0
     parts: list[str] = []
     last_value = word.rfind("=")
     while start := _START.search(word, done):
         at, end = start.span()
         if start[0] == "?" and at > last_value and "/" not in word[done:at]:
-            parts.append(word[done:end])  # a question
+            parts.append(word[done:end])  # a question mark, not a query
             done = end
             continue
         quote = max(word.rfind(quote, done, at) for quote in _QUOTES)

@@ -39,7 +39,7 @@ class NamedObject(Protocol):
 
 
 class Counts:
-    """What has gone wrong with policies of one name. Each line counts by itself: there is no call in it."""
+    """The failure counts of all policies of one name. An increment is atomic: its line contains no call."""
 
     __slots__ = ("__weakref__", "failures", "given_up", "retries")
 

@@ -1,4 +1,4 @@
-"""A look at everything that has a name: policies, budgets, breakers, bulkheads, as they are now."""
+"""The statistics of all named objects of this process: policies, budgets, breakers, bulkheads."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def stats() -> dict[str, dict[str, dict[str, Any]]]:
     >>> redouble.stats()["breakers"]["ledger"]["state"]
     'closed'
 
-    ``policies`` tell their limits, and what has gone wrong for as long as there has been one of that name:
-    ``failures`` of attempts, ``retries``, and calls ``given_up``. ``budgets``, ``breakers``, ``bulkheads``,
-    ``limits`` (of rate and of concurrency) and other ``layers`` tell what their ``snapshot()`` does, and
-    their ``type``. The second one of a name is called ``name#2``.
+    ``policies`` contain their limits and counts (``failures`` of attempts, ``retries``, and calls
+    ``given_up``) for as long as there has been a policy of that name. ``budgets``, ``breakers``,
+    ``bulkheads``, ``limits`` (of rate and of concurrency) and other ``layers`` contain their ``snapshot()``
+    and their ``type``. The second one of a name is called ``name#2``.
     """
     return {section: dict(_named(section)) for section in SECTIONS}
 
@@ -35,15 +35,15 @@ def stats() -> dict[str, dict[str, dict[str, Any]]]:
 def _named(section: Section) -> Iterator[tuple[str, dict[str, Any]]]:
     seen: set[str] = set()
     for name, thing in registered(section):
-        told = _policy(name, thing) if section == "policies" else _snapshot(thing, section)
+        values = _policy(name, thing) if section == "policies" else _snapshot(thing, section)
         if section == "policies" and name in seen:
-            continue  # policies are values, and one of them may be a copy of another: what counts is by name
-        called, nth = name, 1
-        while called in seen:
-            nth += 1
-            called = f"{name}#{nth}"
-        seen.add(called)
-        yield called, told
+            continue  # policies are values, and may be copies of each other: their counts are shared by name
+        unique, number = name, 1
+        while unique in seen:
+            number += 1
+            unique = f"{name}#{number}"
+        seen.add(unique)
+        yield unique, values
 
 
 def _policy(name: str, policy: Any) -> dict[str, Any]:
@@ -61,12 +61,12 @@ def _snapshot(thing: object, section: Section) -> dict[str, Any]:
     kind = type(thing).__name__
     try:
         return {"type": kind, **snapshot_of(thing, section)}
-    except Exception:  # of a layer written by a user: the others are listed all the same
+    except Exception:  # raised by a user's layer: the others are listed nevertheless
         return {"type": kind, "snapshot": "failed"}
 
 
 def snapshot_of(thing: object, section: Section) -> Mapping[str, Any]:
-    """Take a snapshot; of a budget as it is now, and not as it was when somebody last used it."""
-    told: Any = thing
-    snapshot: Mapping[str, Any] = told.snapshot(SYSTEM.now()) if section == "budgets" else told.snapshot()
+    """Return the snapshot of an object; that of a budget as of now, not as of its last use."""
+    owner: Any = thing
+    snapshot: Mapping[str, Any] = owner.snapshot(SYSTEM.now()) if section == "budgets" else owner.snapshot()
     return snapshot
