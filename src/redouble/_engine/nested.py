@@ -22,14 +22,14 @@ from redouble._engine.report import (
     left_worker,
     related_errors,
     stamp_of,
-    stamp_of_answer,
+    stamp_of_response,
 )
 from redouble._internal.codegen import is_compiled
 from redouble._internal.logger import log
 from redouble._runtime.backend import under_trio
 from redouble.errors import Reason, Rejected, WorkerStillRunning
 
-__all__ = ["asks_gate", "bears_exhaustion", "nested", "rejected_before_call"]
+__all__ = ["asks_gate", "carries_exhausted_budget", "nested", "rejected_before_call"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # of the package, wherever this module is moved.
 PACKAGE = os.path.join(os.path.dirname(Rejected.__init__.__code__.co_filename), "")
 
-_asking: set[CodeType] = set()
+_gate_code: set[CodeType] = set()
 _warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identity
 
 
@@ -70,9 +70,9 @@ def nested(error: BaseException, run: RunContext) -> Reason | None:
     return None
 
 
-def bears_exhaustion(replaced: CallStamp | Report, run: RunContext) -> bool:
+def carries_exhausted_budget(replaced: CallStamp | Report, run: RunContext) -> bool:
     """Say whether the mark of an exhausted budget must go on outwards with the stamp that replaces one."""
-    return _exhausted(replaced) and _during(replaced, run)
+    return _exhausted(replaced) and _is_of_this_attempt(replaced, run)
 
 
 def rejected_before_call(error: BaseException, run: RunContext) -> bool:
@@ -83,12 +83,12 @@ def rejected_before_call(error: BaseException, run: RunContext) -> bool:
     error again that a gate has raised before.
     """
     stamp = stamp_of(error)
-    if stamp is not None and _tried(stamp) and _during(stamp, run):
+    if stamp is not None and _has_retried(stamp) and _is_of_this_attempt(stamp, run):
         return False  # an inner policy has made attempts
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code in _asking:
+        if code in _gate_code:
             return True  # the frames below are the gate's own
         if not code.co_filename.startswith(PACKAGE) and not is_compiled(code):
             return False
@@ -98,7 +98,7 @@ def rejected_before_call(error: BaseException, run: RunContext) -> bool:
 
 def asks_gate(function: F) -> F:
     """Register a function that asks a gate for admission: `never_called` looks no further than its frame."""
-    _asking.add(cast("FunctionType", function).__code__)
+    _gate_code.add(cast("FunctionType", function).__code__)
     return function
 
 
@@ -110,22 +110,27 @@ def _stamps(error: BaseException, run: RunContext) -> Iterator[CallStamp | Repor
     """Find what inner policies left, in this attempt, on an error and what it came of."""
     for found in related_errors(error):
         # What a client of ours gave up on may be an answer, of which somebody has made this error since.
-        for stamp in (stamp_of(found), stamp_of_answer(found)):
-            if stamp is not None and stamp.reason is not None and _matters(stamp) and _during(stamp, run):
+        for stamp in (stamp_of(found), stamp_of_response(found)):
+            if (
+                stamp is not None
+                and stamp.reason is not None
+                and _is_relevant(stamp)
+                and _is_of_this_attempt(stamp, run)
+            ):
                 yield stamp
 
 
-def _matters(stamp: CallStamp | Report) -> bool:
-    return _tried(stamp) or _exhausted(stamp) or left_worker(stamp)
+def _is_relevant(stamp: CallStamp | Report) -> bool:
+    return _has_retried(stamp) or _exhausted(stamp) or left_worker(stamp)
 
 
-def _tried(stamp: CallStamp | Report) -> bool:
+def _has_retried(stamp: CallStamp | Report) -> bool:
     """Leave out a policy that ended at its first attempt, by its own will: with it, nothing multiplies."""
     attempts = stamp.attempts if isinstance(stamp, Report) else stamp.attempt
     return attempts > 1 or stamp.reason not in (Reason.stopped, Reason.committed)
 
 
-def _during(stamp: CallStamp | Report, run: RunContext) -> bool:
+def _is_of_this_attempt(stamp: CallStamp | Report, run: RunContext) -> bool:
     """Tell a stamp of this attempt from an old one: some code raises one instance again and again."""
     if isinstance(stamp, Report):  # it came from another process, whose clock says nothing here
         return True

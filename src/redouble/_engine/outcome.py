@@ -16,7 +16,7 @@ from redouble.errors import Reason
 if TYPE_CHECKING:
     from redouble._engine.state import RunState
 
-__all__ = ["MOST_RECORDS", "error_of", "itself", "outcome_of", "report_of", "summary_of"]
+__all__ = ["MAX_RECORDS", "error_of", "itself", "outcome_of", "report_of", "summary_of"]
 
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 Entry: TypeAlias = tuple[Verdict, type[Exception] | None, str | None, float, float]
 
 # How many attempts a report remembers: a policy may go on for days.
-MOST_RECORDS = 1000
+MAX_RECORDS = 1000
 
 STOPPED = Reason.stopped
 INFINITY = float("inf")
@@ -53,13 +53,13 @@ def summary_of(run: RunState) -> str:
     words = OUTCOMES[run.reason or STOPPED][0]
     if run.reason is Reason.timeout and run.limiting_limit() == "deadline":
         words = "the deadline has passed" if run.now >= run.deadline else "no time left before the deadline"
-    if run.verdict.after is not None and _asked_too_much(run, run.verdict.after):
+    if run.verdict.after is not None and _hint_exceeds_limit(run, run.verdict.after):
         words = f"asked to wait {run.verdict.after:g} s"
     plural = "" if run.attempt == 1 else "s"
     return f"after {run.attempt} attempt{plural} in {run.now - run.started:.1f} s ({words})"
 
 
-def _asked_too_much(run: RunState, hint: float) -> bool:
+def _hint_exceeds_limit(run: RunState, hint: float) -> bool:
     too_late = run.reason is Reason.timeout and not run.now + hint < run.until
     return run.reason is Reason.hint_too_long or (too_late and run.policy.hints.mode != "ignore")
 
@@ -71,7 +71,7 @@ def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
     message = f"gave up {summary_of(run)}"
     if run.verdict is CUT:  # that its attempt was cut says nothing new; what went wrong before does
         last, run.last = run.last, None
-    said = _said_last(run)
+    said = _last_error_text(run)
     if last is not None and said is not None:
         message += f": {said}"
     error: errors.RedoubleError
@@ -85,7 +85,7 @@ def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
     return error
 
 
-def _said_last(run: RunState) -> str | None:
+def _last_error_text(run: RunState) -> str | None:
     """Spell the last error, other than that an attempt was cut because the time of the call was up."""
     for verdict, kind, text, *_ in reversed(run.records[::2]):
         if kind is not None and verdict is not CUT:

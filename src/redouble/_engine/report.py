@@ -24,7 +24,7 @@ __all__ = [
     "related_errors",
     "report",
     "stamp_of",
-    "stamp_of_answer",
+    "stamp_of_response",
 ]
 
 
@@ -144,7 +144,7 @@ def report(exc: object, /) -> Report | None:
     An answer that one of our HTTP clients has returned tells it too, and so does the error that
     ``raise_for_status()`` makes of it.
     """
-    stamp = stamp_of(exc) or stamp_of_answer(exc)
+    stamp = stamp_of(exc) or stamp_of_response(exc)
     if stamp is None:
         return exc.report if isinstance(exc, RetryError) else None
     return stamp if isinstance(stamp, Report) else stamp.report()
@@ -158,7 +158,7 @@ def stamp_of(exc: object) -> CallStamp | Report | None:
         return None
 
 
-def stamp_of_answer(error: object) -> CallStamp | Report | None:
+def stamp_of_response(error: object) -> CallStamp | Report | None:
     """Return what a client of ours left on the answer of which somebody has made this error since."""
     try:
         return stamp_of(vars(error).get("response"))
@@ -213,11 +213,11 @@ def annotate(exc: BaseException, stamp: CallStamp, note: str | None) -> CallStam
         if notes is None:
             own["__notes__"] = [note]
         elif isinstance(notes, list):
-            own["__notes__"] = [*(n for n in cast("list[object]", notes) if not _ours(n)), note]
+            own["__notes__"] = [*(n for n in cast("list[object]", notes) if not _is_own_note(n)), note]
     except Exception:  # there is nothing to be done about such an exception
         return None
     return before
 
 
-def _ours(note: object) -> bool:
+def _is_own_note(note: object) -> bool:
     return isinstance(note, str) and note.startswith(PREFIX)

@@ -32,13 +32,13 @@ __all__ = ["MOST", "HostBudgets", "RetryBudget"]
 
 SHORTEST = 0.001  # second: a window
 LONG_AGO = -(2**62)  # a slice before all others
-MOST_WAITING = 256  # credits that are counted only when somebody asks, or when there are this many
+MAX_PENDING = 256  # credits that are counted only when somebody asks, or when there are this many
 
 
 class DatedGrant(Grant):
     """A grant that knows when it was made: what is refunded must not make room for another."""
 
-    when: int
+    slice_index: int
     window: float  # whose slices those are
 
     def __repr__(self) -> str:
@@ -102,21 +102,21 @@ class RetryBudget(ForkSafe):
         self._ignores_starts = credit == "success" and type(self).start is RetryBudget.start
         # As they were written, and not as binary floats: 0.07 of 100 is 7, and not 8.
         exact = Fraction(repr(ratio))
-        self._up, self._down = exact.numerator, exact.denominator
-        self._floor = floor(Fraction(repr(per_second)) * Fraction(repr(seconds)))
+        self._ratio_numerator, self._ratio_denominator = exact.numerator, exact.denominator
+        self._minimum = floor(Fraction(repr(per_second)) * Fraction(repr(seconds)))
         # What earns is forgotten a little before the window has passed, what was granted a little after.
         self._credits, self._grants = SlidingCounter(SLICES), SlidingCounter(SLICES + 1)
         self._grants.latest = LONG_AGO  # or on a clock below zero the first grant would seem to come late
-        self._waiting: list[float] = []  # credits
-        self._back: list[Grant] = []  # grants to take back
+        self._pending_credits: list[float] = []  # credits
+        self._pending_refunds: list[Grant] = []  # grants to take back
         self._updating = False
         self._now: float | None = None  # of the last use
         self._index = 0  # the running slice
-        self._from = self._until = 0.0  # well inside it; at its edges `_slice` decides
-        self._most = self._floor
+        self._slice_from = self._slice_until = 0.0  # well inside it; at its edges `_slice` decides
+        self._limit = self._minimum
         self._grant = DatedGrant(1.0)
-        self._grant.when, self._grant.window = 0, seconds
-        self._next: RetryBudget | None = None  # whose values to take over
+        self._grant.slice_index, self._grant.window = 0, seconds
+        self._pending_settings: RetryBudget | None = None  # whose values to take over
 
     @property
     def ratio(self) -> float:
@@ -147,10 +147,14 @@ class RetryBudget(ForkSafe):
         with self._lock:  # flat: this is measured
             if self._updating:
                 return None  # asked from the middle of this very thing, by a signal or the collector
-            if self._waiting or self._back or not self._from < now < self._until:
-                self._move(now)
+            if (
+                self._pending_credits
+                or self._pending_refunds
+                or not self._slice_from < now < self._slice_until
+            ):
+                self._advance(now)
             grants = self._grants
-            if grants.total >= self._most:
+            if grants.total >= self._limit:
                 return None
             grants.total += 1
             grants.counts[grants.place] += 1
@@ -163,18 +167,18 @@ class RetryBudget(ForkSafe):
 
     def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started."""
-        self._back.append(grant)
+        self._pending_refunds.append(grant)
         with self._lock:
-            self._move(SYSTEM.now() if now is None else now)
+            self._advance(SYSTEM.now() if now is None else now)
 
     def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
         """Tell how many retries are ``available``, and why: as of its last use, or of ``now``."""
         with self._lock:
-            self._move(None)
+            self._advance(None)
             now = self._now if now is None else now
             index = self._index if now is None else self._slice(now)
             earning, granted = self._credits.seen(index), self._grants.seen(index)
-            most = self._earned(earning)
+            most = self._limit_for(earning)
             return {
                 "available": max(0, most - granted),
                 "limit": most,
@@ -192,15 +196,19 @@ class RetryBudget(ForkSafe):
         With another window the slices are others: credits count from the beginning of their old one, grants
         from its end. So never too many are granted; but a grant of before cannot be handed back any more.
         """
-        self._next = other
+        self._pending_settings = other
         with self._lock:
-            self._move(None)
+            self._advance(None)
 
     def _take_over(self, other: RetryBudget) -> None:
         was, window = self.settings.window, other.settings.window
         self.settings = replace(other.settings, name=self.name)
         self._by, self._ignores_starts = other._by, other._ignores_starts
-        self._up, self._down, self._floor = other._up, other._down, other._floor
+        self._ratio_numerator, self._ratio_denominator, self._minimum = (
+            other._ratio_numerator,
+            other._ratio_denominator,
+            other._minimum,
+        )
         if was != window:
             now = SYSTEM.now() * SLICES / was
             inside = self._index <= now < self._index + 1  # else it is later, or by another clock
@@ -211,33 +219,33 @@ class RetryBudget(ForkSafe):
     def _earn(self, now: float | None) -> None:
         # Every call that succeeds comes here, so it does the least there is: nobody has to know yet.
         now = SYSTEM.now() if now is None else now
-        waiting = self._waiting
+        waiting = self._pending_credits
         waiting.append(now)
-        if len(waiting) >= MOST_WAITING:
+        if len(waiting) >= MAX_PENDING:
             with self._lock:
-                self._move(now)
+                self._advance(now)
 
-    def _move(self, now: float | None) -> None:
+    def _advance(self, now: float | None) -> None:
         """Count what waits, and forget what is too old by now; without a time, by the last use."""
         if self._updating:
             return  # who is at it goes on with what has come meanwhile, or the next one does
         self._updating = True
         try:
-            if self._waiting or self._back:
-                self._settle()
-            if self._next is not None:
-                other, self._next = self._next, None
+            if self._pending_credits or self._pending_refunds:
+                self._apply_pending()
+            if self._pending_settings is not None:
+                other, self._pending_settings = self._pending_settings, None
                 self._take_over(other)
             self._now = now = self._now if now is None else now
             if now is not None:
-                self._turn(self._slice(now))
-            self._most = self._earned(self._credits.total)
+                self._enter_slice(self._slice(now))
+            self._limit = self._limit_for(self._credits.total)
         finally:
             self._updating = False
-        if self._next is not None:  # by a signal, in the middle of this
-            self._move(now)
+        if self._pending_settings is not None:  # by a signal, in the middle of this
+            self._advance(now)
 
-    def _turn(self, index: int) -> None:
+    def _enter_slice(self, index: int) -> None:
         """Go on to another slice, if it is another one."""
         self._credits.move(index)
         self._grants.move(index)
@@ -245,13 +253,13 @@ class RetryBudget(ForkSafe):
             self._index = index = self._grants.latest
             self._grant = DatedGrant(1.0)
             window = self.settings.window
-            self._grant.when, self._grant.window = index, window
+            self._grant.slice_index, self._grant.window = index, window
             width = window / SLICES
-            self._from, self._until = (index + 0.01) * width, (index + 0.99) * width
+            self._slice_from, self._slice_until = (index + 0.01) * width, (index + 0.99) * width
 
-    def _settle(self) -> None:
+    def _apply_pending(self) -> None:
         """Count the credits that wait, each at its own time, and take back grants."""
-        waiting = self._waiting
+        waiting = self._pending_credits
         batch = waiting[:]
         del waiting[: len(batch)]  # and no more: others go on adding meanwhile
         if not isfinite(sum(batch)):  # a clock that told nonsense once
@@ -260,7 +268,7 @@ class RetryBudget(ForkSafe):
             earned, first, last = self._credits, min(batch), max(batch)
             if self._now is None or not self._now - self.settings.window < last <= self._now:
                 self._now = last  # it is later, or by another clock
-            if self._from < first and last < self._until and earned.latest == self._index:
+            if self._slice_from < first and last < self._slice_until and earned.latest == self._index:
                 earned.counts[earned.place] += len(batch)
                 earned.total += len(batch)
             else:
@@ -268,13 +276,13 @@ class RetryBudget(ForkSafe):
                 for now in batch:
                     earned.add(1, self._slice(now))
         window = self.settings.window
-        while self._back:
-            grant = self._back.pop()
+        while self._pending_refunds:
+            grant = self._pending_refunds.pop()
             if getattr(grant, "window", window) == window:
-                self._grants.add(-1, getattr(grant, "when", self._index))
+                self._grants.add(-1, getattr(grant, "slice_index", self._index))
 
-    def _earned(self, earning: int) -> int:
-        return -(-earning * self._up // self._down) + self._floor
+    def _limit_for(self, earning: int) -> int:
+        return -(-earning * self._ratio_numerator // self._ratio_denominator) + self._minimum
 
     def _slice(self, now: float) -> int:
         return int(now * SLICES // self.settings.window)
@@ -303,7 +311,7 @@ class HostBudgets(RetryBudget):
 
     def of(self, host: Hashable) -> RetryBudget:
         """Return the budget of a host: the same one for all who ask."""
-        return self._by_host.get_or_create(host, self._made)
+        return self._by_host.get_or_create(host, self._make_budget)
 
     def reconfigure(self, other: RetryBudget, /) -> None:
         """Take over the settings of another one, here and in the budgets of all hosts."""
@@ -311,5 +319,5 @@ class HostBudgets(RetryBudget):
         for budget in tuple(self._by_host._things.values()):
             budget.reconfigure(other)
 
-    def _made(self) -> RetryBudget:
+    def _make_budget(self) -> RetryBudget:
         return RetryBudget(self.ratio, self.per_second, self.window, self.settings.credit)

@@ -98,10 +98,10 @@ DEFAULT_COSTS: Mapping[Kind | None, float] = MappingProxyType(
 )
 
 SMALLEST = 1e-9  # of a token: 0.29 s at 100 a second are 28.999999999999996
-BACK = 1.0  # second: a clock that goes back by more is another clock
+MAX_STEP_BACK = 1.0  # second: a clock that goes back by more is another clock
 
 
-def _checked(costs: object) -> Mapping[Kind | None, float]:
+def _validated_costs(costs: object) -> Mapping[Kind | None, float]:
     if not isinstance(costs, Mapping):
         raise TypeError(
             f"TokenBucket costs={costs!r}: write a mapping, such as {{Kind.throttled: 10, None: 5}}"
@@ -175,7 +175,7 @@ class TokenBucket(ForkSafe):
         register(self, "budgets")
         self.settings = TokenBucketSettings(
             capacity=capacity,
-            costs=_checked(costs),
+            costs=_validated_costs(costs),
             success_increment=success_increment,
             refill_per_second=refill_per_second,
             when_empty=when_empty,
@@ -186,7 +186,7 @@ class TokenBucket(ForkSafe):
         self.refill_per_second = refill_per_second
         self._may_wait = when_empty == "wait"
         self._ignores_starts = type(self).start is TokenBucket.start
-        self._granted = {kind: Grant(self.costs.get(kind, self.costs[None])) for kind in Kind}
+        self._grants = {kind: Grant(self.costs.get(kind, self.costs[None])) for kind in Kind}
         # What there is now is `_tokens` and what time brought since `_since`, which moves as seldom as
         # possible: adding up many small steps would add up their rounding. It may be owed, and negative.
         self._tokens: float = self.capacity
@@ -223,9 +223,9 @@ class TokenBucket(ForkSafe):
 
         A bucket that waits never sleeps: the grant says how long to wait, and the tokens are taken now.
         """
-        grant = self._granted[kind]
+        grant = self._grants[kind]
         with self._lock:
-            self._have(now)
+            self._refill(now)
             # No call from looking to taking: a signal or the collector could come in between.
             missing = grant.cost - self._tokens - (self._now - self._since) * self.refill_per_second
             if missing > SMALLEST and grant.cost:
@@ -238,11 +238,11 @@ class TokenBucket(ForkSafe):
     def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:
         """Note that a call succeeded: ``grant`` is the one its last retry used."""
         if self._tokens < self.capacity:  # else it is full
-            self._put(self.success_increment if grant is None else grant.cost, now)
+            self._add(self.success_increment if grant is None else grant.cost, now)
 
     def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started."""
-        self._put(grant.cost, now)
+        self._add(grant.cost, now)
 
     def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
         """Tell how many ``tokens`` there are, or are ``owed``: as of its last use, or of ``now``."""
@@ -250,7 +250,7 @@ class TokenBucket(ForkSafe):
             have = self._tokens  # if nobody has used it yet, or time brings nothing
             if self._now > -inf:
                 passed = 0.0 if now is None else max(0.0, now - self._now)
-                have = min(self._have(self._now) + passed * self.refill_per_second, self.capacity)
+                have = min(self._refill(self._now) + passed * self.refill_per_second, self.capacity)
             return {"tokens": max(0.0, have), "owed": max(0.0, -have), "capacity": self.capacity}
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
@@ -261,26 +261,26 @@ class TokenBucket(ForkSafe):
         """Take over the settings of another bucket; tokens stay, up to the new capacity."""
         with self._lock:
             now = SYSTEM.now()
-            self._have(now)
+            self._refill(now)
             settings = replace(other.settings, name=self.name)
             # As in `spend`, no call from here on.
             have = self._tokens + (self._now - self._since) * self.refill_per_second
             self._since = self._now = self._now if self.refill_per_second else now
             self.settings = settings
-            self.capacity, self._granted = settings.capacity, other._granted
+            self.capacity, self._grants = settings.capacity, other._grants
             self.success_increment = settings.success_increment
             self.refill_per_second = settings.refill_per_second
             self._may_wait = other._may_wait
             self._tokens = have if have < self.capacity else self.capacity  # noqa: FURB136
 
-    def _put(self, tokens: float, now: float | None) -> None:
+    def _add(self, tokens: float, now: float | None) -> None:
         with self._lock:
-            self._have(now)
+            self._refill(now)
             most = self.capacity - (self._now - self._since) * self.refill_per_second
             # No min(): as above, there must be no call between looking and taking.
             self._tokens = self._tokens + tokens if self._tokens + tokens < most else most  # noqa: FURB136
 
-    def _have(self, now: float | None) -> float:
+    def _refill(self, now: float | None) -> float:
         """Tell what there is by now; note it if the bucket is full, so that nothing is earned beyond."""
         rate = self.refill_per_second
         if not rate:
@@ -288,7 +288,7 @@ class TokenBucket(ForkSafe):
         now = SYSTEM.now() if now is None else now
         if not -inf < now < inf:
             now = max(self._now, 0.0)  # a clock that told nonsense once
-        if self._now - BACK < now < self._now:
+        if self._now - MAX_STEP_BACK < now < self._now:
             now = self._now  # a thread that looked at the clock before another one did
         elif now < self._now:  # by another clock: go on from here
             self._tokens, self._since = self._tokens + (self._now - self._since) * rate, now
