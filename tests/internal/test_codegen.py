@@ -169,10 +169,13 @@ def test_a_parameter_with_a_name_of_ours() -> None:
 
 
 def stacked(fn: Callable[..., Any]) -> Callable[..., Any]:
-    return Bulkhead(5)(policy(CircuitBreaker(5)(fn)))
+    return Bulkhead(5)(policy(CircuitBreaker(failures=5)(fn)))
 
 
-@pytest.mark.parametrize("wrap", [Pipeline(Bulkhead(5), policy, CircuitBreaker(5)), stacked], ids=type)
+LAYERS = Pipeline(Bulkhead(5), policy, CircuitBreaker(failures=5))
+
+
+@pytest.mark.parametrize("wrap", [LAYERS, stacked], ids=["pipeline", "stacked"])
 @pytest.mark.parametrize(("fn", "args", "kwargs"), CALLS)
 @pytest.mark.parametrize("aio", [False, True])
 def test_every_layer_has_the_exact_signature(

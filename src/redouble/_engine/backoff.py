@@ -1,8 +1,7 @@
 """Backoff: immutable recipes for delays, each an iterable of seconds.
 
-A recipe is a series and the stages its values pass through, in the order they were chained. One
-generator walks the whole of it, instead of one for the series and one for each stage. This file knows
-nothing of attempts, errors or clocks.
+A recipe is a series and the stages that its values pass through, in the order they were chained. One
+generator computes both, instead of one for the series and one for each stage.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["Backoff", "reiterable"]
 
 
 LARGEST: Final = sys.float_info.max
-MAX_DELAYS: Final = 2**53  # more delays than anybody waits for, and still a whole number as a float
+MAX_DELAYS: Final = 2**53  # more delays than any call needs, and still exact as a float
 
 Step: TypeAlias = tuple[str, tuple[float, float]]
 Draw: TypeAlias = Callable[[], float]
@@ -42,7 +41,7 @@ class Backoff:
     _series: Step
     _source: Iterable[float] | None
     _stages: tuple[Step, ...]
-    _shaping: tuple[Step, ...]  # the stages that change delays; `take` only counts them
+    _shaping: tuple[Step, ...]  # the stages without `take`, which changes no delay
     _limit: int | None
 
     def __init__(self) -> None:
@@ -131,7 +130,7 @@ class Backoff:
         return self.delays(chance)
 
     def delays(self, random: Chance) -> Iterator[float]:
-        """Iterate with your own source of chance: one draw per random stage, the series first."""
+        """Iterate with your own random source: one draw per random stage, the series first."""
         stages, draw = self._shaping, random.random
         if self._source is not None:
             delays: Iterator[float] = (_apply_stages(stages, _checked(delay), draw) for delay in self._source)
@@ -195,7 +194,7 @@ def _format_args(name: str, args: tuple[float, float]) -> str:
 
 
 def _generate(series: Step, stages: tuple[Step, ...], draw: Draw) -> Iterator[float]:
-    """Walk a whole recipe in one generator. What overflows ends at LARGEST and stays there."""
+    """Yield the delays of a recipe. A series that overflows stays at LARGEST."""
     name, (first, second) = series
     value, before = first, 0.0
     while True:
@@ -233,7 +232,7 @@ def _checked(delay: object) -> float:
 
 
 def reiterable(delays: object, option: str) -> Iterable[float]:
-    """Accept an iterable of seconds that can be iterated again; refuse everything else by name."""
+    """Return an iterable of seconds that can be iterated repeatedly; reject everything else."""
     if isinstance(delays, Backoff):
         return delays
     if isinstance(delays, str | bytes | bytearray | Mapping) or not isinstance(delays, Iterable):

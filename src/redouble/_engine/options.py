@@ -1,11 +1,7 @@
-"""The options of `Retry`: each written once, checked when made, never changed.
+"""The options of `Retry`: each defined once, validated at construction, immutable.
 
-What is wrong is said here, at construction, with the option's name and what to write instead. What
-the options do is not known here.
-
-How to treat a delay asked for by the other side: what one says about it.
-
-What a policy cannot do for this or that shape of code, and what to do instead.
+An error names the option and what to write instead. The same holds for the checks at the end, which reject
+options that a shape of code (a loop, a stream, blocking code) cannot honour.
 """
 
 from __future__ import annotations
@@ -37,13 +33,13 @@ __all__ = ["Delays", "Hints", "Options", "refuse_limits", "refuse_unlimited", "r
 @public("redouble")
 @dataclass(frozen=True)
 class Hints:
-    """How to treat a delay asked for by the other side.
+    """How to honour a delay that the server requests (``Retry-After``): the hint.
 
     mode: ``at_least`` waits for the backoff or the hint, whichever is longer; ``instead`` for the
     hint alone; ``ignore`` for the backoff alone.
-    longest: give up at once when asked to wait longer than this.
+    longest: give up at once if the hint is longer than this.
     over: let a hint add at most this to the backoff.
-    spread: add up to this share of the hint by chance, so that not everybody returns at once.
+    spread: add up to this share of the hint at random, so that not all clients return at once.
     """
 
     mode: Literal["at_least", "instead", "ignore"] = "at_least"
@@ -51,7 +47,7 @@ class Hints:
     over: Duration | None = None
     spread: float = 0.1
 
-    # The same as numbers, for the engine.
+    # `longest` and `over` as numbers, for the engine.
     _ceiling: float = field(init=False, repr=False, compare=False)
     _most_over: float = field(init=False, repr=False, compare=False)
 
@@ -71,13 +67,13 @@ Observer: TypeAlias = Callable[[Event], object]
 
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
 DEFAULT_HINTS = Hints()
-LIMITS = ("give_up_after", "timeout", "work_timeout")  # any of these ends a call at last
+LIMITS = ("give_up_after", "timeout", "work_timeout")  # each of these bounds the length of a call
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Options:
-    """Everything one can say about retrying."""
+    """The options of a retry policy."""
 
     on: On = transient
     until: Until | None = None
@@ -102,7 +98,7 @@ class Options:
     clock: Clock = SYSTEM
     random: Chance = chance
 
-    # Worked out once, for the engine and the drivers.
+    # Derived from the options once, for the engine and the drivers.
     _rules: Rules = field(init=False, compare=False)
     _types: tuple[type[Exception], ...] | None = field(init=False, compare=False)
     _recipe: Backoff | Mapping[Kind | None, Backoff] = field(init=False, compare=False)
@@ -155,7 +151,7 @@ class Options:
         if self.budget is not None:
             methods(self.budget, "budget", ("start", "failed", "spend", "credit", "refund"))
         if self.worker is not None:
-            from redouble._engine.worker import check_worker  # noqa: PLC0415  for those who use one
+            from redouble._engine.worker import check_worker  # noqa: PLC0415  imported only if used
 
             check_worker(self.worker, "worker")
         for option in HOOKS:
@@ -177,27 +173,29 @@ class Options:
         self._derive()
 
     def _derive(self) -> None:
-        """Work out once what the engine and the drivers want to know in every call."""
-        said = (self.timeout, self.give_up_after, self.work_timeout, self.attempt_timeout)
-        limits = [inf if limit is None else limit for limit in said]
+        """Derive what the engine and the drivers read in every call."""
+        options = (self.timeout, self.give_up_after, self.work_timeout, self.attempt_timeout)
+        limits = [inf if limit is None else limit for limit in options]
         self._set("_limit", min(limits[:2]))
         self._set("_total", limits[0])
         self._set("_work_limit", limits[2])
         self._set("_attempt_limit", limits[3])
-        # When the first attempt is cut, where it can be: `give_up_after` cuts nothing.
+        # The limit of a first attempt where it can be interrupted: `give_up_after` interrupts nothing.
         self._set("_cuts", min(limits[0], *limits[2:]))
         self._set("_silent", all(getattr(self, option) is None for option in HOOKS))
-        # Plain: a call that succeeds at once has nothing to check, to tell or to credit.
-        busy = (self.until, self.before_attempt, self.on_success)
-        free = all(x is None for x in busy) and 0 not in limits
+        # Plain: a call that succeeds at once has nothing to check, to emit or to credit.
+        success_options = (self.until, self.before_attempt, self.on_success)
+        free = all(x is None for x in success_options) and 0 not in limits
         self._set("_plain", free and self.budget is None)
-        self._set("_credited", free and self.budget is not None)  # or only that
+        self._set("_credited", free and self.budget is not None)  # only to credit
         straight = self.worker is None and self.attempt_timeout is None
         self._set("_straight", self._plain and straight)
-        self._set("_direct", (self._plain or self._credited) and straight)  # a first attempt is just a call
+        self._set(
+            "_direct", (self._plain or self._credited) and straight
+        )  # the first attempt is a plain call
 
     def _set(self, field: str, value: object) -> None:
-        object.__setattr__(self, field, value)  # frozen for everybody else
+        object.__setattr__(self, field, value)  # the dataclass is frozen
 
     def __hash__(self) -> int:
         # Rules, budgets and labels may be unhashable; equal policies agree on these anyway.
@@ -206,12 +204,12 @@ class Options:
         )
 
     def __repr__(self) -> str:
-        said = [
+        changed = [
             f"{f.name}={_format_value(getattr(self, f.name))}"
             for f in fields(self)
             if f.init and self._differs(f)
         ]
-        return f"{type(self).__name__}({', '.join(said)})"
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         changed = {f.name: getattr(self, f.name) for f in fields(self) if f.init and self._differs(f)}
@@ -225,7 +223,7 @@ class Options:
         return bool(getattr(self, option.name) != default)
 
 
-# What is misspelled is then said of the class that users know.
+# The TypeError for an unknown option then names the class that users know.
 Options.__init__.__qualname__ = "Retry.__init__"
 
 
@@ -269,7 +267,7 @@ def _recipe(backoff: object) -> Backoff | Mapping[Kind | None, Backoff]:
 
 
 def refuse_until(policy: Options, why: str) -> None:
-    """Say no to a rule for results where there is no result."""
+    """Reject a rule for results where there is no result."""
     if policy.until is not None:
         raise TypeError(
             f"until= judges a result, and {why}: leave it out of this policy, or use policy.call(fn, ...)"
@@ -277,16 +275,16 @@ def refuse_until(policy: Options, why: str) -> None:
 
 
 def refuse_unlimited(policy: Options, fn: object) -> None:
-    """Say no to a limit that plain blocking code could not keep."""
+    """Reject a limit that cannot interrupt blocking code without a worker."""
     if policy.attempt_timeout is not None and policy.worker is None:
         raise TypeError(
-            f"attempt_timeout= cannot stop {display_name(fn)}, which blocks: add worker=Worker() to run it on "
-            "a thread, or await policy.acall(...). timeout= and give_up_after= do without, but cut nothing"
+            f"attempt_timeout= cannot stop {display_name(fn)}, which blocks: add worker=Worker() to run it "
+            "on a thread, or await policy.acall(...). timeout= and give_up_after= do without, but cut nothing"
         )
 
 
 def refuse_limits(policy: Options, what: str) -> None:
-    """Say no to a worker where blocking code does not end with a call, and to limits that need one."""
+    """Reject a worker, and limits that need one, where the blocking code is not a single call."""
     for option in ("worker", "attempt_timeout"):
         if getattr(policy, option) is not None:
             raise TypeError(

@@ -62,9 +62,9 @@ class RunState:
     # fmt: off
     __slots__ = (
         "__dict__", "attempt", "attempt_started", "cancelling", "delays", "delays_by_kind", "earliest",
-        "emit", "exhausted", "last", "limit", "max_attempts", "name", "now", "ok", "policy", "reading", "reason",
-        "records", "replaces_error", "spent_grant", "stalled", "started", "stuck", "took", "unspent_grant",
-        "until", "value", "verdict", "work",
+        "emit", "exhausted", "last", "limit", "max_attempts", "name", "now", "ok", "policy", "reading",
+        "reason", "records", "replaces_error", "spent_grant", "stalled", "started", "stuck", "took",
+        "unspent_grant", "until", "value", "verdict", "work",
     )
     # fmt: on
 
