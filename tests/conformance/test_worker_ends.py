@@ -19,7 +19,7 @@ from tests.support.scripted import Operation, Step, Virtual, ok
 NO_THREAD = "no thread could be started for a worker: can't start new thread"
 
 
-class NoThread(threads._Parked):
+class NoThread(threads._WorkerThread):
     """A thread that cannot be started."""
 
     def start(self) -> None:
@@ -29,7 +29,7 @@ class NoThread(threads._Parked):
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_idle", [])
-    monkeypatch.setattr(threads, "_Parked", NoThread)
+    monkeypatch.setattr(threads, "_WorkerThread", NoThread)
 
 
 @in_every_colour(

@@ -9,8 +9,8 @@ import pytest
 
 from redouble import Hints, Kind, Retry, Verdict, errors, report
 from redouble._engine import run as _run
-from redouble._engine.outcome import MOST_RECORDS
-from redouble._engine.run import Run
+from redouble._engine.outcome import MAX_RECORDS
+from redouble._engine.run import MAX_STALLED, Run
 from redouble.types import Event
 from tests.support.fakes import Boom, Draws, Ledger, Virtual, always
 from tests.support.fakes import options as defaults
@@ -216,13 +216,13 @@ def test_a_policy_that_waits_for_nothing_on_a_clock_that_stands_still(
 ) -> None:
     stalls = 2 * MOST_RECORDS
     monkeypatch.setattr(_run, "MOST_STALLED", stalls)
-    run = run_of(attempts=None, backoff=[0] * 10 + [1] + [0] * (2 * stalls))
-    for _ in range(2 * stalls):
+    run = run_of(attempts=None, backoff=[0] * 10 + [1] + [0] * (2 * MAX_STALLED))
+    for _ in range(2 * MAX_STALLED):
         run.start(0)
         if run.failed(Boom(), 0) is None:
             break
-    assert (run.reason, run.attempt) == ("timeout", 11 + stalls + 2)
-    assert len(run.report().history) == MOST_RECORDS + 1  # of a long call only the end is remembered
+    assert (run.reason, run.attempt) == ("timeout", 11 + MAX_STALLED + 2)
+    assert len(run.report().history) == MAX_RECORDS + 1  # of a long call only the end is remembered
     assert run.report().history[-1].number == run.attempt
 
 

@@ -24,7 +24,7 @@ def begun(**options: Any) -> Run:
     ambient = options.pop("deadline", None)
     run = run_of(**options)
     if ambient is not None:
-        run.end_within(ambient)
+        run.apply_deadline(ambient)
     assert run.start(0) is None
     return run
 
@@ -50,14 +50,14 @@ def said(limit: str, seconds: float) -> dict[str, float]:
 )
 def test_the_shortest_limit_counts(options: dict[str, Any], expected: tuple[float, str]) -> None:
     run = begun(**options)
-    assert (run.time_left(), run.bound) == expected
+    assert (run.time_left(), run.binding_limit) == expected
 
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(KEPT, 2)))
 def test_on_a_tie_the_first_counts(first: str, second: str) -> None:
     """The attempt's own before all others."""
     run = begun(**said(first, 2), **said(second, 2))
-    assert (run.time_left(), run.bound) == (2, first)
+    assert (run.time_left(), run.binding_limit) == (2, first)
 
 
 @given(started=st.floats(-1e6, 1e6), seconds=st.floats(1e-3, 1e6), second=st.sampled_from(["work", "total"]))
@@ -65,7 +65,7 @@ def test_a_tie_is_one_wherever_the_clock_began(started: float, seconds: float, s
     """What a monotonic clock shows means nothing, so its rounding must not decide."""
     run = run_of(started, **said("attempt", seconds), **said(second, seconds))
     assert run.start(started) is None
-    assert (run.time_left(), run.bound) == (seconds, "attempt")
+    assert (run.time_left(), run.binding_limit) == (seconds, "attempt")
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_what_is_left_for_the_second_attempt(options: dict[str, Any], expected: 
     run = begun(backoff=[2], **options)
     assert run.failed(Boom(), 3) == 2
     assert run.start(5) is None
-    assert (run.time_left(), run.bound) == expected
+    assert (run.time_left(), run.binding_limit) == expected
 
 
 def test_time_that_passed_before_the_attempt_began() -> None:
     """What it takes to have a worker ready is not the attempt's: only the limits of the call count."""
     run = begun(attempt_timeout=1, timeout=9)
-    assert (run.time_left(own=False), run.bound, run.attempt_started) == (9, "total", 0)
+    assert (run.time_left(own=False), run.binding_limit, run.attempt_started) == (9, "total", 0)
     run.now = 3.0
-    assert (run.time_left(), run.bound, run.attempt_started) == (1, "attempt", 3)
+    assert (run.time_left(), run.binding_limit, run.attempt_started) == (1, "attempt", 3)
     run.now = 8.5
-    assert (run.time_left(), run.bound, run.attempt_started) == (0.5, "total", 8.5)
+    assert (run.time_left(), run.binding_limit, run.attempt_started) == (0.5, "total", 8.5)
 
 
 def test_there_is_never_less_than_no_time() -> None:
@@ -136,11 +136,11 @@ def test_a_limit_of_the_call_ends_it(limit: str) -> None:
         raise AssertionError(f"{error!r} was judged")
 
     run = begun(on=never, **said(limit, 1))
-    run.tell = tell(told)
+    run.emit = tell(told)
     run.time_left()
     assert run.failed(run.expired(), 1) is None
     reason = "work_timeout" if limit == "work" else "timeout"
-    assert (run.reason, run.instead, run.report().limit) == (reason, True, limit)
+    assert (run.reason, run.replaces_error, run.report().limit) == (reason, True, limit)
     assert told == ["failure", "give_up"]
 
 
@@ -165,7 +165,7 @@ def test_the_attempts_own_limit_is_judged(on: Any) -> None:
     run = begun(on=on, attempt_timeout=1)
     run.time_left()
     assert run.failed(run.expired(), 1) is None
-    assert (run.reason, run.instead, run.report().limit) == ("stopped", False, "attempt")
+    assert (run.reason, run.replaces_error, run.report().limit) == ("stopped", False, "attempt")
     assert run.report().history[0].kind == "timeout"
 
 

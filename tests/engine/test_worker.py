@@ -60,7 +60,7 @@ def test_any_finite_grace(grace: float | timedelta) -> None:
         ({"grace": "100ms"}, TypeError, "configuration files"),
         ({"overlap": 1}, TypeError, "overlap=1: write True or False"),
         ({"overlap": None}, TypeError, "overlap=None"),
-        ({"start": "fork"}, ValueError, "copy locks that nobody ever releases"),
+        ({"start": "fork"}, ValueError, "copy locks that are never released"),
         ({"start": None}, ValueError, "start=None: write 'spawn' or 'forkserver'"),
     ],
 )

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from redouble import Retry, observe, report
+from redouble import Bulkhead, CircuitBreaker, Pipeline, Retry, observe, report
 from redouble._drivers.first_attempt import FIRST_ATTEMPT
-from redouble._internal.codegen import compile_wrapper
+from redouble._internal.codegen import Template, compile_wrapper
 from tests.support.fakes import Boom, Ledger, Virtual, always, in_colour
 from tests.support.signatures import CALLS, WRONG, only_keyword, positional
 
@@ -166,6 +166,43 @@ def test_a_parameter_with_a_name_of_ours() -> None:
         return redouble_run, redouble_ambient
 
     assert fetch(1) == (1, 2)
+
+
+def stacked(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return Bulkhead(5)(policy(CircuitBreaker(failures=5)(fn)))
+
+
+LAYERS = Pipeline(Bulkhead(5), policy, CircuitBreaker(failures=5))
+
+
+@pytest.mark.parametrize("wrap", [LAYERS, stacked], ids=["pipeline", "stacked"])
+@pytest.mark.parametrize(("fn", "args", "kwargs"), CALLS)
+@pytest.mark.parametrize("aio", [False, True])
+def test_every_layer_has_the_exact_signature(
+    aio: bool,
+    wrap: Callable[..., Any],
+    fn: Callable[..., Any],
+    args: tuple[int, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    """The locals of an inner wrapper begin with ``redouble_`` too; only its parameters matter."""
+    target: Any = coloured(fn) if aio else fn
+    flags = target.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    names = inspect.getargs(target.__code__)
+    layer: Any = wrap(target)
+    while layer is not target:
+        assert inspect.getargs(layer.__code__) == names
+        assert layer.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) == flags
+        layer = layer.__wrapped__
+    if not aio:
+        assert wrap(fn)(*args, **kwargs) == fn(*args, **kwargs)
+
+
+@pytest.mark.parametrize(("source", "times"), [("b", 0), ("aba", 2)])
+def test_a_derived_template_replaces_each_text_once(source: str, times: int) -> None:
+    assert Template("x", "aba").derive("y", ("b", "c")) == Template("y", "aca")
+    with pytest.raises(ValueError, match=f"template 'x' has 'a' {times} times, not once"):
+        Template("x", source).derive("y", ("a", "c"))
 
 
 def test_one_signature_is_compiled_once() -> None:

@@ -103,7 +103,7 @@ def test_a_change_in_the_middle_of_counting_is_made_after_it() -> None:
         def _settle(self) -> None:
             self.reconfigure(RetryBudget(0.5, 0, 10))
             assert self.ratio == 0.1
-            super()._settle()
+            super()._apply_pending()
 
     budget = Interrupted(0.1, 0, 10)
     credited(budget, 0.0, 100)

@@ -276,7 +276,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
     """What has no other half is listed here: it belongs to a protocol that only async code has."""
     alone = {
         "_drivers/blocks.AsyncAttempts.__anext__",
-        *(f"_drivers/attempt.{name}" for name in ("_aprocessed", "_within", "arun_on_worker", "cut")),
+        *(f"_drivers/attempt.{name}" for name in ("_arun_in_process", "_wait_within", "arun_on_worker", "run_with_cancel_scope")),
         *(
             f"aiohttp.Middleware.{name}"
             for name in ("__call__", "_attempt", "_complete", "_failure_of", "_send")
@@ -350,7 +350,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
             f"_layers/hedge/race_trio.{name}"
             for name in ("RaceNurseryTask._attempt", "RaceNurseryTask.watch", "run_race")
         ),
-        *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "Entrance._amade", "_leave")),
+        *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "Entrance._amake_manager", "_leave")),
         *(
             "_layers/limits/slots.WaitableSlots.aenter",
             "_layers/fallback.FallbackStreamOwner.aopen",
@@ -364,7 +364,7 @@ def test_no_async_driver_is_without_a_twin() -> None:
         *(f"_drivers/async_items.AsyncItems.{name}" for name in ("__anext__", "asend", "athrow", "aclose")),
         *(
             f"_drivers/async_items.{name}"
-            for name in ("AsyncItems._begin", "_busy", "_close", "_over", "_second")
+            for name in ("AsyncItems._begin", "_raise_running", "_close", "_raise_stop", "_take_second")
         ),
         "_drivers/async_items.StreamOwner.aopen",
         "_drivers/streams.ResumableItems.__anext__",

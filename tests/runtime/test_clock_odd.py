@@ -10,7 +10,7 @@ import pytest
 from redouble import Backoff, Clock, Retry
 from redouble._drivers.calls import begin_run
 from redouble._engine import run as _run
-from redouble._engine.run import MOST_STALLED, Run
+from redouble._engine.run import MAX_STALLED, Run
 from tests.conftest import Drive
 from tests.support.fakes import SYNC, Boom, Call, Ledger, Virtual, fail, in_colour, ok
 
@@ -145,14 +145,14 @@ def stalls(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_time_that_stands_still_and_no_delays(stalls: int) -> None:
     calls = [0]
 
-    @Retry(on=Boom, attempts=None, backoff=[0] * 2 * stalls, clock=Frozen())
+    @Retry(on=Boom, attempts=None, backoff=[0] * 2 * MAX_STALLED, clock=Frozen())
     def work() -> None:
         calls[0] += 1
         raise Boom
 
     with pytest.raises(Boom):
         work()
-    assert stalls < calls[0] < stalls + 9
+    assert MAX_STALLED < calls[0] < MAX_STALLED + 9
 
 
 @pytest.mark.parametrize("most", [9, None])
@@ -171,7 +171,7 @@ def test_delays_too_short_to_be_seen(colour: str, most: int | None, stalls: int)
 
     with pytest.raises(Boom):
         in_colour(colour, lambda: policy.call(work), lambda: policy.call(awork))
-    assert calls[0] == (most or stalls + 2)
+    assert calls[0] == (most or MAX_STALLED + 2)
 
 
 @pytest.mark.parametrize("moment", ["nothing", "start", "failed", "returned", "delay"])
@@ -181,13 +181,13 @@ def test_what_counts_as_movement(moment: str) -> None:
     run = begin_run(Run, policy, "work", aio=False)
     assert run.start(0.0) is None
     assert run.failed(Boom(), 0.0) == 0
-    run.stalled = MOST_STALLED
+    run.stalled = MAX_STALLED
     run.start(1e-9 * (moment == "start"))
     if moment == "returned":
         run.returned(0, 1e-9)
     else:
         run.failed(Boom(), 1e-9 * (moment == "failed"))
-    assert run.stalled == {"nothing": MOST_STALLED + 1, "delay": 0}.get(moment, 1)
+    assert run.stalled == {"nothing": MAX_STALLED + 1, "delay": 0}.get(moment, 1)
 
 
 @pytest.mark.parametrize("who", ["nobody", "operation", "rule", "observer"])
@@ -203,7 +203,7 @@ def test_time_that_moves_is_not_taken_for_standing_still(who: str) -> None:
         on=lambda _: moves("rule"), on_failure=lambda _: moves("observer"), backoff=[0], clock=clock
     )
     run = begin_run(Run, policy, "work", aio=False, attempt=1, started=0.0)
-    run.stalled = MOST_STALLED + 1
+    run.stalled = MAX_STALLED + 1
     moves("operation")
     assert run.failed(Boom(), clock.time) == (None if who == "nobody" else 0)
 

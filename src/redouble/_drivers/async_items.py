@@ -58,7 +58,7 @@ class StreamOwner(Protocol):
 class AsyncItems(AsyncGenerator[T, Any]):
     """The items of one stream, on behalf of one consumer."""
 
-    __slots__ = ("__weakref__", "_here", "_home", "_owner", "_source", "_take")
+    __slots__ = ("__weakref__", "_backend", "_home", "_owner", "_source", "_take")
 
     def __init__(self, owner: StreamOwner) -> None:
         self._owner = owner
@@ -82,19 +82,19 @@ class AsyncItems(AsyncGenerator[T, Any]):
             source = self._source
             if source is None or self.ag_running:
                 raise  # it was not opened, or is busy with somebody else, as the error says
-            self._source, self._take = None, _busy
+            self._source, self._take = None, _raise_running
             try:
                 await aclose_failed(source)
             finally:
-                self._take = _over
+                self._take = _raise_stop
             if error is thrown:
                 self._owner.returned(error)
                 raise
             if not self._owner.failed(error):
                 raise
         finally:
-            if cut and self._source is not None and _is_over(self._source.items):
-                self._take = _over
+            if cut and self._source is not None and _has_ended(self._source.items):
+                self._take = _raise_stop
                 if not self._source.leave_iterator():
                     self._source = None
                 self._owner.cut(sys.exception())
@@ -110,7 +110,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
     async def athrow(self, kind: Any, *more: Any) -> T:
         error = more[0] if more and more[0] is not None else kind
         if self._source is None:
-            self._take = _over
+            self._take = _raise_stop
             raise error
         # As in blocking code: what is thrown before the second item is asked for is known by its thrower.
         thrown = error if isinstance(self._take, functools.partial) else None
@@ -119,7 +119,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
     async def aclose(self) -> None:
         if self.ag_running:
             raise RuntimeError("aclose(): asynchronous generator is already running")
-        source, self._source, self._take = self._source, None, _over
+        source, self._source, self._take = self._source, None, _raise_stop
         if source is not None:
             await _close(source, self._owner)
 
@@ -127,27 +127,29 @@ class AsyncItems(AsyncGenerator[T, Any]):
         source = self._source
         if source is None:
             return
-        if not self._here.is_home(self._home):
+        if not self._backend.is_home(self._home):
             self._owner.cut(None)  # in another thread, or after the event loop, whose own hooks see to it
         elif not source.may_wait():
             close_without_suspending(_close(source, self._owner))
-        elif not collecting() or not has_own_end(source.items):
-            self._here.finish(_close(source, self._owner))
+        elif not in_garbage_collection() or not has_own_end(source.items):
+            self._backend.finish(_close(source, self._owner))
         else:
             # What is collected with us is finalised too, in whatever order, and would be in the middle of
             # its cleanup. So it is left to that; what else was opened is not.
             self._owner.cut(None)
             if source.leave_iterator():
-                self._here.finish(_close(source, self._owner))
+                self._backend.finish(_close(source, self._owner))
 
     @property
     def ag_running(self) -> bool:
         """Whether somebody waits for an item, as an async generator's attribute of that name says it."""
         source = self._source
-        return self._take is _busy or bool(source is not None and getattr(source.items, "ag_running", False))
+        return self._take is _raise_running or bool(
+            source is not None and getattr(source.items, "ag_running", False)
+        )
 
     @property
-    def begun(self) -> bool:
+    def is_open(self) -> bool:
         """Whether something is open."""
         return self._source is not None
 
@@ -156,14 +158,14 @@ class AsyncItems(AsyncGenerator[T, Any]):
         return self._source is not None and self._source.may_wait()
 
     async def _begin(self) -> T:
-        self._take = _busy
-        self._here: Backend = backend()  # not before: blocking code loads no event loop
-        self._home = self._here.home()
+        self._take = _raise_running
+        self._backend: Backend = backend()  # not before: blocking code loads no event loop
+        self._home = self._backend.home()
         try:
             source, item = await self._owner.aopen()
         finally:
-            self._take = _over
-        self._source, self._take = source, functools.partial(_second, ref(self))
+            self._take = _raise_stop
+        self._source, self._take = source, functools.partial(_take_second, ref(self))
         if item is END:
             raise StopAsyncIteration
         first: T = item
@@ -174,18 +176,18 @@ class AsyncItems(AsyncGenerator[T, Any]):
 # that refers to itself would not be closed at once.
 
 
-async def _busy() -> Any:
+async def _raise_running() -> Any:
     raise RuntimeError("anext(): asynchronous generator is already running")
 
 
-async def _second(reader: Callable[[], AsyncItems[T] | None]) -> T:
+async def _take_second(reader: Callable[[], AsyncItems[T] | None]) -> T:
     items: Any = reader()  # from here on it asks the source itself
     items._take = items._source.items.__anext__
     second: T = await items._take()
     return second
 
 
-async def _over() -> Any:
+async def _raise_stop() -> Any:
     raise StopAsyncIteration
 
 
@@ -204,9 +206,9 @@ async def _close(source: AsyncSource[Any], owner: StreamOwner) -> None:
     owner.ended()
 
 
-def _is_over(items: AsyncIterator[Any]) -> bool:
+def _has_ended(items: AsyncIterator[Any]) -> bool:
     if isinstance(items, AsyncItems):
-        return items._take is _over
+        return items._take is _raise_stop
     return getattr(items, "ag_frame", items) is None  # what is no generator may be asked again
 
 
@@ -216,19 +218,19 @@ def has_own_end(items: object) -> bool:
 
 
 # The thread in which the garbage collector is at work, if it is.
-_collector: list[int] = []
+_collecting_thread: list[int] = []
 
 
-def collecting() -> bool:
+def in_garbage_collection() -> bool:
     """Say whether it is the garbage collector that brought us here."""
-    return get_ident() in _collector
+    return get_ident() in _collecting_thread
 
 
-def _note(phase: str, _: object) -> None:
-    _collector[:] = [get_ident()] if phase == "start" else []
+def _track_collector(phase: str, _: object) -> None:
+    _collecting_thread[:] = [get_ident()] if phase == "start" else []
 
 
-gc.callbacks.append(_note)
+gc.callbacks.append(_track_collector)
 
 
 def _generator(source: AsyncSource[T]) -> AsyncGenerator[T, Any]:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from redouble._drivers.workers.threads import ThreadJob
     from redouble._engine.worker import Worker
 
-__all__ = ["arun_limited", "arun_on_worker", "cut", "overdue", "run_limited", "run_on_worker", "thread_job"]
+__all__ = [
+    "arun_limited",
+    "arun_on_worker",
+    "overdue",
+    "run_limited",
+    "run_on_worker",
+    "run_with_cancel_scope",
+    "thread_job",
+]
 
 
 T = TypeVar("T")
@@ -58,10 +66,10 @@ def run_limited(run: Run, fn: Callable[..., T]) -> Callable[..., T]:
 
 def arun_limited(run: Run, fn: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     """Return what a driver calls for ``fn``."""
-    return fn if run.policy._cuts == inf and run.deadline == inf else partial(cut, run, fn)
+    return fn if run.policy._cuts == inf and run.deadline == inf else partial(run_with_cancel_scope, run, fn)
 
 
-async def cut(run: Run, fn: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
+async def run_with_cancel_scope(run: Run, fn: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
     """Call ``fn``, for no longer than it may take."""
     limit = cut_after(run.time_left())
     with limit:
@@ -79,9 +87,9 @@ def run_on_worker(
 ) -> Any:
     """Call ``fn`` on a worker, and wait for it no longer than it may take."""
     if worker.kind == "process":
-        return _processed(run, worker, fn, args, kwargs)
+        return _run_in_process(run, worker, fn, args, kwargs)
     job = thread_job()(_clock_of(run), fn, args, kwargs)
-    if _in_time(run, job, run.time_left()):
+    if _run_in_time(run, job, run.time_left()):
         return job.result()
     raise overdue(run, worker, job)
 
@@ -90,30 +98,30 @@ def overdue(run: LimitedCall, worker: Worker, job: ThreadJob) -> AttemptTimeout:
     """Give a thread that was told to stop a little time; return what its attempt failed with."""
     until = run.refresh_now() + worker._grace
     job.wait(worker._grace)
-    job.drop()
+    job.discard_result()
     if not job.ended:
-        _move_test_to(until)
+        _advance_virtual_clock(until)
     if not job.ended or job.stuck:  # which it is if it has left another one itself
         run.leave_worker(alone=not worker.overlap)
     return run.expired()
 
 
-def _in_time(run: LimitedCall, job: ThreadJob, seconds: float) -> bool:
+def _run_in_time(run: LimitedCall, job: ThreadJob, seconds: float) -> bool:
     """Have a job done, and wait for it by the clock of the call; say whether it has ended in time.
 
     Nobody knows how long a worker takes, so the waiting is real under a clock of a test too, which is then
     moved by as much.
     """
     until = run.refresh_now() + seconds
-    if job.within(seconds) and (_is_real(run) or job.ended_in_time()):
+    if job.run_within(seconds) and (_waits_by_system_clock(run) or job.ended_in_time()):
         return True
     job.end(in_time=False)
     if not job.ended and run.clock is SYSTEM:
-        _move_test_to(until)
+        _advance_virtual_clock(until)
     return False
 
 
-def _is_real(run: LimitedCall) -> bool:
+def _waits_by_system_clock(run: LimitedCall) -> bool:
     """Say whether the clock of the call is the one that the waiting goes by."""
     return run.clock is SYSTEM and virtual() is None
 
@@ -123,13 +131,13 @@ def _clock_of(run: LimitedCall) -> Callable[[], float]:
     return context_clock() if run.clock is SYSTEM else run.clock.now
 
 
-def _move_test_to(moment: float) -> None:
+def _advance_virtual_clock(moment: float) -> None:
     test = virtual()
     if test is not None:
         test._reach(moment)
 
 
-def _processed(
+def _run_in_process(
     run: LimitedCall, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     from redouble._drivers.workers import processes as _processes  # noqa: PLC0415  for those who use them
@@ -149,7 +157,7 @@ def _processed(
                 return job.result()
     finally:
         job.close()
-    _move_test_to(until)
+    _advance_virtual_clock(until)
     raise run.expired()
 
 
@@ -166,27 +174,27 @@ async def arun_on_worker(
     """Call ``fn`` on a worker, and await it no longer than it may take."""
     await backend().checkpoint()
     if worker.kind == "process":
-        return await _aprocessed(run, worker, fn, args, kwargs)
+        return await _arun_in_process(run, worker, fn, args, kwargs)
     ring, ended = backend().waker()
     job = thread_job()(_clock_of(run), fn, args, kwargs, ring)
     in_time = False
     try:
         seconds = run.time_left()
         job.start(seconds)
-        heard = await _within(seconds, ended)
+        heard = await _wait_within(seconds, ended)
         # What counts is when it ended, and not when we hear of it: the loop may have been busy.
-        in_time = job.ended_in_time() or (heard and job.succeeded() and _is_real(run))
+        in_time = job.ended_in_time() or (heard and job.succeeded() and _waits_by_system_clock(run))
     finally:
         job.end(in_time=in_time)  # it may also have been cancelled
     if in_time:
         return job.result()
-    if not await _within(worker._grace, ended) or job.stuck:
+    if not await _wait_within(worker._grace, ended) or job.stuck:
         run.leave_worker(alone=not worker.overlap)
-    job.drop()
+    job.discard_result()
     raise run.expired()
 
 
-async def _aprocessed(
+async def _arun_in_process(
     run: LimitedCall, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Do the same in a process; a thread sees to it, so that nobody else has to wait."""
@@ -201,23 +209,23 @@ async def _aprocessed(
     is_ready = in_time = False
     try:
         job.start()
-        is_ready = await _within(run.time_left(own=False), ready)
+        is_ready = await _wait_within(run.time_left(own=False), ready)
         if is_ready:
             run.refresh_now()
             seconds = run.time_left()
             job.until = job.reading() + seconds
-            steps.go(seconds)
-            in_time = await _within(seconds, ended) or job.ended_in_time()
+            steps.start(seconds)
+            in_time = await _wait_within(seconds, ended) or job.ended_in_time()
     finally:
         job.end(in_time=in_time)  # it may also have been cancelled
     if in_time:
         return job.result()
     if is_ready:
-        await _within(_processes.REAPING, ended)
+        await _wait_within(_processes.REAP_TIMEOUT, ended)
     raise run.expired()
 
 
-async def _within(seconds: float, heard: Callable[[], Awaitable[object]]) -> bool:
+async def _wait_within(seconds: float, heard: Callable[[], Awaitable[object]]) -> bool:
     """Wait for a bell; say whether it was heard in time. The clock of a test is held meanwhile."""
     test = virtual()
     limit = cut_after(seconds)

@@ -59,15 +59,15 @@ class Attempt:
             if self._run is not None:
                 self._run.returned(None, self._run.reading())
             return False
-        return isinstance(error, Exception) and self._goes_on_after(error)
+        return isinstance(error, Exception) and self._record_failure(error)
 
-    def _goes_on_after(self, error: Exception) -> bool:
+    def _record_failure(self, error: Exception) -> bool:
         """Take in that the attempt failed; say whether there is another."""
         run = self._run or self._begin(1)
         self._delay = run.failed(error, run.reading())
         if self._delay is not None:
             self._state = FAILED
-        elif run.instead:
+        elif run.replaces_error:
             raise error_of(run, error)
         return self._delay is not None
 
@@ -77,12 +77,12 @@ class Attempt:
         self._run = begin_run(Run, self._policy, name, aio=self._aio, attempt=attempt, started=started)
         return self._run
 
-    def _prepare(self) -> None:
+    def _begin_before_first(self) -> None:
         """Let the run see the first attempt too."""
         self._begin(0)
         self._state = FAILED
 
-    def _goes_on(self) -> Run | None:
+    def _next_run(self) -> Run | None:
         """Return the run if there is another turn, having made sure that this one was used."""
         if self._state == READY:
             raise RuntimeError(
@@ -90,7 +90,7 @@ class Attempt:
             )
         return self._run if self._state == FAILED else None
 
-    def _close(self) -> None:
+    def _refund(self) -> None:
         """Hand back what was paid for a retry that never started."""
         if self._run is not None:
             self._run.refund()
@@ -122,18 +122,18 @@ class AsyncAttempt(Attempt):
             try:
                 limit.__exit__(kind, error, tb)
             except Exception as other:  # Trio takes its cancellation out of a group, and raises the rest
-                return self._ended_by(other)
+                return self._fail_with(other)
             if limit.cancelled_caught:
-                return self._ended_by(self._run.expired())
+                return self._fail_with(self._run.expired())
             if error is None:
                 self._run.record_return(late=limit.cancel_called)
         return super().__exit__(kind, error, tb)
 
-    def _ended_by(self, error: Exception) -> bool:
+    def _fail_with(self, error: Exception) -> bool:
         """Take in an error other than the one that left the block."""
         self._state = OVER
         try:
-            if not self._goes_on_after(error):
+            if not self._record_failure(error):
                 raise error
         finally:
             del error  # or it and this frame would keep each other alive
@@ -187,19 +187,19 @@ def attempts(policy: Options) -> Iterator[Attempt]:
     if (ambient.active and slow_path_needed()) or not policy._straight:
         refuse_until(policy, "a `for` loop sees none")
         refuse_limits(policy, "a `for` loop")
-        attempt._prepare()
+        attempt._begin_before_first()
     else:
         attempt._started = policy._now()
         yield attempt
         if attempt._state == OVER:
             return
     try:
-        while (run := attempt._goes_on()) is not None:
-            _warn_of_stalling(attempt)
+        while (run := attempt._next_run()) is not None:
+            _warn_if_blocking_loop(attempt)
             start_attempt(policy, attempt, run)
             yield attempt
     finally:
-        attempt._close()
+        attempt._refund()
 
 
 class AsyncAttempts:
@@ -220,7 +220,7 @@ class AsyncAttempts:
             attempt._started = policy._anow()
         else:
             refuse_until(policy, "an `async for` loop sees none")
-            attempt._prepare()
+            attempt._begin_before_first()
 
     def __aiter__(self) -> AsyncAttempts:
         return self
@@ -229,17 +229,17 @@ class AsyncAttempts:
         attempt = self._attempt
         if self._straight:
             self._straight = False
-        elif (run := attempt._goes_on()) is not None:
+        elif (run := attempt._next_run()) is not None:
             await astart_attempt(self._policy, attempt, run)
         else:
             raise StopAsyncIteration
         return attempt
 
     def __del__(self) -> None:
-        self._attempt._close()  # the loop may have been left between a failure and its retry
+        self._attempt._refund()  # the loop may have been left between a failure and its retry
 
 
-def _warn_of_stalling(attempt: Attempt) -> None:
+def _warn_if_blocking_loop(attempt: Attempt) -> None:
     if attempt._delay and not attempt._warned:
         attempt._warned = True
         if in_event_loop():

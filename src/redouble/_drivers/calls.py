@@ -68,9 +68,9 @@ def begin_run(
     run = kind(policy, started, name, now, cancelling if aio else None, tell, attempt)
     if ambient.active:
         if (said := ATTEMPT_OVERRIDE.get()) is not None and not said.over:
-            run.most = said.most
+            run.max_attempts = said.most
         if (rest := time_left()) < inf:
-            run.end_within(rest)
+            run.apply_deadline(rest)
     return run
 
 
@@ -102,11 +102,11 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
             except Exception as error:
                 delay = run.failed(error, now())
                 if delay is None:
-                    if run.instead:
+                    if run.replaces_error:
                         raise error_of(run, error)  # noqa: B904  it knows its cause
                     raise
             else:
-                if run.tell is None and policy._plain:
+                if run.emit is None and policy._plain:
                     return result  # there is nobody to tell, and nothing to check or to credit
                 delay = run.returned(result, now())
                 if delay is None:
@@ -137,11 +137,11 @@ async def adrive(
             except Exception as error:
                 delay = run.failed(error, now())
                 if delay is None:
-                    if run.instead:
+                    if run.replaces_error:
                         raise error_of(run, error)  # noqa: B904  it knows its cause
                     raise
             else:
-                if run.tell is None and policy._plain:
+                if run.emit is None and policy._plain:
                     return result  # there is nobody to tell, and nothing to check or to credit
                 delay = run.returned(result, now())
                 if delay is None:
@@ -205,7 +205,7 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
         run.begin_attempt(started)
         delay = run_after_failure(run, error, now())
         if delay is None:
-            if run.instead:
+            if run.replaces_error:
                 raise error_of(run, error)  # noqa: B904  it knows its cause
             raise
     else:
@@ -251,7 +251,7 @@ async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], arg
         run.begin_attempt(started)
         delay = run_after_failure(run, error, now())
         if delay is None:
-            if run.instead:
+            if run.replaces_error:
                 raise error_of(run, error)  # noqa: B904  it knows its cause
             raise
     else:

@@ -33,7 +33,7 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
 
     def __init__(self, policy: Options, name: str, make: Callable[[], Any]) -> None:
         self._policy, self._name, self._make = policy, name, make
-        self._ways_out = ContextExits[Callable[..., Any]]()
+        self._exits = ContextExits[Callable[..., Any]]()
 
     def __enter__(self) -> T:
         run = self._begin(aio=False)
@@ -55,10 +55,10 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         return begin_run(Run, self._policy, self._name, aio=aio)
 
     def _enter(self, run: Run) -> T:  # noqa: ARG002  blocking code has no limit to keep
-        manager = self._made()
-        enter, leave = self._ways(manager, aio=False)
+        manager = self._make_manager()
+        enter, leave = self._methods(manager, aio=False)
         entered: T = enter(manager)
-        self._ways_out.enter(partial(leave, manager))
+        self._exits.enter(partial(leave, manager))
         return entered
 
     async def _aenter(self, run: Run) -> T:
@@ -67,14 +67,14 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         with ExitStack() as stack:
             if seconds < inf:
                 stack.enter_context(limit)
-            manager = await self._amade()
-            enter, leave = self._ways(manager, aio=True)
+            manager = await self._amake_manager()
+            enter, leave = self._methods(manager, aio=True)
             entered: T = await enter(manager)
             if seconds < inf and not backend().lift(limit):
                 await leave(manager, None, None, None)
                 raise run.expired()
             # Not closed yet: what the manager has opened, such as a nursery, has to be closed before.
-            self._ways_out.enter(partial(_leave, stack.pop_all(), partial(leave, manager)))
+            self._exits.enter(partial(_leave, stack.pop_all(), partial(leave, manager)))
         if limit.cancelled_caught:
             raise run.expired()
         run.record_return(late=limit.cancel_called)
@@ -83,25 +83,25 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
-        swallowed: bool | None = self._ways_out.leave()(kind, error, tb)
+        swallowed: bool | None = self._exits.leave()(kind, error, tb)
         return swallowed
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
-        swallowed: bool | None = await self._ways_out.leave()(kind, error, tb)
+        swallowed: bool | None = await self._exits.leave()(kind, error, tb)
         return swallowed
 
-    def _made(self) -> object:
+    def _make_manager(self) -> object:
         return self._make()
 
-    async def _amade(self) -> object:
+    async def _amake_manager(self) -> object:
         manager: object = self._make()
         if isawaitable(manager) and not hasattr(manager, "__aenter__"):
             manager = await manager
         return manager
 
-    def _ways(self, manager: object, *, aio: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _methods(self, manager: object, *, aio: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Find the ways in and out, as ``with`` does: on the type, both before either is used."""
         kind: Any = type(manager)
         enter, leave = ("__aenter__", "__aexit__") if aio else ("__enter__", "__exit__")
@@ -109,9 +109,8 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
             close_unawaited(manager)
             fits = hasattr(kind, "__enter__" if aio else "__aenter__")
             fix = f": write `{'with' if aio else 'async with'}`" if fits else ""
-            raise UsageError(
-                f"{display_name(self._make)} made {kind.__qualname__!r}, which has no {enter} and {leave}{fix}"
-            )
+            made = f"{display_name(self._make)} made {kind.__qualname__!r}"
+            raise UsageError(f"{made}, which has no {enter} and {leave}{fix}")
         return getattr(kind, enter), getattr(kind, leave)
 
 

@@ -1,7 +1,7 @@
-"""The lines that every retried call goes through: the first attempt, which is nearly always the only one.
+"""The templates of retrying wrappers: the first attempt, which is nearly always the only one.
 
-Compiled for each signature by `_shape`; `retried` chooses which. All that follows a failure is ordinary code
-in `_drive`.
+`compile_first_attempt` chooses a template by the policy and compiles it for the signature of the function
+(`compile_wrapper`). Everything that follows a failure is ordinary code: `drive` and `adrive`.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ __all__ = ["FIRST_ATTEMPT", "STREAM", "call_done", "compile_first_attempt"]
 
 T = TypeVar("T")
 
-# As long as only observers are concerned, `redouble_run` is the moment at which the call began.
+# `redouble_began` is the time at which the call began if observers get its events, else None.
 FIRST_ATTEMPT = Template(
     "first attempt",
     """\
 {async_}def retrying({parameters}):
-    redouble_run = None
+    redouble_began = None
     if redouble_ambient:
         if redouble_watch.calls and not redouble_others:
-            redouble_run = redouble_telling.attempt(redouble_now())
-        elif redouble_concerned():
+            redouble_began = redouble_fast_emitter.attempt(redouble_now())
+        elif redouble_slow_path_needed():
             return {await_}redouble_call(
                 redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
             )
@@ -55,67 +55,65 @@ FIRST_ATTEMPT = Template(
     try:
         redouble_result = {await_}redouble_fn({arguments})
     except redouble_Exception as redouble_error:
-        redouble_began, redouble_run = redouble_run, redouble_Run(
+        redouble_run = redouble_Run(
             redouble_policy,
-            redouble_started if redouble_run is None else redouble_run,
+            redouble_started if redouble_began is None else redouble_began,
             redouble_name,
             redouble_now,
             redouble_cancelling,
-            redouble_teller(redouble_policy) if redouble_heard or redouble_watch.entries else None,
+            redouble_make_emitter(redouble_policy) if redouble_has_hooks or redouble_watch.entries else None,
         )
         if redouble_began is not None:
             redouble_run.begin_attempt(redouble_started)
         redouble_delay = redouble_run.failed(redouble_error, redouble_now())
         if redouble_delay is None:
-            if redouble_run.instead:
+            if redouble_run.replaces_error:
                 raise redouble_error_of(redouble_run, redouble_error)
             raise
     else:
-        if redouble_run is not None:
-            redouble_run = redouble_telling.success(
-                redouble_result, redouble_run, redouble_started, redouble_now()
-            )
-    if redouble_run is not None:
-        redouble_result = {await_}redouble_drive(
-            redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
-        )
+        if redouble_began is not None:
+            redouble_fast_emitter.success(redouble_result, redouble_began, redouble_started, redouble_now())
+{inner_check}        return redouble_result
+    redouble_result = {await_}redouble_drive(
+        redouble_run, redouble_delay, redouble_fn, ({positional}), {{{keywords}}}
+    )
 {check}    return redouble_result
 """,
 )
 
-# The same with a budget, which is credited for a success, and may want to know of every call. It goes by a
-# clock of its own: the one of blocking code, in all colours.
-FIRST_CREDITED = Template(
+# The same with a budget, which is credited for each success and may count the start of each call. Budgets
+# read the clock of blocking code in every colour.
+FIRST_CREDITED = FIRST_ATTEMPT.derive(
     "first attempt, credited",
-    FIRST_ATTEMPT.source.replace(
-        "    else:\n", "    else:\n        redouble_credit(None, redouble_when())\n"
-    ).replace("redouble_run.failed(", "redouble_decided(redouble_run, "),
+    ("    else:\n", "    else:\n        redouble_credit(None, redouble_budget_now())\n"),
+    ("redouble_run.failed(", "redouble_run_after_failure(redouble_run, "),
 )
-FIRST_STARTED = Template(
+FIRST_STARTED = FIRST_CREDITED.derive(
     "first attempt, started and credited",
-    FIRST_CREDITED.source.replace(
+    (
         "    redouble_started = redouble_now()\n",
-        "    redouble_start(redouble_when())\n    redouble_started = redouble_now()\n",
+        "    redouble_start(redouble_budget_now())\n    redouble_started = redouble_now()\n",
     ),
 )
 
-# Where there may be a run already, because the attempt has gone on for too long.
+# The handler of a failure where the run exists already if the attempt has exceeded its limit.
 FAILED = """\
     except redouble_Exception as redouble_error:
-        redouble_run = redouble_run or redouble_begun(redouble_started)
+        redouble_run = redouble_run or redouble_begin_run(redouble_started)
         redouble_delay = redouble_run.failed(redouble_error, redouble_now())
         if redouble_delay is None:
-            if redouble_run.instead:
+            if redouble_run.replaces_error:
                 raise redouble_error_of(redouble_run, redouble_error)
             raise
 """
 
-# The same where async attempts are cut: after the `with` comes only who was.
+# The same where a cancel scope limits async attempts: the code after the `with` runs only if the scope has
+# cancelled the attempt.
 FIRST_LIMITED = Template(
     "first attempt, limited",
     """\
 async def retrying({parameters}):
-    if redouble_ambient and redouble_concerned():
+    if redouble_ambient and redouble_slow_path_needed():
         return await redouble_call(
             redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}}
         )
@@ -124,17 +122,20 @@ async def retrying({parameters}):
     try:
         with redouble_cut_after(redouble_seconds):
             return await redouble_fn({arguments})
-        redouble_run = redouble_begun(redouble_started)
+        redouble_run = redouble_begin_run(redouble_started)
         redouble_run.time_left()
         raise redouble_run.expired()
-{failed}    return await redouble_drive(
+"""
+    + FAILED
+    + """\
+    return await redouble_drive(
         redouble_run,
         redouble_delay,
-        redouble_bound(redouble_run, redouble_fn),
+        redouble_run_limited(redouble_run, redouble_fn),
         ({positional}),
         {{{keywords}}},
     )
-""".replace("{failed}", FAILED),
+""",
 )
 
 # The same for blocking code on a thread of its own.
@@ -142,32 +143,35 @@ FIRST_WORKED = Template(
     "first attempt, on a worker",
     """\
 def retrying({parameters}):
-    if redouble_ambient and redouble_concerned():
+    if redouble_ambient and redouble_slow_path_needed():
         return redouble_call(redouble_policy, redouble_name, redouble_fn, ({positional}), {{{keywords}}})
     redouble_started = redouble_now()
     redouble_run = None
     redouble_job = redouble_Job(redouble_now, redouble_fn, ({positional}), {{{keywords}}})
     try:
-        if redouble_job.within(redouble_seconds):
+        if redouble_job.run_within(redouble_seconds):
             redouble_result = redouble_job.result()
         else:
-            redouble_run = redouble_begun(redouble_started)
+            redouble_run = redouble_begin_run(redouble_started)
             redouble_run.time_left()
             raise redouble_overdue(redouble_run, redouble_policy.worker, redouble_job)
-{failed}        redouble_result = None
+"""
+    + FAILED
+    + """\
+        redouble_result = None
     if redouble_run is not None:
         redouble_result = redouble_drive(
             redouble_run,
             redouble_delay,
-            redouble_bound(redouble_run, redouble_fn),
+            redouble_run_limited(redouble_run, redouble_fn),
             ({positional}),
             {{{keywords}}},
         )
 {check}    return redouble_result
-""".replace("{failed}", FAILED),
+""",
 )
 
-# Where something must be done before the first attempt, or after a success.
+# For a policy with work to do before the first attempt or after a success.
 EVERY_ATTEMPT = Template(
     "every attempt",
     """\
@@ -176,7 +180,7 @@ EVERY_ATTEMPT = Template(
 """,
 )
 
-# A generator function: what happens until its first item is ordinary code too.
+# For a generator function: everything until its first item is ordinary code too (`OpenStream`).
 STREAM = Template(
     "stream",
     """\
@@ -190,45 +194,45 @@ def retrying({parameters}):
 
 
 def compile_first_attempt(policy: Options, fn: Callable[..., Any], *, aio: bool) -> Callable[..., Any]:
-    """Return ``fn`` retried, with its own signature."""
+    """Return a function with the signature of ``fn`` that retries it."""
     now = policy._anow if aio else policy._now
-    whose: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "name": policy.name or display_name(fn),
         "cancelling": cancelling if aio else None,
     }
-    drivers: dict[str, Any] = {"call": call_done, "drive": drive, "bound": run_limited}
+    drivers: dict[str, Any] = {"call": call_done, "drive": drive, "run_limited": run_limited}
     if aio:
-        drivers = {"call": acall, "drive": adrive, "bound": arun_limited, "cut_after": cut_after}
+        drivers = {"call": acall, "drive": adrive, "run_limited": arun_limited, "cut_after": cut_after}
     if policy.worker is not None and not aio:
         drivers |= {"Job": thread_job(), "overdue": overdue}
     if policy.budget is not None:
-        when = policy._now if policy.clock is SYSTEM else now
-        drivers |= {"start": policy.budget.start, "credit": policy.budget.credit, "when": when}
+        budget_now = policy._now if policy.clock is SYSTEM else now
+        drivers |= {"start": policy.budget.start, "credit": policy.budget.credit, "budget_now": budget_now}
     return compile_wrapper(
         fn,
         _template(policy, aio=aio),
         is_async=aio,
         now=now,
         Run=Run,
-        teller=make_emitter,
-        heard=not policy._silent,
-        begun=partial(_begun, policy, now, whose),
+        make_emitter=make_emitter,
+        has_hooks=not policy._silent,
+        begin_run=partial(_begin_run, policy, now, identity),
         error_of=error_of,
-        decided=run_after_failure,
+        run_after_failure=run_after_failure,
         policy=policy,
         seconds=policy._cuts,
         ambient=ambient.active,
-        telling=FastEmitter(policy, whose["name"]),
-        concerned=slow_path_needed,
+        fast_emitter=FastEmitter(policy, identity["name"]),
+        slow_path_needed=slow_path_needed,
         watch=watch,
         others=ambient.others,
-        **whose,
+        **identity,
         **drivers,
     )
 
 
-def _begun(policy: Options, now: Callable[[], float], whose: dict[str, Any], started: float) -> Run:
-    return Run(policy, started, reading=now, emit=make_emitter(policy), **whose)
+def _begin_run(policy: Options, now: Callable[[], float], identity: dict[str, Any], started: float) -> Run:
+    return Run(policy, started, reading=now, emit=make_emitter(policy), **identity)
 
 
 def _template(policy: Options, *, aio: bool) -> Template:
@@ -244,5 +248,5 @@ def _template(policy: Options, *, aio: bool) -> Template:
 
 
 def call_done(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
-    """Make attempts at a plain function, whose result must not have to be awaited."""
+    """Call a plain function with retries; reject a result that has to be awaited."""
     return reject_awaitable(fn, call(policy, name, fn, args, kwargs))

@@ -35,7 +35,7 @@ __all__ = [
 # After these nothing comes next. Every `await`, spelled out or not, is compiled to a SEND.
 ENDS = {"RERAISE", "RETURN_CONST", "RETURN_VALUE", "RAISE_VARARGS"}
 JUMPS = {"JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"}
-WAIT = "SEND"
+AWAIT = "SEND"
 
 
 @runtime_checkable
@@ -52,13 +52,13 @@ def may_suspend(stream: object) -> bool:
     try:
         if isinstance(stream, AsyncGeneratorType):
             frame = cast("Any", stream).ag_frame
-            return frame is not None and _reaches_wait(frame.f_code, frame.f_lasti)
+            return frame is not None and _reaches_await(frame.f_code, frame.f_lasti)
         if isinstance(stream, SuspendableClose):
             return stream.may_wait()
         aclose = getattr(stream, "aclose", None)
         close = aclose or getattr(stream, "close", None)
         if iscoroutinefunction(close):
-            return any(step.opname == WAIT for step in dis.get_instructions(close))
+            return any(step.opname == AWAIT for step in dis.get_instructions(close))
     except Exception:
         return True  # who knows
     return aclose is not None
@@ -77,23 +77,23 @@ def close_without_suspending(work: Coroutine[Any, Any, None]) -> None:
 
 
 @lru_cache(maxsize=512)
-def _reaches_wait(code: CodeType, last: int) -> bool:
+def _reaches_await(code: CodeType, last: int) -> bool:
     """Say whether a generator that stands at ``last`` can come to a wait when it is closed there."""
     bytecode = dis.Bytecode(code)
     steps = list(bytecode)
     index = {step.offset: place for place, step in enumerate(steps)}
     handlers: list[Any] = getattr(bytecode, "exception_entries")  # noqa: B009  not in the stubs
     # Closing raises where it stands; from there on, follow every way the code can take.
-    ahead, seen = _caught(handlers, last), set[int]()
+    ahead, seen = _handlers_at(handlers, last), set[int]()
     while ahead:
         offset = ahead.pop()
         if offset in seen:
             continue
         seen.add(offset)
         step = steps[index[offset]]
-        if step.opname == WAIT:
+        if step.opname == AWAIT:
             return True
-        ahead += _caught(handlers, offset)
+        ahead += _handlers_at(handlers, offset)
         if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
             ahead.append(int(step.argval))
         if step.opname not in ENDS | JUMPS:
@@ -101,7 +101,7 @@ def _reaches_wait(code: CodeType, last: int) -> bool:
     return False
 
 
-def _caught(handlers: list[Any], offset: int) -> list[int]:
+def _handlers_at(handlers: list[Any], offset: int) -> list[int]:
     return [handler.target for handler in handlers if handler.start <= offset < handler.end]
 
 
@@ -219,7 +219,7 @@ def close_failed(source: Source[Any]) -> None:
     try:
         source.close()
     except Exception:
-        log(COMPLAINT, trouble=True)
+        log(CLOSE_FAILED, trouble=True)
 
 
 async def aclose_failed(source: AsyncSource[Any]) -> None:
@@ -227,10 +227,10 @@ async def aclose_failed(source: AsyncSource[Any]) -> None:
     try:
         await source.aclose()
     except Exception:
-        log(COMPLAINT, trouble=True)
+        log(CLOSE_FAILED, trouble=True)
 
 
-COMPLAINT = "a stream that had failed could not be closed either"
+CLOSE_FAILED = "a stream that had failed could not be closed either"
 
 
 def stream_of(open: object, stream: object) -> Iterable[Any]:  # noqa: A002

@@ -50,7 +50,7 @@ class Opener(Generic[T]):
         self._delay: float | None = None
         self._cut = False
         self._first: float | None = None  # when the first item of all came
-        self._began: float | None = None  # the first run of all
+        self._first_started: float | None = None  # the first run of all
         self.last: T | None = None  # item, if whoever hands them out notes it
 
     def open(self) -> tuple[Source[T], T]:
@@ -90,7 +90,7 @@ class Opener(Generic[T]):
             run.underway = run.started - before.attempt_started
         self._delay = run.failed(error, run.reading())
         run.underway = 0.0
-        if run.instead:
+        if run.replaces_error:
             raise error_of(run, error)
         return self._delay is not None
 
@@ -128,9 +128,9 @@ class Opener(Generic[T]):
         self._run = run = begin_run(StreamRun, self._policy, self._name, aio=self._aio, attempt=attempt)
         run.credited = bool(attempt)  # the items before were
         run.first_item = self._first
-        if self._began is None:
-            self._began = run.started
-        run.earlier = run.started - self._began
+        if self._first_started is None:
+            self._first_started = run.started
+        run.earlier = run.started - self._first_started
         return run
 
     def _refuse(self) -> None:
@@ -164,17 +164,17 @@ class OpenStream(Generic[T]):
         source, item = self._opener.open()
         self._source = source
         if item is END:
-            return ReturnedStream(source.value)
+            return ExhaustedStream(source.value)
         while True:
-            with ReturnedValue() as answer:
+            with ConsumerReply() as answer:
                 answer.sent = yield item
             if answer.sent is None and answer.thrown is None:
                 return source.items
             self._thrown = answer.thrown
             try:
-                item = answer.passed_to(source.items)
+                item = answer.forward_to(source.items)
             except StopIteration as end:
-                return ReturnedStream(end.value)
+                return ExhaustedStream(end.value)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
@@ -192,7 +192,7 @@ class OpenStream(Generic[T]):
                 self._opener.failed(error)
 
 
-class ReturnedStream(Iterator[Any]):
+class ExhaustedStream(Iterator[Any]):
     """The source of nothing more; its end has a value."""
 
     def __init__(self, value: object) -> None:
@@ -202,7 +202,7 @@ class ReturnedStream(Iterator[Any]):
         raise StopIteration(self._value)
 
 
-class ReturnedValue:
+class ConsumerReply:
     """What a consumer does about an item: ``next``, ``send`` or ``throw``. Closing passes through."""
 
     def __init__(self) -> None:
@@ -218,7 +218,7 @@ class ReturnedValue:
         self.thrown = None if isinstance(error, GeneratorExit) else error
         return self.thrown is not None
 
-    def passed_to(self, items: Iterator[T]) -> T:
+    def forward_to(self, items: Iterator[T]) -> T:
         """Do the same to the source; return the item it answers with."""
         source = cast("Generator[T, object, Any]", items)
         return source.send(self.sent) if self.thrown is None else source.throw(self.thrown)
@@ -289,7 +289,7 @@ class Stream(Iterator[T], AsyncIterator[T]):
 
     def close(self) -> None:
         """Close the stream."""
-        if self._async_items.begun:
+        if self._async_items.is_open:
             raise TypeError("this stream was read by `async for`: write `async with`, or await aclose()")
         self._items.close()
 

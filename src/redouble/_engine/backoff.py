@@ -1,8 +1,7 @@
 """Backoff: immutable recipes for delays, each an iterable of seconds.
 
-A recipe is a series and the stages its values pass through, in the order they were chained. One
-generator walks the whole of it, instead of one for the series and one for each stage. This file knows
-nothing of attempts, errors or clocks.
+A recipe is a series and the stages that its values pass through, in the order they were chained. One
+generator computes both, instead of one for the series and one for each stage.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from redouble._internal.public import public
 from redouble._internal.validation import Duration, number, seconds, whole
 from redouble._runtime.clock import Chance
 
-__all__ = ["Backoff", "fresh"]
+__all__ = ["Backoff", "reiterable"]
 
 
 LARGEST: Final = sys.float_info.max
-MOST: Final = 2**53  # more delays than anybody waits for, and still a whole number as a float
+MAX_DELAYS: Final = 2**53  # more delays than any call needs, and still exact as a float
 
 Step: TypeAlias = tuple[str, tuple[float, float]]
 Draw: TypeAlias = Callable[[], float]
@@ -42,7 +41,7 @@ class Backoff:
     _series: Step
     _source: Iterable[float] | None
     _stages: tuple[Step, ...]
-    _shaping: tuple[Step, ...]  # the stages that change delays; `take` only counts them
+    _shaping: tuple[Step, ...]  # the stages without `take`, which changes no delay
     _limit: int | None
 
     def __init__(self) -> None:
@@ -92,7 +91,7 @@ class Backoff:
     @classmethod
     def of(cls, delays: Iterable[Duration]) -> Backoff:
         """Return the delays of your own iterable; when it ends, so does retrying."""
-        source = fresh(delays, "of")
+        source = reiterable(delays, "of")
         if isinstance(source, Backoff):
             return source
         return _make("of", source=source)
@@ -101,27 +100,29 @@ class Backoff:
 
     def minimum(self, delay: Duration) -> Backoff:
         """Raise shorter delays to ``delay``."""
-        return self._then("minimum", seconds(delay, "minimum"))
+        return self._with_stage("minimum", seconds(delay, "minimum"))
 
     def maximum(self, delay: Duration) -> Backoff:
         """Cut longer delays to ``delay``."""
-        return self._then("maximum", seconds(delay, "maximum"))
+        return self._with_stage("maximum", seconds(delay, "maximum"))
 
     def full_jitter(self) -> Backoff:
         """Replace each delay by one drawn evenly between zero and it: spreads a herd best."""
-        return self._then("full_jitter")
+        return self._with_stage("full_jitter")
 
     def equal_jitter(self) -> Backoff:
         """Keep half of each delay and draw the other half: never close to zero."""
-        return self._then("equal_jitter")
+        return self._with_stage("equal_jitter")
 
     def jitter(self, factor: float) -> Backoff:
         """Move each delay by at most ``factor`` of itself, up or down; follow with a maximum to cap it."""
-        return self._then("jitter", number(factor, "jitter", 0, 1, "a number between 0 and 1"))
+        return self._with_stage("jitter", number(factor, "jitter", 0, 1, "a number between 0 and 1"))
 
     def take(self, n: int) -> Backoff:
         """End after ``n`` delays, and retrying with them."""
-        return self._then("take", min(whole(n, "take", 0, "a whole number of delays, 0 or more"), MOST))
+        return self._with_stage(
+            "take", min(whole(n, "take", 0, "a whole number of delays, 0 or more"), MAX_DELAYS)
+        )
 
     # --------------------------------------------------------------- iterating
 
@@ -129,19 +130,19 @@ class Backoff:
         return self.delays(chance)
 
     def delays(self, random: Chance) -> Iterator[float]:
-        """Iterate with your own source of chance: one draw per random stage, the series first."""
+        """Iterate with your own random source: one draw per random stage, the series first."""
         stages, draw = self._shaping, random.random
         if self._source is not None:
-            delays: Iterator[float] = (_through(stages, _checked(delay), draw) for delay in self._source)
+            delays: Iterator[float] = (_apply_stages(stages, _checked(delay), draw) for delay in self._source)
         elif self._series[0] == "constant" and not stages:
             delays = itertools.repeat(self._series[1][0])
         else:
-            delays = _walk(self._series, stages, draw)
+            delays = _generate(self._series, stages, draw)
         return delays if self._limit is None else itertools.islice(delays, self._limit)
 
     # ------------------------------------------------------------------- value
 
-    def _then(self, stage: str, bound: float = 0.0) -> Backoff:
+    def _with_stage(self, stage: str, bound: float = 0.0) -> Backoff:
         name, args = self._series
         return _make(name, *args, source=self._source, stages=(*self._stages, (stage, (bound, 0.0))))
 
@@ -156,8 +157,8 @@ class Backoff:
 
     def __repr__(self) -> str:
         name, args = self._series
-        inner = repr(self._source) if self._source is not None else _spelled(name, args)
-        return f"Backoff.{name}({inner})" + "".join(f".{s}({_spelled(s, a)})" for s, a in self._stages)
+        inner = repr(self._source) if self._source is not None else _format_args(name, args)
+        return f"Backoff.{name}({inner})" + "".join(f".{s}({_format_args(s, a)})" for s, a in self._stages)
 
     def __reduce__(self) -> tuple[Callable[..., Backoff], tuple[object, ...]]:
         name, args = self._series
@@ -180,7 +181,7 @@ def _make(
     return backoff
 
 
-def _spelled(name: str, args: tuple[float, float]) -> str:
+def _format_args(name: str, args: tuple[float, float]) -> str:
     count = {
         "full_jitter": 0,
         "equal_jitter": 0,
@@ -192,8 +193,8 @@ def _spelled(name: str, args: tuple[float, float]) -> str:
     return ", ".join(repr(arg).removesuffix(".0") for arg in args[: count.get(name, 1)])
 
 
-def _walk(series: Step, stages: tuple[Step, ...], draw: Draw) -> Iterator[float]:
-    """Walk a whole recipe in one generator. What overflows ends at LARGEST and stays there."""
+def _generate(series: Step, stages: tuple[Step, ...], draw: Draw) -> Iterator[float]:
+    """Yield the delays of a recipe. A series that overflows stays at LARGEST."""
     name, (first, second) = series
     value, before = first, 0.0
     while True:
@@ -201,7 +202,7 @@ def _walk(series: Step, stages: tuple[Step, ...], draw: Draw) -> Iterator[float]
             value = first + draw() * (second - first)
         elif name == "decorrelated":
             value = min(second, first + draw() * (min(3 * value, LARGEST) - first))
-        yield _through(stages, value, draw) if stages else value
+        yield _apply_stages(stages, value, draw) if stages else value
         if name == "exponential":
             value = min(value * second, LARGEST)  # multiplied, not raised to a power: ** would overflow
         elif name == "linear":
@@ -210,7 +211,7 @@ def _walk(series: Step, stages: tuple[Step, ...], draw: Draw) -> Iterator[float]
             value, before = min(value + before, LARGEST), value
 
 
-def _through(stages: tuple[Step, ...], delay: float, draw: Draw) -> float:
+def _apply_stages(stages: tuple[Step, ...], delay: float, draw: Draw) -> float:
     """Pass a delay through every stage, in the order they were chained."""
     for stage, (bound, _) in stages:
         if stage == "maximum":
@@ -230,8 +231,8 @@ def _checked(delay: object) -> float:
     return seconds(delay, "a delay of your backoff")
 
 
-def fresh(delays: object, option: str) -> Iterable[float]:
-    """Accept an iterable of seconds that can be iterated again; refuse everything else by name."""
+def reiterable(delays: object, option: str) -> Iterable[float]:
+    """Return an iterable of seconds that can be iterated repeatedly; reject everything else."""
     if isinstance(delays, Backoff):
         return delays
     if isinstance(delays, str | bytes | bytearray | Mapping) or not isinstance(delays, Iterable):

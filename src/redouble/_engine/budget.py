@@ -1,7 +1,7 @@
-"""What a budget is: an allowance for retries, shared by many calls.
+"""The protocol of a retry budget, which many calls share.
 
-The engine asks it at fixed moments and passes the time; a budget never sleeps. Anything with these
-methods will do.
+The engine calls it at fixed points of a call and passes the time; a budget never sleeps. Any object with
+these methods is one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Budget", "Grant"]
 
 @public("redouble")
 class Grant(NamedTuple):
-    """Leave to retry once. ``cost`` was taken; the delay must be at least ``wait`` seconds."""
+    """Permission to retry once. ``cost`` was taken; the delay must be at least ``wait`` seconds."""
 
     cost: float
     wait: float = 0.0
@@ -25,14 +25,14 @@ class Grant(NamedTuple):
 
 @public("redouble.types")
 class Budget(Protocol):
-    """An allowance for retries."""
+    """A retry budget."""
 
     def start(self, now: float, /) -> None:
-        """Note that a call begins."""
+        """Record that a call begins."""
         ...
 
     def failed(self, kind: Kind, now: float, /) -> None:
-        """Note that an attempt failed."""
+        """Record that an attempt failed."""
         ...
 
     def spend(self, kind: Kind, now: float, /) -> Grant | None:
@@ -40,7 +40,7 @@ class Budget(Protocol):
         ...
 
     def credit(self, grant: Grant | None, now: float, /) -> None:
-        """Note a success; ``grant`` is the one its last retry used, None without retries."""
+        """Record a success; ``grant`` is the one its last retry used, None without retries."""
         ...
 
     def refund(self, grant: Grant, now: float, /) -> None:
@@ -48,5 +48,5 @@ class Budget(Protocol):
         ...
 
     def snapshot(self) -> Mapping[str, float]:
-        """Tell what is left, for people and metrics."""
+        """Return what is left, for people and metrics."""
         ...

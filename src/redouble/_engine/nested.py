@@ -1,6 +1,6 @@
-"""Retries inside retries: found by the stamp a policy leaves on the error it gave up on.
+"""Detection of nested retries, by the stamp that a policy leaves on the error it gave up on.
 
-Three attempts around three attempts are nine, and nobody wrote nine anywhere. The stamp is looked for
+Three attempts around three attempts are nine, a number that stands nowhere in the code. The stamp is searched
 on the error, along its explicit causes and in groups, so it survives ``raise X from err`` and a task
 group. The implicit context is not followed: an error raised while some older, given-up error is being
 handled is not nested in it. A worker that an inner policy or layer has left running is found the same way.
@@ -22,28 +22,28 @@ from redouble._engine.report import (
     left_worker,
     related_errors,
     stamp_of,
-    stamp_of_answer,
+    stamp_of_response,
 )
 from redouble._internal.codegen import is_compiled
 from redouble._internal.logger import log
 from redouble._runtime.backend import under_trio
 from redouble.errors import Reason, Rejected, WorkerStillRunning
 
-__all__ = ["asks_gate", "bears_exhaustion", "nested", "rejected_before_call"]
+__all__ = ["asks_gate", "carries_exhausted_budget", "nested", "rejected_before_call"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# The directory of this package, as code objects spell it. `redouble.errors` is public, so it stays at the top
-# of the package, wherever this module is moved.
+# The directory of this package, as in `co_filename`. `redouble.errors` is public, so it stays at the top of
+# the package, wherever this module is moved.
 PACKAGE = os.path.join(os.path.dirname(Rejected.__init__.__code__.co_filename), "")
 
-_asking: set[CodeType] = set()
+_gate_code: set[CodeType] = set()  # functions registered by `asks_gate`
 _warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identity
 
 
 class RunContext(Protocol):
-    """What has to be known of the run that asks."""
+    """What this module reads of a run."""
 
     policy: Options
     started: float
@@ -52,7 +52,7 @@ class RunContext(Protocol):
 
 
 def nested(error: BaseException, run: RunContext) -> Reason | None:
-    """Return why to stop if an inner policy gave up on this error during this attempt."""
+    """Return the reason to stop if an inner policy gave up on this error during this attempt."""
     mark = stamp_of(error)
     if isinstance(mark, RetryVeto) and (forbidden := mark.check(run)) is not None:
         return forbidden
@@ -62,7 +62,7 @@ def nested(error: BaseException, run: RunContext) -> Reason | None:
         return Reason.worker_still_running  # and another attempt would run beside it
     if not stamps:
         return None
-    # An exhausted budget speaks for everybody: retrying further out would defeat it.
+    # An exhausted budget stops the outer policies too: their retries would defeat it.
     if run.policy.nested == "stop" or any(_exhausted(stamp) for stamp in stamps):
         return Reason.nested
     if run.policy.nested == "warn":
@@ -70,26 +70,26 @@ def nested(error: BaseException, run: RunContext) -> Reason | None:
     return None
 
 
-def bears_exhaustion(replaced: CallStamp | Report, run: RunContext) -> bool:
-    """Say whether the mark of an exhausted budget must go on outwards with the stamp that replaces one."""
-    return _exhausted(replaced) and _during(replaced, run)
+def carries_exhausted_budget(replaced: CallStamp | Report, run: RunContext) -> bool:
+    """Return True if the replaced stamp reports an exhausted budget: the new one has to report it too."""
+    return _exhausted(replaced) and _is_of_this_attempt(replaced, run)
 
 
 def rejected_before_call(error: BaseException, run: RunContext) -> bool:
-    """Return True if a gate rejected the attempt before any code of the caller's ran but the gate itself.
+    """Return True if a gate rejected the attempt before the function was called.
 
     The traceback decides: every frame from the attempt to the gate is one of this package. A mark that the
-    gate left on the error would not do: the function may call something behind another gate, or raise an
-    error again that a gate has raised before.
+    gate left on the error would not be enough: the function may call something behind another gate, or raise
+    an error again that a gate has raised before.
     """
     stamp = stamp_of(error)
-    if stamp is not None and _tried(stamp) and _during(stamp, run):
+    if stamp is not None and _has_retried(stamp) and _is_of_this_attempt(stamp, run):
         return False  # an inner policy has made attempts
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code in _asking:
-            return True  # the frames below are the gate's own
+        if code in _gate_code:
+            return True  # deeper frames are the gate's own
         if not code.co_filename.startswith(PACKAGE) and not is_compiled(code):
             return False
         trace = trace.tb_next
@@ -97,8 +97,8 @@ def rejected_before_call(error: BaseException, run: RunContext) -> bool:
 
 
 def asks_gate(function: F) -> F:
-    """Register a function that asks a gate for admission: `never_called` looks no further than its frame."""
-    _asking.add(cast("FunctionType", function).__code__)
+    """Register a function that asks a gate for admission: `rejected_before_call` stops at its frame."""
+    _gate_code.add(cast("FunctionType", function).__code__)
     return function
 
 
@@ -107,27 +107,32 @@ def _exhausted(stamp: CallStamp | Report) -> bool:
 
 
 def _stamps(error: BaseException, run: RunContext) -> Iterator[CallStamp | Report]:
-    """Find what inner policies left, in this attempt, on an error and what it came of."""
+    """Yield the stamps that inner policies left, in this attempt, on an error and its causes."""
     for found in related_errors(error):
-        # What a client of ours gave up on may be an answer, of which somebody has made this error since.
-        for stamp in (stamp_of(found), stamp_of_answer(found)):
-            if stamp is not None and stamp.reason is not None and _matters(stamp) and _during(stamp, run):
+        # Our HTTP clients stamp a response too, and `raise_for_status()` may have made this error from it.
+        for stamp in (stamp_of(found), stamp_of_response(found)):
+            if (
+                stamp is not None
+                and stamp.reason is not None
+                and _is_relevant(stamp)
+                and _is_of_this_attempt(stamp, run)
+            ):
                 yield stamp
 
 
-def _matters(stamp: CallStamp | Report) -> bool:
-    return _tried(stamp) or _exhausted(stamp) or left_worker(stamp)
+def _is_relevant(stamp: CallStamp | Report) -> bool:
+    return _has_retried(stamp) or _exhausted(stamp) or left_worker(stamp)
 
 
-def _tried(stamp: CallStamp | Report) -> bool:
-    """Leave out a policy that ended at its first attempt, by its own will: with it, nothing multiplies."""
+def _has_retried(stamp: CallStamp | Report) -> bool:
+    """Return False for a policy that stopped at its first attempt: it does not multiply attempts."""
     attempts = stamp.attempts if isinstance(stamp, Report) else stamp.attempt
     return attempts > 1 or stamp.reason not in (Reason.stopped, Reason.committed)
 
 
-def _during(stamp: CallStamp | Report, run: RunContext) -> bool:
-    """Tell a stamp of this attempt from an old one: some code raises one instance again and again."""
-    if isinstance(stamp, Report):  # it came from another process, whose clock says nothing here
+def _is_of_this_attempt(stamp: CallStamp | Report, run: RunContext) -> bool:
+    """Return False for a stamp of an earlier attempt: some code raises one instance repeatedly."""
+    if isinstance(stamp, Report):  # from another process, whose clock cannot be compared
         return True
     inner = cast("RunContext", stamp)
     one_colour = (inner.cancelling is None) == (run.cancelling is None)

@@ -1,11 +1,7 @@
-"""The options of `Retry`: each written once, checked when made, never changed.
+"""The options of `Retry`: each defined once, validated at construction, immutable.
 
-What is wrong is said here, at construction, with the option's name and what to write instead. What
-the options do is not known here.
-
-How to treat a delay asked for by the other side: what one says about it.
-
-What a policy cannot do for this or that shape of code, and what to do instead.
+An error names the option and what to write instead. The same holds for the checks at the end, which reject
+options that a shape of code (a loop, a stream, blocking code) cannot honour.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from redouble._engine.backoff import Backoff, fresh
+from redouble._engine.backoff import Backoff, reiterable
 from redouble._engine.budget import Budget
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
@@ -37,13 +33,13 @@ __all__ = ["Delays", "Hints", "Options", "refuse_limits", "refuse_unlimited", "r
 @public("redouble")
 @dataclass(frozen=True)
 class Hints:
-    """How to treat a delay asked for by the other side.
+    """How to honour a delay that the server requests (``Retry-After``): the hint.
 
     mode: ``at_least`` waits for the backoff or the hint, whichever is longer; ``instead`` for the
     hint alone; ``ignore`` for the backoff alone.
-    longest: give up at once when asked to wait longer than this.
+    longest: give up at once if the hint is longer than this.
     over: let a hint add at most this to the backoff.
-    spread: add up to this share of the hint by chance, so that not everybody returns at once.
+    spread: add up to this share of the hint at random, so that not all clients return at once.
     """
 
     mode: Literal["at_least", "instead", "ignore"] = "at_least"
@@ -51,7 +47,7 @@ class Hints:
     over: Duration | None = None
     spread: float = 0.1
 
-    # The same as numbers, for the engine.
+    # `longest` and `over` as numbers, for the engine.
     _ceiling: float = field(init=False, repr=False, compare=False)
     _most_over: float = field(init=False, repr=False, compare=False)
 
@@ -71,13 +67,13 @@ Observer: TypeAlias = Callable[[Event], object]
 
 DEFAULT_BACKOFF = Backoff.exponential(0.2).maximum(2).full_jitter()
 DEFAULT_HINTS = Hints()
-LIMITS = ("give_up_after", "timeout", "work_timeout")  # any of these ends a call at last
+LIMITS = ("give_up_after", "timeout", "work_timeout")  # each of these bounds the length of a call
 HOOKS = ("before_attempt", "on_success", "on_failure", "on_retry", "on_give_up")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Options:
-    """Everything one can say about retrying."""
+    """The options of a retry policy."""
 
     on: On = transient
     until: Until | None = None
@@ -102,7 +98,7 @@ class Options:
     clock: Clock = SYSTEM
     random: Chance = chance
 
-    # Worked out once, for the engine and the drivers.
+    # Derived from the options once, for the engine and the drivers.
     _rules: Rules = field(init=False, compare=False)
     _types: tuple[type[Exception], ...] | None = field(init=False, compare=False)
     _recipe: Backoff | Mapping[Kind | None, Backoff] = field(init=False, compare=False)
@@ -122,10 +118,10 @@ class Options:
     _counts: Counts | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._put("_rules", as_rules(self.on))
-        self._put("_types", only_types(self._rules))
+        self._set("_rules", as_rules(self.on))
+        self._set("_types", only_types(self._rules))
         on: object = self.on
-        self._put("on", tuple(cast("list[object]", on)) if isinstance(on, list) else on)
+        self._set("on", tuple(cast("list[object]", on)) if isinstance(on, list) else on)
         if self.until is not None:
             check_until(self.until)
         if self.attempts is not None:
@@ -135,13 +131,14 @@ class Options:
                 1,
                 "a whole number, 1 for no retries (the first attempt counts), or None",
             )
-        self._put("_recipe", _recipe(self.backoff))
-        self._put(
-            "backoff", self._recipe if isinstance(self.backoff, Mapping) else fresh(self.backoff, "backoff")
+        self._set("_recipe", _recipe(self.backoff))
+        self._set(
+            "backoff",
+            self._recipe if isinstance(self.backoff, Mapping) else reiterable(self.backoff, "backoff"),
         )
         for option in (*LIMITS, "attempt_timeout"):
             if (value := getattr(self, option)) is not None:
-                self._put(option, seconds(value, option))
+                self._set(option, seconds(value, option))
         if self.attempt_timeout == 0:
             raise ValueError("attempt_timeout=0: no attempt could succeed; write more, or None for no limit")
         if self.attempts is None and all(getattr(self, option) is None for option in LIMITS):
@@ -154,7 +151,7 @@ class Options:
         if self.budget is not None:
             methods(self.budget, "budget", ("start", "failed", "spend", "credit", "refund"))
         if self.worker is not None:
-            from redouble._engine.worker import check_worker  # noqa: PLC0415  for those who use one
+            from redouble._engine.worker import check_worker  # noqa: PLC0415  imported only if used
 
             check_worker(self.worker, "worker")
         for option in HOOKS:
@@ -164,39 +161,41 @@ class Options:
             raise ValueError(f"nested={self.nested!r}: write 'warn', 'stop' or 'allow'")
         instance(self.wrap, "wrap", bool, "True or False")
         instance(self.name, "name", str | None, "a text, or None to use the function's name")
-        self._put("labels", _labels(self.labels))
-        self._put("_counts", None if self.name is None else counts_of(self.name))
+        self._set("labels", _labels(self.labels))
+        self._set("_counts", None if self.name is None else counts_of(self.name))
         register(self, "policies")
         methods(self.clock, "clock", ("now", "sleep"))
         methods(self.random, "random", ("random",))
         clock: object = self.clock
-        self._put("_time", clock if isinstance(clock, Clock) else ForeignClock(self.clock))
-        self._put("_now", fast_reader(self._time, aio=False))
-        self._put("_anow", fast_reader(self._time, aio=True))
-        self._work_out()
+        self._set("_time", clock if isinstance(clock, Clock) else ForeignClock(self.clock))
+        self._set("_now", fast_reader(self._time, aio=False))
+        self._set("_anow", fast_reader(self._time, aio=True))
+        self._derive()
 
-    def _work_out(self) -> None:
-        """Work out once what the engine and the drivers want to know in every call."""
-        said = (self.timeout, self.give_up_after, self.work_timeout, self.attempt_timeout)
-        limits = [inf if limit is None else limit for limit in said]
-        self._put("_limit", min(limits[:2]))
-        self._put("_total", limits[0])
-        self._put("_work_limit", limits[2])
-        self._put("_attempt_limit", limits[3])
-        # When the first attempt is cut, where it can be: `give_up_after` cuts nothing.
-        self._put("_cuts", min(limits[0], *limits[2:]))
-        self._put("_silent", all(getattr(self, option) is None for option in HOOKS))
-        # Plain: a call that succeeds at once has nothing to check, to tell or to credit.
-        busy = (self.until, self.before_attempt, self.on_success)
-        free = all(x is None for x in busy) and 0 not in limits
-        self._put("_plain", free and self.budget is None)
-        self._put("_credited", free and self.budget is not None)  # or only that
+    def _derive(self) -> None:
+        """Derive what the engine and the drivers read in every call."""
+        options = (self.timeout, self.give_up_after, self.work_timeout, self.attempt_timeout)
+        limits = [inf if limit is None else limit for limit in options]
+        self._set("_limit", min(limits[:2]))
+        self._set("_total", limits[0])
+        self._set("_work_limit", limits[2])
+        self._set("_attempt_limit", limits[3])
+        # The limit of a first attempt where it can be interrupted: `give_up_after` interrupts nothing.
+        self._set("_cuts", min(limits[0], *limits[2:]))
+        self._set("_silent", all(getattr(self, option) is None for option in HOOKS))
+        # Plain: a call that succeeds at once has nothing to check, to emit or to credit.
+        success_options = (self.until, self.before_attempt, self.on_success)
+        free = all(x is None for x in success_options) and 0 not in limits
+        self._set("_plain", free and self.budget is None)
+        self._set("_credited", free and self.budget is not None)  # only to credit
         straight = self.worker is None and self.attempt_timeout is None
-        self._put("_straight", self._plain and straight)
-        self._put("_direct", (self._plain or self._credited) and straight)  # a first attempt is just a call
+        self._set("_straight", self._plain and straight)
+        self._set(
+            "_direct", (self._plain or self._credited) and straight
+        )  # the first attempt is a plain call
 
-    def _put(self, field: str, value: object) -> None:
-        object.__setattr__(self, field, value)  # frozen for everybody else
+    def _set(self, field: str, value: object) -> None:
+        object.__setattr__(self, field, value)  # the dataclass is frozen
 
     def __hash__(self) -> int:
         # Rules, budgets and labels may be unhashable; equal policies agree on these anyway.
@@ -205,14 +204,16 @@ class Options:
         )
 
     def __repr__(self) -> str:
-        said = [
-            f"{f.name}={_spelled(getattr(self, f.name))}" for f in fields(self) if f.init and self._differs(f)
+        changed = [
+            f"{f.name}={_format_value(getattr(self, f.name))}"
+            for f in fields(self)
+            if f.init and self._differs(f)
         ]
-        return f"{type(self).__name__}({', '.join(said)})"
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         changed = {f.name: getattr(self, f.name) for f in fields(self) if f.init and self._differs(f)}
-        return (_remade, (type(self), {name: _picklable(value) for name, value in changed.items()}))
+        return (_rebuild, (type(self), {name: _picklable(value) for name, value in changed.items()}))
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # a value that never changes; its budget is shared by identity
@@ -222,11 +223,11 @@ class Options:
         return bool(getattr(self, option.name) != default)
 
 
-# What is misspelled is then said of the class that users know.
+# The TypeError for an unknown option then names the class that users know.
 Options.__init__.__qualname__ = "Retry.__init__"
 
 
-def _remade(kind: Callable[..., Any], options: dict[str, Any]) -> Any:
+def _rebuild(kind: Callable[..., Any], options: dict[str, Any]) -> Any:
     return kind(**options)
 
 
@@ -234,9 +235,9 @@ def _picklable(value: object) -> object:
     return dict(cast("Mapping[object, object]", value)) if isinstance(value, MappingProxyType) else value
 
 
-def _spelled(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, tuple):
-        return "[" + ", ".join(_spelled(item) for item in cast("tuple[object, ...]", value)) + "]"
+        return "[" + ", ".join(_format_value(item) for item in cast("tuple[object, ...]", value)) + "]"
     return getattr(value, "__qualname__", None) or repr(_picklable(value))
 
 
@@ -252,21 +253,21 @@ def _labels(labels: object) -> Mapping[str, str]:
 
 def _recipe(backoff: object) -> Backoff | Mapping[Kind | None, Backoff]:
     if not isinstance(backoff, Mapping):
-        return Backoff.of(fresh(backoff, "backoff"))
+        return Backoff.of(reiterable(backoff, "backoff"))
     recipes: dict[Kind | None, Backoff] = {}
     for kind, delays in cast("Mapping[Any, object]", backoff).items():
         if kind is not None and kind not in list(Kind):
             raise ValueError(
                 f"backoff has a key {kind!r}: write a Kind ({', '.join(Kind)}), or None for the rest"
             )
-        recipes[None if kind is None else Kind(kind)] = Backoff.of(fresh(delays, f"backoff[{kind!r}]"))
+        recipes[None if kind is None else Kind(kind)] = Backoff.of(reiterable(delays, f"backoff[{kind!r}]"))
     if None not in recipes and len(recipes) < len(Kind):
         raise ValueError("backoff by kind needs a None key too, for the kinds it does not name")
     return MappingProxyType(recipes)
 
 
 def refuse_until(policy: Options, why: str) -> None:
-    """Say no to a rule for results where there is no result."""
+    """Reject a rule for results where there is no result."""
     if policy.until is not None:
         raise TypeError(
             f"until= judges a result, and {why}: leave it out of this policy, or use policy.call(fn, ...)"
@@ -274,16 +275,16 @@ def refuse_until(policy: Options, why: str) -> None:
 
 
 def refuse_unlimited(policy: Options, fn: object) -> None:
-    """Say no to a limit that plain blocking code could not keep."""
+    """Reject a limit that cannot interrupt blocking code without a worker."""
     if policy.attempt_timeout is not None and policy.worker is None:
         raise TypeError(
-            f"attempt_timeout= cannot stop {display_name(fn)}, which blocks: add worker=Worker() to run it on a "
-            "thread, or await policy.acall(...). timeout= and give_up_after= do without, but cut nothing"
+            f"attempt_timeout= cannot stop {display_name(fn)}, which blocks: add worker=Worker() to run it "
+            "on a thread, or await policy.acall(...). timeout= and give_up_after= do without, but cut nothing"
         )
 
 
 def refuse_limits(policy: Options, what: str) -> None:
-    """Say no to a worker where blocking code does not end with a call, and to limits that need one."""
+    """Reject a worker, and limits that need one, where the blocking code is not a single call."""
     for option in ("worker", "attempt_timeout"):
         if getattr(policy, option) is not None:
             raise TypeError(

@@ -1,6 +1,6 @@
-"""What comes out of a call: the note, the report, the outcome, an error of our own.
+"""The results of a run: the note on its error, the report, the outcome, the error that replaces another.
 
-Built from a run when it is over, or when somebody asks. Whether to give up was decided before.
+They are built from a run that has ended, or when a caller asks for them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from redouble.errors import Reason
 if TYPE_CHECKING:
     from redouble._engine.state import RunState
 
-__all__ = ["MOST_RECORDS", "error_of", "itself", "outcome_of", "report_of", "summary_of"]
+__all__ = ["MAX_RECORDS", "error_of", "itself", "outcome_of", "report_of", "summary_of"]
 
 
 T = TypeVar("T")
 
-# What a run keeps of an attempt: the verdict, the error's type and text, when it started, how long it took.
+# The record of an attempt in a run: verdict, type and text of the error, start, duration.
 Entry: TypeAlias = tuple[Verdict, type[Exception] | None, str | None, float, float]
 
-# How many attempts a report remembers: a policy may go on for days.
-MOST_RECORDS = 1000
+# The number of attempts in a report: a policy may retry for days.
+MAX_RECORDS = 1000
 
 STOPPED = Reason.stopped
 INFINITY = float("inf")
@@ -49,31 +49,31 @@ OUTCOMES: dict[Reason, tuple[str, type[errors.RetryError]]] = {
 
 
 def summary_of(run: RunState) -> str:
-    """Say it in a line: for notes and messages."""
+    """Return one line that summarises the run, for notes and messages."""
     words = OUTCOMES[run.reason or STOPPED][0]
     if run.reason is Reason.timeout and run.limiting_limit() == "deadline":
         words = "the deadline has passed" if run.now >= run.deadline else "no time left before the deadline"
-    if run.verdict.after is not None and _asked_too_much(run, run.verdict.after):
+    if run.verdict.after is not None and _hint_exceeds_limit(run, run.verdict.after):
         words = f"asked to wait {run.verdict.after:g} s"
     plural = "" if run.attempt == 1 else "s"
     return f"after {run.attempt} attempt{plural} in {run.now - run.started:.1f} s ({words})"
 
 
-def _asked_too_much(run: RunState, hint: float) -> bool:
+def _hint_exceeds_limit(run: RunState, hint: float) -> bool:
     too_late = run.reason is Reason.timeout and not run.now + hint < run.until
     return run.reason is Reason.hint_too_long or (too_late and run.policy.hints.mode != "ignore")
 
 
 def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
-    """Make an error of our own: there is nothing of the caller's to raise, or ours was asked for."""
+    """Return the error of this package to raise: no error of the caller's exists, or `wrap` asks for ours."""
     reason = run.reason or STOPPED
     refused = last is None and run.attempt > 0
     message = f"gave up {summary_of(run)}"
-    if run.verdict is CUT:  # that its attempt was cut says nothing new; what went wrong before does
+    if run.verdict is CUT:  # the error before the cut is the informative one
         last, run.last = run.last, None
-    said = _said_last(run)
-    if last is not None and said is not None:
-        message += f": {said}"
+    text = _last_error_text(run)
+    if last is not None and text is not None:
+        message += f": {text}"
     error: errors.RedoubleError
     if run.stuck and reason is Reason.worker_still_running:
         error = errors.WorkerStillRunning(message)
@@ -85,8 +85,8 @@ def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
     return error
 
 
-def _said_last(run: RunState) -> str | None:
-    """Spell the last error, other than that an attempt was cut because the time of the call was up."""
+def _last_error_text(run: RunState) -> str | None:
+    """Return type and text of the last error that was not a cut at the end of the call's time."""
     for verdict, kind, text, *_ in reversed(run.records[::2]):
         if kind is not None and verdict is not CUT:
             return f"{kind.__name__}: {_redacted(text)}"
@@ -115,7 +115,7 @@ def report_of(run: RunState) -> Report:
 
 
 def _record(run: RunState, number: int, entry: Entry, delay: float | None) -> AttemptRecord:
-    """Build one record of the history from what the run kept."""
+    """Return the public record of one attempt."""
     verdict, error, text, started, elapsed = entry
     name = None if error is None else f"{error.__module__}.{error.__qualname__}".removeprefix("builtins.")
     text = None if text is None else _redacted(text)
@@ -134,19 +134,19 @@ def _record(run: RunState, number: int, entry: Entry, delay: float | None) -> At
 
 
 def _redacted(text: str) -> str:
-    """Hide secrets in addresses: what an HTTP client says of its errors often has some."""
-    from redouble._telemetry.redact import redacted  # noqa: PLC0415  when somebody looks
+    """Hide secrets in URLs, which the error messages of HTTP clients often contain."""
+    from redouble._telemetry.redact import redacted  # noqa: PLC0415  imported only when a report is read
 
     return redacted(text)
 
 
 def outcome_of(run: RunState, value: T | None, error: Exception | None) -> Outcome[T]:
-    """Build the outcome; an error that the run did not expect (a budget's, a backoff's) ends it too."""
+    """Return the outcome; an error that the run did not record (a budget's, a backoff's) means `stopped`."""
     if not run.ok and run.reason is None:
         run.reason = STOPPED
     return Outcome(run.ok, value, error, report_of(run))
 
 
 def itself(report: Report) -> Report:
-    """Return the report: what a pickled run is rebuilt as."""
+    """Return the report: a pickled run is unpickled as its report."""
     return report

@@ -1,7 +1,6 @@
-"""What happened: on errors, on outcomes, on request.
+"""Reports and outcomes, and the stamp that an exception carries.
 
-The engine leaves its run on the exception that comes out; the records are built only when somebody
-reads them. This file writes on exceptions and reads from them; it decides nothing.
+The engine stamps the exception that it raises with the run; the report is built only when it is read.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ __all__ = [
     "related_errors",
     "report",
     "stamp_of",
-    "stamp_of_answer",
+    "stamp_of_response",
 ]
 
-
-# fmt: on
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -55,10 +52,10 @@ class AttemptRecord(NamedTuple):
 
 @public("redouble")
 class Report(NamedTuple):
-    """What one call did. ``reason`` is None if it succeeded.
+    """The report of one call. ``reason`` is None if it succeeded.
 
-    ``limit`` says which limit ended it, or cut its last attempt: ``attempt``, ``work``, ``total``,
-    ``give_up_after`` or ``deadline``. ``workers_left`` are the threads that did not stop when told to.
+    ``limit`` is the limit that ended it, or that its last attempt exceeded: ``attempt``, ``work``, ``total``,
+    ``give_up_after`` or ``deadline``. ``workers_left`` is the number of threads that did not stop when asked.
     """
 
     reason: Reason | None
@@ -73,26 +70,26 @@ class Report(NamedTuple):
 
     @property
     def late(self) -> bool:
-        """Whether it succeeded after its time was up: what was to be cut went on, and returned."""
+        """True if it succeeded after its limit: an attempt ran past its limit and returned."""
         return self.reason is None and self.limit is not None
 
 
 class CallStamp(Protocol):
-    """What a given-up call leaves on its error: its run, which becomes its report when pickled."""
+    """What a call that gave up leaves on its error: its run, which becomes its report when pickled."""
 
     @property
     def reason(self) -> Reason | None:
-        """Why it was given up."""
+        """Why the call gave up."""
         ...
 
     @property
     def name(self) -> str:
-        """Whose policy it was."""
+        """The name of its policy."""
         ...
 
     @property
     def attempt(self) -> int:
-        """How many attempts it made."""
+        """The number of attempts."""
         ...
 
     def report(self) -> Report:
@@ -101,9 +98,9 @@ class CallStamp(Protocol):
 
 
 class RetryVeto:
-    """What a client of ours leaves on the error of an attempt before any policy sees it.
+    """A stamp that one of our clients leaves on the error of an attempt, to forbid a retry.
 
-    To whoever reads stamps it is a policy that ended at its first attempt: with it, nothing multiplies.
+    Code that reads stamps sees a policy that stopped at its first attempt, which does not multiply attempts.
     """
 
     __slots__ = ()
@@ -111,16 +108,16 @@ class RetryVeto:
     reason = Reason.stopped
     name = ""
     attempt = 1
-    asked = False  # whether anything depends on what it answers
+    asked = False  # True if the result of `check` matters
 
     def check(self, run: Any, /) -> Reason | None:  # noqa: ARG002
-        """Learn which run is about to retry, and answer why it must not, if so."""
+        """Return the reason why this run must not retry, or None."""
         return None
 
 
 @public("redouble")
 class Outcome(NamedTuple, Generic[T_co]):
-    """How a call ended, without raising. ``error`` with ``ok`` is an exception that was accepted."""
+    """How a call ended, without raising. ``error`` with ``ok`` is an exception that a rule accepted."""
 
     ok: bool
     value: T_co | None
@@ -133,36 +130,36 @@ class Outcome(NamedTuple, Generic[T_co]):
             try:
                 raise self.error
             finally:
-                del self  # or the error and this frame would keep each other alive
+                del self  # break the cycle of the error and this frame
         return cast("T_co", self.value)  # no error, so it is the value, None included
 
 
 @public("redouble")
 def report(exc: object, /) -> Report | None:
-    """Tell what the policy did that let this exception through, or None if none did.
+    """Return the report of the policy that raised this exception, or None.
 
-    An answer that one of our HTTP clients has returned tells it too, and so does the error that
-    ``raise_for_status()`` makes of it.
+    A response that one of our HTTP clients has returned has a report too, and so has the error that
+    ``raise_for_status()`` raises for it.
     """
-    stamp = stamp_of(exc) or stamp_of_answer(exc)
+    stamp = stamp_of(exc) or stamp_of_response(exc)
     if stamp is None:
         return exc.report if isinstance(exc, RetryError) else None
     return stamp if isinstance(stamp, Report) else stamp.report()
 
 
 def stamp_of(exc: object) -> CallStamp | Report | None:
-    """Return what a policy left on this very exception."""
+    """Return the stamp that a policy left on this very exception."""
     try:
         return cast("CallStamp | Report | None", vars(exc).get(STAMP))
-    except Exception:  # it has no attributes, or does not show them
+    except Exception:  # it has no readable attributes
         return None
 
 
-def stamp_of_answer(error: object) -> CallStamp | Report | None:
-    """Return what a client of ours left on the answer of which somebody has made this error since."""
+def stamp_of_response(error: object) -> CallStamp | Report | None:
+    """Return the stamp that one of our clients left on the response of this error."""
     try:
         return stamp_of(vars(error).get("response"))
-    except Exception:  # it has no attributes, or does not show them
+    except Exception:  # it has no readable attributes
         return None
 
 
@@ -180,17 +177,17 @@ def related_errors(error: BaseException) -> Iterator[BaseException]:
             waiting.append(found.__cause__)
             if isinstance(found, BaseExceptionGroup):
                 waiting.extend(cast("BaseExceptionGroup[BaseException]", found).exceptions)
-        except Exception:  # noqa: S112  it does not let itself be looked at
+        except Exception:  # noqa: S112  its attributes cannot be read
             continue
 
 
 def left_worker(stamp: CallStamp | Report | None) -> bool:
-    """Say whether a policy has left a worker beside which none may run."""
+    """Return True if a policy has left a worker running beside which no other may run."""
     return stamp.workers_left > 0 if isinstance(stamp, Report) else bool(getattr(stamp, "stuck", False))
 
 
 def has_left_a_worker(error: BaseException) -> bool:
-    """Say whether an error says so, itself or by what it came of."""
+    """Return True if an error, one of its causes or a member of its group reports such a worker."""
     return any(
         isinstance(found, WorkerStillRunning) or left_worker(stamp_of(found))
         for found in related_errors(error)
@@ -198,10 +195,10 @@ def has_left_a_worker(error: BaseException) -> bool:
 
 
 def annotate(exc: BaseException, stamp: CallStamp, note: str | None) -> CallStamp | Report | None:
-    """Leave the stamp, and one note; a note of ours is replaced, and so is a stamp, which is returned.
+    """Set the stamp and one note, replacing earlier ones; return the replaced stamp.
 
-    Written into ``__dict__``: an exception may forbid ``setattr`` (a frozen dataclass does), and its
-    ``__notes__`` may be anything. Nothing here may cost the caller the exception.
+    They are written into ``__dict__``: an exception may forbid ``setattr`` (a frozen dataclass does), and its
+    ``__notes__`` may be anything. An error in here must not replace the caller's exception.
     """
     try:
         own: dict[str, Any] = exc.__dict__
@@ -213,11 +210,11 @@ def annotate(exc: BaseException, stamp: CallStamp, note: str | None) -> CallStam
         if notes is None:
             own["__notes__"] = [note]
         elif isinstance(notes, list):
-            own["__notes__"] = [*(n for n in cast("list[object]", notes) if not _ours(n)), note]
-    except Exception:  # there is nothing to be done about such an exception
+            own["__notes__"] = [*(n for n in cast("list[object]", notes) if not _is_own_note(n)), note]
+    except Exception:  # this exception cannot be annotated
         return None
     return before
 
 
-def _ours(note: object) -> bool:
+def _is_own_note(note: object) -> bool:
     return isinstance(note, str) and note.startswith(PREFIX)

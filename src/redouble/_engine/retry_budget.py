@@ -1,11 +1,9 @@
-"""RetryBudget: retries as a share of what goes well, so that they cannot become most of the load.
+"""RetryBudget: retries as a share of the successful calls, so that they cannot become most of the load.
 
 An outage makes every call fail, and then every call retries: a service that could have recovered is
-kept down by the retries alone. A budget lets a few through at any time, and more only as calls succeed.
+kept down by the retries alone. A budget grants a few retries at any time, and more only as calls succeed.
 
-Budgets by host: one outage must not use up the retries of everybody else.
-
-To a policy it is a `RetryBudget` like any other. Clients that know which host they talk to ask for its own.
+`HostBudgets` has one budget for each host: the outage of one must not use up the retries of the others.
 """
 
 from __future__ import annotations
@@ -31,15 +29,15 @@ __all__ = ["MOST", "HostBudgets", "RetryBudget"]
 
 
 SHORTEST = 0.001  # second: a window
-LONG_AGO = -(2**62)  # a slice before all others
-MOST_WAITING = 256  # credits that are counted only when somebody asks, or when there are this many
+LONG_AGO = -(2**62)  # the index of a slice before all others
+MAX_PENDING = 256  # credits are counted in batches: when a retry is asked for, or when this many are pending
 
 
 class DatedGrant(Grant):
-    """A grant that knows when it was made: what is refunded must not make room for another."""
+    """A grant with its slice: a refund of an old one must not allow another retry now."""
 
-    when: int
-    window: float  # whose slices those are
+    slice_index: int
+    window: float  # the window of that slice
 
     def __repr__(self) -> str:
         return repr(Grant(*self))
@@ -58,18 +56,18 @@ class RetryBudgetSettings:
 
 @public("redouble")
 class RetryBudget(ForkSafe):
-    """Allow retries as a share of the calls that went well lately, and a few in any case.
+    """A retry budget that grants a share of the recent successful calls, and a few retries in any case.
 
-    In the ``window`` seconds up to now at most ``ceil(credits * ratio) + floor(per_second * window)`` are
-    granted, whatever moment now is.
+    At any time, at most ``ceil(credits * ratio) + floor(per_second * window)`` retries were granted in the
+    last ``window`` seconds.
     Pass one object to every policy that talks to the same service: sharing is by identity.
 
-    ratio: how many retries each credit earns, such as 0.2: one for five.
-    per_second: how many are granted whatever happens, for services with little traffic.
-    window: how many seconds credits and grants count for.
-    credit: what earns: each ``"success"``; or each ``"request"``, as in Finagle and httpware. A budget
-        that is credited by requests keeps granting while everything fails, and so keeps an overload going.
-    name: what it is called in metrics.
+    ratio: the retries that each credit adds, such as 0.2: one for five.
+    per_second: the retries that are granted in any case, for services with little traffic.
+    window: the seconds for which credits and grants count.
+    credit: what adds a credit: each ``"success"``; or each ``"request"``, as in Finagle and httpware. A
+        budget that is credited by requests keeps granting while everything fails, and so keeps an overload going.
+    name: its name in metrics.
     """
 
     _may_wait = False
@@ -100,81 +98,85 @@ class RetryBudget(ForkSafe):
         register(self, "budgets")
         self._by: Literal["success", "request"] = credit  # read by every call that succeeds
         self._ignores_starts = credit == "success" and type(self).start is RetryBudget.start
-        # As they were written, and not as binary floats: 0.07 of 100 is 7, and not 8.
+        # Exact decimals, not binary floats: 0.07 of 100 is 7, and not 8.
         exact = Fraction(repr(ratio))
-        self._up, self._down = exact.numerator, exact.denominator
-        self._floor = floor(Fraction(repr(per_second)) * Fraction(repr(seconds)))
-        # What earns is forgotten a little before the window has passed, what was granted a little after.
+        self._ratio_numerator, self._ratio_denominator = exact.numerator, exact.denominator
+        self._minimum = floor(Fraction(repr(per_second)) * Fraction(repr(seconds)))
+        # Credits expire a little before the window has passed, grants a little after.
         self._credits, self._grants = SlidingCounter(SLICES), SlidingCounter(SLICES + 1)
-        self._grants.latest = LONG_AGO  # or on a clock below zero the first grant would seem to come late
-        self._waiting: list[float] = []  # credits
-        self._back: list[Grant] = []  # grants to take back
+        self._grants.latest = LONG_AGO  # on a clock below zero, 0 would make the first grant look late
+        self._pending_credits: list[float] = []  # their times
+        self._pending_refunds: list[Grant] = []
         self._updating = False
         self._now: float | None = None  # of the last use
-        self._index = 0  # the running slice
-        self._from = self._until = 0.0  # well inside it; at its edges `_slice` decides
-        self._most = self._floor
+        self._index = 0  # the current slice
+        self._slice_from = self._slice_until = 0.0  # bounds well inside it; near its edges `_slice` decides
+        self._limit = self._minimum
         self._grant = DatedGrant(1.0)
-        self._grant.when, self._grant.window = 0, seconds
-        self._next: RetryBudget | None = None  # whose values to take over
+        self._grant.slice_index, self._grant.window = 0, seconds
+        self._pending_settings: RetryBudget | None = None  # the budget whose settings to copy
 
     @property
     def ratio(self) -> float:
-        """How many retries each credit earns."""
+        """The retries that each credit adds."""
         return self.settings.ratio
 
     @property
     def per_second(self) -> float:
-        """How many retries are granted whatever happens."""
+        """The retries per second that are granted in any case."""
         return self.settings.per_second
 
     @property
     def window(self) -> float:
-        """How many seconds credits and grants count for."""
+        """The seconds for which credits and grants count."""
         return self.settings.window
 
     def start(self, now: float | None = None, /) -> None:
-        """Note that a call begins."""
+        """Record that a call begins."""
         if self._by == "request":
             self._earn(now)
 
     def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:
-        """Note that an attempt failed: it earns nothing, and costs nothing."""
+        """Ignore a failed attempt: it neither adds nor costs anything."""
 
     def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:  # noqa: ARG002
-        """Allow one retry, or return None. The time is the system's unless given."""
+        """Grant one retry, or return None. The time is that of the system clock unless given."""
         now = SYSTEM.now() if now is None else now
         with self._lock:  # flat: this is measured
             if self._updating:
-                return None  # asked from the middle of this very thing, by a signal or the collector
-            if self._waiting or self._back or not self._from < now < self._until:
-                self._move(now)
+                return None  # re-entrant: a signal handler or the garbage collector runs inside `_advance`
+            if (
+                self._pending_credits
+                or self._pending_refunds
+                or not self._slice_from < now < self._slice_until
+            ):
+                self._advance(now)
             grants = self._grants
-            if grants.total >= self._most:
+            if grants.total >= self._limit:
                 return None
             grants.total += 1
             grants.counts[grants.place] += 1
             return self._grant
 
     def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:  # noqa: ARG002
-        """Note that a call succeeded, with or without retries."""
+        """Record that a call succeeded, with or without retries."""
         if self._by == "success":
             self._earn(now)
 
     def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started."""
-        self._back.append(grant)
+        self._pending_refunds.append(grant)
         with self._lock:
-            self._move(SYSTEM.now() if now is None else now)
+            self._advance(SYSTEM.now() if now is None else now)
 
     def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
-        """Tell how many retries are ``available``, and why: as of its last use, or of ``now``."""
+        """Return how many retries are ``available``, and why: as of its last use, or of ``now``."""
         with self._lock:
-            self._move(None)
+            self._advance(None)
             now = self._now if now is None else now
             index = self._index if now is None else self._slice(now)
             earning, granted = self._credits.seen(index), self._grants.seen(index)
-            most = self._earned(earning)
+            most = self._limit_for(earning)
             return {
                 "available": max(0, most - granted),
                 "limit": most,
@@ -187,80 +189,86 @@ class RetryBudget(ForkSafe):
         return self._by == other._by
 
     def reconfigure(self, other: RetryBudget, /) -> None:
-        """Take over the settings of another budget; what was credited and granted stays.
+        """Copy the settings of another budget; credits and grants stay.
 
-        With another window the slices are others: credits count from the beginning of their old one, grants
-        from its end. So never too many are granted; but a grant of before cannot be handed back any more.
+        Another window has other slices: credits are dated to the beginning of their old slice, grants to its
+        end. So never too many are granted; but an earlier grant cannot be refunded any more.
         """
-        self._next = other
+        self._pending_settings = other
         with self._lock:
-            self._move(None)
+            self._advance(None)
 
     def _take_over(self, other: RetryBudget) -> None:
         was, window = self.settings.window, other.settings.window
         self.settings = replace(other.settings, name=self.name)
         self._by, self._ignores_starts = other._by, other._ignores_starts
-        self._up, self._down, self._floor = other._up, other._down, other._floor
+        self._ratio_numerator, self._ratio_denominator, self._minimum = (
+            other._ratio_numerator,
+            other._ratio_denominator,
+            other._minimum,
+        )
         if was != window:
             now = SYSTEM.now() * SLICES / was
-            inside = self._index <= now < self._index + 1  # else it is later, or by another clock
+            inside = (
+                self._index <= now < self._index + 1
+            )  # else the slice has passed, or the budget is used with another clock
             self._credits.redate(was, window)
             self._grants.redate(was, window, late=True, last=now if inside else None)
-            self._index = LONG_AGO  # so that `_turn` sees another one
+            self._index = LONG_AGO  # so that `_enter_slice` enters one
 
     def _earn(self, now: float | None) -> None:
-        # Every call that succeeds comes here, so it does the least there is: nobody has to know yet.
+        # Every successful call runs this, so it only appends; `_apply_pending` counts.
         now = SYSTEM.now() if now is None else now
-        waiting = self._waiting
+        waiting = self._pending_credits
         waiting.append(now)
-        if len(waiting) >= MOST_WAITING:
+        if len(waiting) >= MAX_PENDING:
             with self._lock:
-                self._move(now)
+                self._advance(now)
 
-    def _move(self, now: float | None) -> None:
-        """Count what waits, and forget what is too old by now; without a time, by the last use."""
+    def _advance(self, now: float | None) -> None:
+        """Apply pending changes and drop what has expired at ``now``, or else at the last use."""
         if self._updating:
-            return  # who is at it goes on with what has come meanwhile, or the next one does
+            return  # re-entrant: the running call further up the stack, or the next one, applies the change
         self._updating = True
         try:
-            if self._waiting or self._back:
-                self._settle()
-            if self._next is not None:
-                other, self._next = self._next, None
+            if self._pending_credits or self._pending_refunds:
+                self._apply_pending()
+            if self._pending_settings is not None:
+                other, self._pending_settings = self._pending_settings, None
                 self._take_over(other)
             self._now = now = self._now if now is None else now
             if now is not None:
-                self._turn(self._slice(now))
-            self._most = self._earned(self._credits.total)
+                self._enter_slice(self._slice(now))
+            self._limit = self._limit_for(self._credits.total)
         finally:
             self._updating = False
-        if self._next is not None:  # by a signal, in the middle of this
-            self._move(now)
+        if self._pending_settings is not None:  # set by a signal handler meanwhile
+            self._advance(now)
 
-    def _turn(self, index: int) -> None:
-        """Go on to another slice, if it is another one."""
+    def _enter_slice(self, index: int) -> None:
+        """Move the counters to this slice, and make its grant, if it is a new one."""
         self._credits.move(index)
         self._grants.move(index)
         if self._index != self._grants.latest:
             self._index = index = self._grants.latest
             self._grant = DatedGrant(1.0)
             window = self.settings.window
-            self._grant.when, self._grant.window = index, window
+            self._grant.slice_index, self._grant.window = index, window
             width = window / SLICES
-            self._from, self._until = (index + 0.01) * width, (index + 0.99) * width
+            self._slice_from, self._slice_until = (index + 0.01) * width, (index + 0.99) * width
 
-    def _settle(self) -> None:
-        """Count the credits that wait, each at its own time, and take back grants."""
-        waiting = self._waiting
+    def _apply_pending(self) -> None:
+        """Count the pending credits, each at its own time, and the pending refunds."""
+        waiting = self._pending_credits
         batch = waiting[:]
-        del waiting[: len(batch)]  # and no more: others go on adding meanwhile
-        if not isfinite(sum(batch)):  # a clock that told nonsense once
+        del waiting[: len(batch)]  # and no more: other threads append meanwhile
+        if not isfinite(sum(batch)):  # a broken clock returned NaN or infinity
             batch = [now for now in batch if isfinite(now)]
         if batch:
             earned, first, last = self._credits, min(batch), max(batch)
             if self._now is None or not self._now - self.settings.window < last <= self._now:
-                self._now = last  # it is later, or by another clock
-            if self._from < first and last < self._until and earned.latest == self._index:
+                self._now = last  # time has passed, or another clock is used
+            if self._slice_from < first and last < self._slice_until and earned.latest == self._index:
                 earned.counts[earned.place] += len(batch)
                 earned.total += len(batch)
             else:
@@ -268,13 +276,13 @@ class RetryBudget(ForkSafe):
                 for now in batch:
                     earned.add(1, self._slice(now))
         window = self.settings.window
-        while self._back:
-            grant = self._back.pop()
+        while self._pending_refunds:
+            grant = self._pending_refunds.pop()
             if getattr(grant, "window", window) == window:
-                self._grants.add(-1, getattr(grant, "when", self._index))
+                self._grants.add(-1, getattr(grant, "slice_index", self._index))
 
-    def _earned(self, earning: int) -> int:
-        return -(-earning * self._up // self._down) + self._floor
+    def _limit_for(self, earning: int) -> int:
+        return -(-earning * self._ratio_numerator // self._ratio_denominator) + self._minimum
 
     def _slice(self, now: float) -> int:
         return int(now * SLICES // self.settings.window)
@@ -291,25 +299,25 @@ class RetryBudget(ForkSafe):
         )
 
 
-MOST = 1000  # hosts to remember: a crawler meets more, and none of them often
+MOST = 1000  # hosts with a budget of their own: a crawler meets more, and none of them often
 
 
 class HostBudgets(RetryBudget):
-    """A budget for calls whose host is not known, which has one of the same terms for each host."""
+    """A budget for calls whose host is unknown, with one budget of the same settings for each known host."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._by_host = BoundedCache[RetryBudget](MOST)
 
     def of(self, host: Hashable) -> RetryBudget:
-        """Return the budget of a host: the same one for all who ask."""
-        return self._by_host.get_or_create(host, self._made)
+        """Return the budget of a host, always the same one."""
+        return self._by_host.get_or_create(host, self._make_budget)
 
     def reconfigure(self, other: RetryBudget, /) -> None:
-        """Take over the settings of another one, here and in the budgets of all hosts."""
+        """Copy the settings of another one, here and in the budgets of all hosts."""
         super().reconfigure(other)
         for budget in tuple(self._by_host._things.values()):
             budget.reconfigure(other)
 
-    def _made(self) -> RetryBudget:
+    def _make_budget(self) -> RetryBudget:
         return RetryBudget(self.ratio, self.per_second, self.window, self.settings.credit)

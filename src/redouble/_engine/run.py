@@ -1,19 +1,19 @@
 """The engine: how one logical call proceeds.
 
-Rule 1: every decision about a call lives in this file, but for how long an attempt may take (`_limits`).
+Rule 1: every decision about a call lives in this file, apart from how long an attempt may take (`RunState`).
         Drivers only call, wait and raise.
-Rule 2: this file never sleeps, has no clock and never touches the wrapped function; it is told what
-        happened and when, and answers with a number of seconds to wait, or None. Only where it has
-        run code of the caller's (rules, observers) does it ask the driver how late it is by now.
-Rule 3: a run is made when something went wrong, or when somebody listens. A call that succeeds at
-        once never comes here. What comes here is measured too: it is flat on purpose.
+Rule 2: this file never sleeps, has no clock and never touches the wrapped function. Its methods receive what
+        happened and when, and return a number of seconds to wait, or None. It calls the driver's clock reader
+        only after it has run code of the caller's (rules, observers), which may take time.
+Rule 3: a run is created when an attempt fails, or when observers want events. A call that succeeds at once
+        creates none. This code is measured too: it is flat on purpose.
 
-The engine's page about streams: what has been handed out is never taken back.
+Rules for streams (`StreamRun`):
 
-Rule 1: until its first item a stream is a call like any other; `_run` decides.
-Rule 2: with the first item the attempt is the one. Limits end there, the budget is credited there, and
-        a later error passes through: trying again would hand out the same items twice.
-        Who limits more than that says so, and that a limit has ended it (`limit`), itself.
+Rule 4: until its first item a stream is a call like any other.
+Rule 5: the first item commits the stream to its attempt. Limits end there, the budget is credited there,
+        and a later error is raised to the consumer: another attempt would yield the same items twice.
+        A caller that limits more than the first item sets `limit` itself when that limit ends the stream.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from collections.abc import Iterator
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.nested import nested, rejected_before_call
-from redouble._engine.outcome import MOST_RECORDS, error_of
+from redouble._engine.outcome import MAX_RECORDS, error_of
 from redouble._engine.report import STAMP, annotate
-from redouble._engine.state import LimitedState, RunState
+from redouble._engine.state import RunState
 from redouble._failures.verdict import ACCEPT, CUT, RETRY, STOP, Verdict, accepted, judge, told_when
 from redouble.errors import AttemptTimeout, Reason, Rejected, WorkerStillRunning
 
@@ -33,13 +33,13 @@ __all__ = ["Run", "StreamRun"]
 
 # An unlimited policy without delays, on a clock that stands still, would never end. No real clock
 # stands still for this many attempts.
-MOST_STALLED = 100_000
+MAX_STALLED = 100_000
 
 INFINITY = float("inf")
 MARKED: tuple[type[Exception], ...] = (ExceptionGroup, WorkerStillRunning)
 
-# Of the base class: an exception of the caller's may have its own idea of it.
-forget_frames = BaseException.with_traceback
+# The base class's: an exception of the caller's may override it.
+set_traceback = BaseException.with_traceback
 
 # Reading a member off its enum costs a call of its own on Python 3.11.
 STOPPED, ATTEMPTS, BUDGET = Reason.stopped, Reason.attempts, Reason.budget
@@ -48,35 +48,35 @@ BACKOFF_ENDED, HINT_TOO_LONG = Reason.backoff_ended, Reason.hint_too_long
 WORKER_STILL_RUNNING = Reason.worker_still_running
 
 
-class Run(LimitedState):
-    """One logical call."""
+class Run(RunState):
+    """One logical call: its state, and the decisions about it."""
 
     # ------------------------------------------------- steps 1 and 2: before an attempt
 
     def start(self, now: float) -> Exception | None:
-        """Begin an attempt, or return what to raise because there is no time for it."""
+        """Begin an attempt, or return the error to raise because no time is left for it."""
         if self.earliest > self.now:
-            self.now = self.earliest  # a sleep that returns early gains nobody time
+            self.now = self.earliest  # a sleep that returns early gains no time
         if self.now < now < INFINITY:
             self.now, self.stalled = now, 0
-        if self.tell is not None and self.now < self.until and self.work < self.policy._work_limit:
-            self.tell(self, "before_attempt", None, None)
+        if self.emit is not None and self.now < self.until and self.work < self.policy._work_limit:
+            self.emit(self, "before_attempt", None, None)
             self.refresh_now()
         if self.now >= self.until or self.work >= self.policy._work_limit:
             return self.no_time_left()
         self.attempt += 1
         self.attempt_started = self.now
         if self.limit is not None:
-            self.limit, self.tied = None, False
+            self.limit, self.limits_tied = None, False
         if self.unspent_grant is not None:
             self.spent_grant, self.unspent_grant = self.unspent_grant, None
         return None
 
     def no_time_left(self) -> Exception:
-        """Give up between attempts: return the last error, or one of our own where there is none."""
+        """Give up between attempts; return the last error, or a `RetryError` if there is none."""
         last = self.last
         self.give_up(TIMEOUT if self.now >= self.until else WORK_TIMEOUT, last)
-        # A StopIteration may not leave a generator, nor its async kin an async loop: nobody would see it.
+        # Raised in a generator or an async loop, these would look like its regular end.
         if last is None or self.policy.wrap or isinstance(last, StopIteration | StopAsyncIteration):
             return error_of(self, last)
         return last
@@ -84,28 +84,28 @@ class Run(LimitedState):
     # --------------------------------------------- steps 4 and 5: an attempt has ended
 
     def failed(self, error: Exception, now: float) -> float | None:
-        """Take in that the attempt raised; answer with seconds to wait, or None to give up."""
+        """Record that the attempt raised; return the seconds to wait, or None to end the call."""
         if self.now < now < INFINITY:
             self.now, self.stalled = now, 0
         self.took = took = self.now - self.attempt_started
         self.work += took
         self.value = None
-        # What the error said is kept, and not the error: it may hold a connection, or this very run.
+        # The record keeps the text and not the error, which may refer to a connection, or to this run.
         try:
             text = str(error)
         except Exception:
             text = "<no text: __str__ failed>"
-        # As `except` does it, the type is asked and not the error, which may have ideas of its own.
+        # The type decides, as in `except`: the `__class__` of the error may be overridden.
         kind = type(error)
         types = self.policy._types
         verdict: Verdict | None
         if self.limit is not None and self.limit != "attempt":
-            verdict = CUT  # the call is over, whatever a rule would say
+            verdict = CUT  # the call is over, whatever a rule would decide
         elif types is not None:
             verdict = RETRY if issubclass(kind, types) else None
         else:
             try:
-                verdict = judge(self.policy._rules, error, self.shown)
+                verdict = judge(self.policy._rules, error, self.attempt_result)
             except Exception as broken:
                 self.records.append((STOP, kind, text, self.attempt_started, took))
                 self.rule_failed(broken, error)
@@ -120,7 +120,7 @@ class Run(LimitedState):
         return self.succeed(error) if verdict.action == "accept" else self.decide(error)
 
     def returned(self, value: object, now: float) -> float | None:
-        """Take in that the attempt returned; None with ``ok`` means the value is accepted."""
+        """Record that the attempt returned; None with ``ok`` means that the value is accepted."""
         if self.now < now < INFINITY:
             self.now, self.stalled = now, 0
         self.took = took = self.now - self.attempt_started
@@ -129,7 +129,7 @@ class Run(LimitedState):
         self.verdict = ACCEPT
         if self.policy.until is not None:
             try:
-                self.verdict = accepted(self.policy.until, self.shown(None, value))
+                self.verdict = accepted(self.policy.until, self.attempt_result(None, value))
             except Exception as broken:
                 self.records.append((STOP, None, None, self.attempt_started, took))
                 self.rule_failed(broken, None)
@@ -139,7 +139,7 @@ class Run(LimitedState):
         return self.succeed(None) if self.verdict.action == "accept" else self.decide(None)
 
     def rule_failed(self, broken: Exception, error: Exception | None) -> None:
-        """End because a rule raised: its error comes out, the operation's as its context; both can tell."""
+        """End the call because a rule raised: its error propagates; it and the operation's carry the run."""
         self.verdict, self.reason = STOP, STOPPED
         self.refresh_now()
         for known in (broken, error):
@@ -149,10 +149,10 @@ class Run(LimitedState):
     # ----------------------------------------------------- steps 5 to 10: the decision
 
     def decide(self, error: Exception | None) -> float | None:
-        """Answer with the delay before the next attempt, or give up and answer None."""
+        """Return the delay before the next attempt, or give up and return None."""
         policy = self.policy
         verdict, budget = self.verdict, policy.budget
-        tell, counts = self.tell, policy._counts
+        emit, counts = self.emit, policy._counts
         if counts is not None:
             counts.failures += 1
         if budget is not None:
@@ -160,13 +160,11 @@ class Run(LimitedState):
             if (verdict.action == "retry" and not refused) or not getattr(budget, "_only_retried", False):
                 budget.failed(self.kind(error), self.budget_time())
             if refused and self.spent_grant is not None:
-                self.unspent_grant, self.spent_grant = (
-                    self.spent_grant,
-                    None,
-                )  # a gate refused it: nothing was retried
+                # A gate rejected the attempt, so nothing was retried.
+                self.unspent_grant, self.spent_grant = self.spent_grant, None
                 self.refund()
-        if tell is not None:
-            tell(self, "failure", error, None)
+        if emit is not None:
+            emit(self, "failure", error, None)
             self.refresh_now()
 
         # 6. stop? attempts? time? nested?
@@ -174,9 +172,9 @@ class Run(LimitedState):
         reason = None
         if verdict.action != "retry":
             reason = STOPPED if verdict is not CUT else WORK_TIMEOUT if self.limit == "work" else TIMEOUT
-        elif self.most is not None and self.attempt >= self.most:
+        elif self.max_attempts is not None and self.attempt >= self.max_attempts:
             reason = ATTEMPTS
-        elif now >= until or self.stalled > MOST_STALLED:
+        elif now >= until or self.stalled > MAX_STALLED:
             reason = TIMEOUT
         elif self.work >= policy._work_limit:
             reason = WORK_TIMEOUT
@@ -190,15 +188,15 @@ class Run(LimitedState):
                 marked = STAMP in own or "response" in own or error.__cause__ is not None
                 marked = marked or isinstance(error, MARKED)
             except Exception:
-                marked = False  # it does not let itself be looked at
+                marked = False  # its attributes cannot be read
             if marked:
                 reason = nested(error, self)
         if reason is not None:
             return self.give_up(reason, error)
 
         # 7. draw the delay, apply the hint
-        until = self.until  # a client of ours may have made it earlier
-        delay = next(self.delays or self.draw_delay(error), None)
+        until = self.until  # `nested` may have made it earlier: a resend guard of an HTTP client does
+        delay = next(self.delays or self.delays_for(error), None)
         if delay is None:
             return self.give_up(BACKOFF_ENDED, error)
         if verdict.after is not None and policy.hints.mode != "ignore":
@@ -208,7 +206,7 @@ class Run(LimitedState):
         # 8. does it fit?
         if not now + delay < until:  # so put, NaN does not fit either
             return self.give_up(TIMEOUT, error)
-        # 9. spend: before sleeping: a refused retry must not cost the caller a wait
+        # 9. spend before sleeping: a refused retry must not cost the caller a wait
         if budget is not None:
             self.unspent_grant = budget.spend(self.kind(error), self.budget_time())
             if self.unspent_grant is None:
@@ -216,9 +214,9 @@ class Run(LimitedState):
             delay = max(delay, self.unspent_grant.wait)
             if now + delay >= until:
                 return self.give_up(TIMEOUT, error)
-        # 10. tell; observers take time, so does it still fit?
-        if tell is not None:
-            tell(self, "retry", error, delay)
+        # 10. emit; observers take time, so does the delay still fit?
+        if emit is not None:
+            emit(self, "retry", error, delay)
             now = self.refresh_now()
             if now + delay >= until:
                 return self.give_up(TIMEOUT, error)
@@ -226,34 +224,34 @@ class Run(LimitedState):
         if counts is not None:
             counts.retries += 1
         self.records.append(delay)
-        if self.attempt > MOST_RECORDS:
+        if self.attempt > MAX_RECORDS:
             del self.records[:2]
         self.last = error
         self.stalled += 1
         if now + delay > now:
             self.earliest, self.stalled = now + delay, 0
         if error is not None:
-            forget_frames(error, None)  # they would live on for as long as we sleep
+            set_traceback(error, None)  # its frames would stay alive during the sleep
         return delay
 
-    def draw_delay(self, error: Exception | None) -> Iterator[float]:
+    def delays_for(self, error: Exception | None) -> Iterator[float]:
         """Return this call's iterator of delays, or the one for this kind of failure."""
         recipe, chance = self.policy._recipe, self.policy.random
         if isinstance(recipe, Backoff):
             self.delays = drawn = recipe.delays(chance)
             return drawn
         kind = self.kind(error) if self.kind(error) in recipe else None
-        self.by_kind = self.by_kind or {}
-        return self.by_kind.setdefault(kind, recipe[kind].delays(chance))
+        self.delays_by_kind = self.delays_by_kind or {}
+        return self.delays_by_kind.setdefault(kind, recipe[kind].delays(chance))
 
     def apply_hint(self, delay: float, hint: float) -> float:
-        """Apply what the other side asked for, spread a little so that not everybody returns at once."""
+        """Apply the delay that the server requested, with jitter so that not all clients return at once."""
         hints = self.policy.hints
         asked = hint
         if hint and hints.spread:
-            # The spread is cut to fit: a hint that fits is not lost to our own politeness.
-            room = max(0.0, min(hints.spread * hint, self.until - self.now - hint))
-            asked += self.policy.random.random() * room
+            # The jitter is limited to the time left: a hint that fits must not fail because of it.
+            spread = max(0.0, min(hints.spread * hint, self.until - self.now - hint))
+            asked += self.policy.random.random() * spread
             if not self.now + asked < self.until:
                 asked = hint
         asked = min(asked, delay + hints._most_over)
@@ -266,15 +264,15 @@ COMMITTED = Reason.committed
 class StreamRun(Run):
     """The run of one stream.
 
-    Its driver says when it is ``committed``, about to hand out the first item; and that it is ``credited`` if
-    it begins with a failure after items that another run has handed out.
+    Its driver sets ``committed`` before it yields the first item, and ``credited`` if the run begins with a
+    failure after items that another run has yielded.
     """
 
     committed = False
     credited = False
 
     def returned(self, value: object, now: float) -> float | None:  # noqa: ARG002  an item is the caller's
-        """Take in that an attempt gave a first item, or came to its end without one."""
+        """Record that an attempt gave a first item, or ended without one."""
         if self.now < now < INFINITY:
             self.now = now
         if self.policy.budget is not None:
@@ -283,20 +281,20 @@ class StreamRun(Run):
         return None
 
     def ended(self, now: float) -> None:
-        """Take in that the stream came to its end, or was closed."""
+        """Record that the stream ended or was closed."""
         Run.returned(self, None, now)
 
     def succeed(self, error: Exception | None) -> float | None:
-        """End well; what was committed was credited then."""
+        """End the stream with success; credit the budget unless that was done at the first item."""
         if not (self.committed or self.credited):
             return RunState.succeed(self, error)
         self.ok = True
-        if self.tell is not None:
-            self.tell(self, "success", error, None)
+        if self.emit is not None:
+            self.emit(self, "success", error, None)
         return None
 
     def decide(self, error: Exception | None) -> float | None:
-        """Try again until something was handed out; after that, give up whatever the verdict."""
+        """Decide like `Run` until the first item is yielded; after that, give up whatever the verdict."""
         if not self.committed:
             return Run.decide(self, error)
         self.ok = False
@@ -304,6 +302,6 @@ class StreamRun(Run):
             self.policy._counts.failures += 1
         if self.policy.budget is not None:
             self.policy.budget.failed(self.kind(error), self.budget_time())
-        if self.tell is not None:
-            self.tell(self, "failure", error, None)
+        if self.emit is not None:
+            self.emit(self, "failure", error, None)
         return self.give_up(TIMEOUT if self.verdict is CUT else COMMITTED, error)

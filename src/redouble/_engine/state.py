@@ -1,12 +1,11 @@
-"""What a run knows: the bookkeeping of one logical call, and how it ends.
+"""The state of one logical call: counters, records, limits, and the two ways in which it ends.
 
-It counts, notes, tells and hands back. It decides nothing; that is `_run`.
+Whether to retry is decided by the subclass `Run`. Rules for the limits of an attempt:
 
-The engine's page about limits: how long an attempt may take, and whose limit that is.
-
-Rule 1: of all limits the shortest counts, and on a tie the attempt's own.
-Rule 2: the attempt's own makes a failure like any other. Those of work, total and deadline end the call.
-Rule 3: what is cut is the drivers' business; here is only said when, and noted that it happened.
+Rule 1: the shortest limit applies; on a tie, the attempt's own.
+Rule 2: exceeding the attempt's own limit is a failure like any other. Exceeding the limit of work, of the
+        whole call or of the deadline ends the call.
+Rule 3: drivers interrupt attempts. The state computes when, and records that it happened.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from redouble._engine.budget import Grant
-from redouble._engine.nested import bears_exhaustion
+from redouble._engine.nested import carries_exhausted_budget
 from redouble._engine.options import Options
 from redouble._engine.outcome import itself, report_of, summary_of
 from redouble._engine.report import PREFIX, Report, annotate
@@ -25,40 +24,47 @@ from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.events import What
 from redouble.errors import AttemptTimeout, Limit, Reason
 
-__all__ = ["Emitter", "LimitedState", "RunState"]
+__all__ = ["Emitter", "RunState"]
 
 
 STOPPED, WORKER_STILL_RUNNING = Reason.stopped, Reason.worker_still_running
 INFINITY = float("inf")
 
+EXPIRED: dict[Limit, str] = {
+    "attempt": "attempt {} took longer than {:g} s",
+    "work": "attempt {} was cut after {:g} s: no work time was left",
+    "total": "attempt {} was cut after {:g} s: the call's timeout",
+    "deadline": "attempt {} was cut after {:g} s: the deadline",
+}
+
 
 class Emitter(Protocol):
-    """Tells the observers what happened."""
+    """A callable that emits an event of a run to its observers."""
 
     def __call__(self, run: RunState, what: What, error: Exception | None, delay: float | None, /) -> None:
-        """Tell."""
+        """Emit the event ``what``."""
         ...
 
 
 class RunState:
     """The state of one logical call."""
 
-    # What few calls need: written by those that do, into a dict that the others do not have.
-    deadline: float = INFINITY  # when the deadline of the context is, by the clock of this call
-    bound: Limit = "attempt"  # whose limit the running attempt has
-    seconds: float = INFINITY  # and what it is
-    tied: bool = False  # whether another one is the same
+    # Attributes that few calls need. They are class defaults: only a call that sets one has a `__dict__`.
+    deadline: float = INFINITY  # time of the context's deadline, by the clock of this call
+    binding_limit: Limit = "attempt"  # which limit of the running attempt is the shortest
+    binding_seconds: float = INFINITY  # the length of that limit
+    limits_tied: bool = False  # True if another limit has the same length
     workers_left: int = 0
-    first_item: float | None = None  # how long a stream took to it
-    earlier: float = 0.0  # seconds that a stream had gone on for before this run
-    underway: float = 0.0  # and that its attempt had
+    first_item: float | None = None  # seconds until the first item of a stream
+    earlier: float = 0.0  # seconds from the start of a stream to the start of this run
+    underway: float = 0.0  # seconds that the stream's attempt had taken before this run
 
     # fmt: off
     __slots__ = (
-        "__dict__", "attempt", "attempt_started", "by_kind", "cancelling", "delays", "earliest", "exhausted",
-        "granted", "instead", "last", "limit", "most", "name", "now", "ok", "pending", "policy", "reading",
-        "reason", "records", "stalled", "started", "stuck", "tell", "took", "until", "value", "verdict",
-        "work",
+        "__dict__", "attempt", "attempt_started", "cancelling", "delays", "delays_by_kind", "earliest",
+        "emit", "exhausted", "last", "limit", "max_attempts", "name", "now", "ok", "policy", "reading",
+        "reason", "records", "replaces_error", "spent_grant", "stalled", "started", "stuck", "took",
+        "unspent_grant", "until", "value", "verdict", "work",
     )
     # fmt: on
 
@@ -72,35 +78,39 @@ class RunState:
         emit: Emitter | None = None,
         attempt: int = 1,
     ) -> None:
-        """Begin with attempt 1 already running; ``attempt=0`` for a driver that calls `start`."""
+        """Begin with attempt 1 running; ``attempt=0`` for a driver that calls `Run.start` before each one.
+
+        ``reading`` reads the clock of the call. ``cancelling``, in async code only, returns True if the task
+        is being cancelled.
+        """
         if not -INFINITY < started < INFINITY:  # a broken clock may cost retries, never an endless loop
             started = 0.0
         self.policy = policy
         self.name = name
         self.reading: Callable[[], float] = reading or (lambda: started)
         self.cancelling = cancelling
-        self.tell = emit
+        self.emit = emit
         self.started: float = started
         self.attempt_started: float = started
         self.now: float = started
         self.earliest: float = started
         self.until = started + policy._limit
         self.attempt: int = attempt
-        self.most = policy.attempts
+        self.max_attempts = policy.attempts
         self.took: float = 0.0
         self.work: float = 0.0
         self.delays: Iterator[float] | None = None
-        self.by_kind: dict[Kind | None, Iterator[float]] | None = None
-        self.records: list[Any] = []  # what each attempt did, each followed by the delay after it
+        self.delays_by_kind: dict[Kind | None, Iterator[float]] | None = None
+        self.records: list[Any] = []  # an `outcome.Entry` for each attempt, each followed by its delay
         self.verdict: Verdict = RETRY
         self.last: Exception | None = None
         self.value: object = None
         self.reason: Reason | None = None
         self.ok = False
-        self.limit: Limit | None = None  # which one has cut the last attempt
-        self.stuck = False  # its worker has not stopped, and none may run beside it
-        self.instead = False  # an error of our own comes out, and not the operation's
-        self.exhausted = False  # an inner policy's budget was
+        self.limit: Limit | None = None  # the limit that the last attempt exceeded
+        self.stuck = False  # True if its worker has not stopped and no other may run beside it
+        self.replaces_error = False  # True if the driver raises `error_of` instead of the operation's error
+        self.exhausted = False  # True if the budget of an inner policy was exhausted
         self.unspent_grant: Grant | None = None
         self.spent_grant: Grant | None = None
         self.stalled = 0
@@ -110,56 +120,56 @@ class RunState:
     # ------------------------------------------------------------------------ the end
 
     def succeed(self, error: Exception | None) -> float | None:
-        """End well: with a result, or with an exception that was accepted."""
+        """End the call with success: with a result, or with an exception that a rule accepted."""
         if self.policy.budget is not None:
             self.policy.budget.credit(self.spent_grant, self.budget_time())
         self.ok = True
-        if self.tell is not None:
-            self.tell(self, "success", error, None)
+        if self.emit is not None:
+            self.emit(self, "success", error, None)
         return None
 
     def give_up(self, reason: Reason, error: Exception | None) -> float | None:
-        """End badly: say so on the error, hand back what was not used, and answer None: no delay."""
+        """End the call with failure: annotate the error, refund an unspent grant, return None: no delay."""
         self.reason = reason
         if self.policy._counts is not None:
             self.policy._counts.given_up += 1
         if self.verdict is not CUT:
-            self.last = None  # it may be this very error, which is about to carry this run
+            self.last = None  # it may be this very error, which will refer to this run: a cycle
         if reason is WORKER_STILL_RUNNING:
-            self.instead = self.stuck  # else it is an inner layer's, and says so already
+            self.replaces_error = self.stuck  # else the worker is an inner layer's, and so is the error
             self.workers_left = self.workers_left or 1
         else:
-            self.instead = self.policy.wrap or self.verdict is CUT
+            self.replaces_error = self.policy.wrap or self.verdict is CUT
         if self.unspent_grant is not None:
             self.refund()
         if self.cancelling is not None:
-            self.cancelling(error)  # a failed task group leaves something behind that is taken back by this
+            self.cancelling(error)  # which undoes the cancellation request that a failed task group leaves
         if error is not None:
             first_stop = self.attempt == 1 and reason is STOPPED
             replaced = annotate(error, self, None if first_stop else PREFIX + summary_of(self))
-            self.exhausted = replaced is not None and bears_exhaustion(replaced, self)
-        if self.tell is not None:
-            self.tell(self, "give_up", error, None)
+            self.exhausted = replaced is not None and carries_exhausted_budget(replaced, self)
+        if self.emit is not None:
+            self.emit(self, "give_up", error, None)
         return None
 
     def refund(self) -> None:
-        """Hand back a grant whose retry never started, however the call ended."""
+        """Return a grant whose retry never started to the budget, however the call ended."""
         if self.unspent_grant is not None and self.policy.budget is not None:
             grant, self.unspent_grant = self.unspent_grant, None
             self.policy.budget.refund(grant, self.budget_time())
 
     def budget_time(self) -> float:
-        """Tell the time as a budget counts it: by one clock for all who share it, though Trio has its own."""
+        """Return the time for the budget: all calls that share one read one clock, also under Trio."""
         return self.now if self.cancelling is None or self.clock is not SYSTEM else SYSTEM.now()
 
     @property
     def clock(self) -> Clock:
-        """Whose time this call goes by."""
+        """The clock that times this call."""
         return self.policy.clock
 
     def limiting_limit(self) -> Limit | None:
-        """Say which limit it was: that ended the call, or else that cut the last attempt."""
-        if self.tied and self.limit == "attempt":
+        """Return the limit that ended the call, or else the one that the last attempt exceeded."""
+        if self.limits_tied and self.limit == "attempt":
             return self.limit  # on a tie, the attempt's own
         if self.reason is Reason.work_timeout:
             return "work"
@@ -174,83 +184,76 @@ class RunState:
         return report_of(self)
 
     def __reduce__(self) -> tuple[Callable[[Report], Report], tuple[Report]]:
-        # An error carries its run as a stamp; on the way to another process it becomes its report.
+        # An error carries its run as a stamp; pickled, the run becomes its report.
         return (itself, (self.report(),))
 
-    # -------------------------------------------------------------------- the details
+    # --------------------------------------------------------------------- the limits
 
-    def begin_attempt(self, now: float) -> None:
-        """Learn that the first attempt began later than the call, since observers were told of it before."""
-        if self.started <= now < INFINITY:
-            self.attempt_started = now
-
-    def refresh_now(self) -> float:
-        """Learn how late it is. Time goes forwards only: for NaN, infinity or a step back it stands still."""
-        if self.now < (now := self.reading()) < INFINITY:
-            self.now, self.stalled = now, 0
-        return self.now
-
-    def kind(self, error: Exception | None) -> Kind:
-        """Tell the kind of failure: the verdict's, or what the error's type says."""
-        return self.verdict.kind or kind_of(None if error is None else type(error))
-
-    def shown(self, error: Exception | None, value: object = None) -> Ended:
-        """Show a judge how the attempt ended."""
-        elapsed, labels = self.now - self.started, self.policy.labels
-        return Ended(self.attempt, error, value, elapsed, self.took, self.work, labels)
-
-
-EXPIRED: dict[Limit, str] = {
-    "attempt": "attempt {} took longer than {:g} s",
-    "work": "attempt {} was cut after {:g} s: no work time was left",
-    "total": "attempt {} was cut after {:g} s: the call's timeout",
-    "deadline": "attempt {} was cut after {:g} s: the deadline",
-}
-
-
-class LimitedState(RunState):
-    """The limits of one logical call."""
-
-    def end_within(self, seconds: float) -> None:
-        """Take in that there is a deadline, so many seconds from now."""
+    def apply_deadline(self, seconds: float) -> None:
+        """Limit the call to this many seconds from now: the deadline of the context."""
         self.deadline = self.refresh_now() + seconds
         self.until = min(self.until, self.deadline)
 
     def time_left(self, *, own: bool = True) -> float:
-        """Say how long the attempt may take from now on, and note whose limit that is.
+        """Return how long the attempt may take from now on; record which limit that is.
 
-        On a tie it is the first of these. ``own=False``: it has not begun yet, so its own does not count.
+        On a tie it is the first of the four below. ``own=False``: the attempt has not begun, so its own limit
+        does not apply.
         """
         policy, now = self.policy, self.now
         shortest = policy._attempt_limit if own else INFINITY
-        self.bound, self.tied = "attempt", False
+        self.binding_limit, self.limits_tied = "attempt", False
         others: tuple[tuple[Limit, float], ...] = (
             ("work", policy._work_limit - self.work),
             ("total", policy._total - (now - self.started)),
             ("deadline", self.deadline - now),
         )
-        for name, rest in others:
-            if rest < shortest:
-                self.bound, shortest, self.tied = name, rest, False
-            elif rest == shortest:
-                self.tied = True
+        for name, left in others:
+            if left < shortest:
+                self.binding_limit, shortest, self.limits_tied = name, left, False
+            elif left == shortest:
+                self.limits_tied = True
         if own:
             self.attempt_started = now
-        self.seconds = shortest
+        self.binding_seconds = shortest
         return max(0.0, shortest)
 
     def expired(self) -> AttemptTimeout:
-        """Take in that the running attempt was cut; return the error that it failed with."""
-        self.limit = self.bound
-        took, number = max(0.0, self.seconds), self.attempt
-        return AttemptTimeout(EXPIRED[self.bound].format(number, took), limit=self.bound, seconds=took)
+        """Record that the running attempt exceeded its limit; return the error it failed with."""
+        self.limit = self.binding_limit
+        took, number = max(0.0, self.binding_seconds), self.attempt
+        return AttemptTimeout(
+            EXPIRED[self.binding_limit].format(number, took), limit=self.binding_limit, seconds=took
+        )
 
     def record_return(self, *, late: bool) -> None:
-        """Take in that the running attempt is about to return: ``late`` if it was cut, or by the clock."""
-        if late or self.refresh_now() - self.attempt_started >= self.seconds:
-            self.limit = self.bound
+        """Record that the running attempt returns; ``late``: its limit had passed, whatever the time."""
+        if late or self.refresh_now() - self.attempt_started >= self.binding_seconds:
+            self.limit = self.binding_limit
 
     def leave_worker(self, *, alone: bool) -> None:
-        """Take in that the worker of the running attempt goes on; ``alone``: no other may run beside it."""
+        """Record that the attempt's worker did not stop; ``alone``: no other may run beside it."""
         self.workers_left += 1
         self.stuck = alone
+
+    # -------------------------------------------------------------------- the details
+
+    def begin_attempt(self, now: float) -> None:
+        """Record that the first attempt began later than the call: observers were called in between."""
+        if self.started <= now < INFINITY:
+            self.attempt_started = now
+
+    def refresh_now(self) -> float:
+        """Read the clock and return the time. NaN, infinity and steps back are ignored."""
+        if self.now < (now := self.reading()) < INFINITY:
+            self.now, self.stalled = now, 0
+        return self.now
+
+    def kind(self, error: Exception | None) -> Kind:
+        """Return the kind of failure: the verdict's, or else that of the error's type."""
+        return self.verdict.kind or kind_of(None if error is None else type(error))
+
+    def attempt_result(self, error: Exception | None, value: object = None) -> Ended:
+        """Return how the attempt ended, for a rule to judge."""
+        elapsed, labels = self.now - self.started, self.policy.labels
+        return Ended(self.attempt, error, value, elapsed, self.took, self.work, labels)

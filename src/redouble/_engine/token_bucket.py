@@ -1,11 +1,10 @@
-"""TokenBucket: retries paid for in tokens, which successes bring back, as in the AWS SDKs.
+"""Two retry budgets that count tokens: `TokenBucket`, as in the AWS SDKs, and gRPC's `RetryThrottling`.
 
-Every retry takes tokens, more for the kinds of failure that hurt more; a success after retries gives back
-what its last one cost, any other success a little. When the tokens are gone, nobody retries.
+TokenBucket: every retry takes tokens, more for the kinds of failure that hurt more; a success after retries
+returns what its last one cost, any other success a little. Without tokens there are no retries.
 
-RetryThrottling: how gRPC keeps retries from becoming most of the load.
-
-Tokens go with failures and come with successes; while no more than half of them are there, nobody retries.
+RetryThrottling: failures take tokens and successes return them; while no more than half of the tokens are
+left, there are no retries.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from redouble._telemetry.registry import register
 __all__ = ["RetryThrottling", "TokenBucket"]
 
 
-FREE = Grant(0.0)  # a retry itself costs nothing: its failure will
+FREE = Grant(0.0)  # a retry costs nothing, only its failure does
 
 
 class RetryThrottling(ForkSafe):
-    """Allow retries while more than half of the tokens are there: made by `TokenBucket.grpc`.
+    """A retry budget that grants retries while more than half of the tokens are left: `TokenBucket.grpc`.
 
-    A failure that would be retried takes a token, whether it is or not; a success brings ``ratio`` tokens.
+    A failure that would be retried takes a token, whether it is or not; a success returns ``ratio`` tokens.
     """
 
     _may_wait = False
-    _only_retried = True  # failures that no rule would retry say nothing about the other side
+    _only_retried = True  # failures that no rule would retry do not count: they are not signs of overload
 
     def __init__(self, tokens: float, ratio: float, *, name: str | None = None) -> None:
         super().__init__()
@@ -50,20 +49,20 @@ class RetryThrottling(ForkSafe):
         self._tokens = self.capacity
 
     def start(self, now: float | None = None, /) -> None:
-        """Note that a call begins: it costs nothing."""
+        """Ignore the start of a call: it costs nothing."""
 
     def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:  # noqa: ARG002
-        """Note that an attempt failed, by an error that is worth a retry: a token goes."""
+        """Take a token for an attempt that failed with an error that is worth a retry."""
         with self._lock:
-            # No max(): there must be no call between looking and taking, or a signal could come in between.
+            # No max(): a signal handler could run at a call between the read and the write.
             self._tokens = self._tokens - 1 if self._tokens > 1 else 0.0
 
     def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:  # noqa: ARG002
-        """Allow a retry while more than half of the tokens are there."""
+        """Grant a retry while more than half of the tokens are left."""
         return FREE if self._tokens > self.capacity / 2 else None
 
     def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:  # noqa: ARG002
-        """Note that a call succeeded: a part of a token comes back."""
+        """Return ``ratio`` tokens for a call that succeeded."""
         with self._lock:
             tokens = self._tokens + self.ratio
             self._tokens = min(self.capacity, tokens)
@@ -71,8 +70,8 @@ class RetryThrottling(ForkSafe):
     def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started: it cost nothing."""
 
-    def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:  # noqa: ARG002  time brings nothing
-        """Tell how many ``tokens`` there are, and from how many on retries are allowed (``above``)."""
+    def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:  # noqa: ARG002  time adds nothing
+        """Return the number of ``tokens``, and the number ``above`` which retries are granted."""
         return {"tokens": self._tokens, "capacity": self.capacity, "above": self.capacity / 2}
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
@@ -80,9 +79,9 @@ class RetryThrottling(ForkSafe):
         return True
 
     def reconfigure(self, other: Self, /) -> None:
-        """Take over the settings of another one; the same share of the tokens is there, as in gRPC."""
+        """Copy the settings of another one; the share of tokens that is left stays the same, as in gRPC."""
         with self._lock:
-            # No call in between, as above.
+            # No call in between, as in `failed`.
             self._tokens = self._tokens / self.capacity * other.capacity
             self.capacity, self.ratio = other.capacity, other.ratio
 
@@ -98,10 +97,10 @@ DEFAULT_COSTS: Mapping[Kind | None, float] = MappingProxyType(
 )
 
 SMALLEST = 1e-9  # of a token: 0.29 s at 100 a second are 28.999999999999996
-BACK = 1.0  # second: a clock that goes back by more is another clock
+MAX_STEP_BACK = 1.0  # second: a time that is earlier by more comes from another clock
 
 
-def _checked(costs: object) -> Mapping[Kind | None, float]:
+def _validated_costs(costs: object) -> Mapping[Kind | None, float]:
     if not isinstance(costs, Mapping):
         raise TypeError(
             f"TokenBucket costs={costs!r}: write a mapping, such as {{Kind.throttled: 10, None: 5}}"
@@ -133,16 +132,16 @@ class TokenBucketSettings:
 
 @public("redouble")
 class TokenBucket(ForkSafe):
-    """Let every retry pay in tokens, and successes bring them back.
+    """A retry budget in tokens: every retry takes some, and successes return them.
 
     Pass one object to every policy that talks to the same service: sharing is by identity.
 
-    capacity: how many tokens there are at first, and at most.
+    capacity: the number of tokens at first, and at most.
     costs: what a retry costs, by the `Kind` of failure; None stands for all other kinds (5 unless given).
-    success_increment: what a success without retries brings. One with retries brings what its last cost.
-    refill_per_second: what time brings, to the fraction of a token.
-    when_empty: ``"refuse"``; or ``"wait"``, to let the retry begin when its tokens will be there.
-    name: what it is called in metrics.
+    success_increment: the tokens for a success without retries. One with retries returns what its last cost.
+    refill_per_second: the tokens that each second adds, in fractions too.
+    when_empty: ``"refuse"``; or ``"wait"``, to delay the retry until its tokens are there.
+    name: its name in metrics.
     """
 
     def __init__(
@@ -175,7 +174,7 @@ class TokenBucket(ForkSafe):
         register(self, "budgets")
         self.settings = TokenBucketSettings(
             capacity=capacity,
-            costs=_checked(costs),
+            costs=_validated_costs(costs),
             success_increment=success_increment,
             refill_per_second=refill_per_second,
             when_empty=when_empty,
@@ -186,9 +185,9 @@ class TokenBucket(ForkSafe):
         self.refill_per_second = refill_per_second
         self._may_wait = when_empty == "wait"
         self._ignores_starts = type(self).start is TokenBucket.start
-        self._granted = {kind: Grant(self.costs.get(kind, self.costs[None])) for kind in Kind}
-        # What there is now is `_tokens` and what time brought since `_since`, which moves as seldom as
-        # possible: adding up many small steps would add up their rounding. It may be owed, and negative.
+        self._grants = {kind: Grant(self.costs.get(kind, self.costs[None])) for kind in Kind}
+        # The current number is `_tokens` plus the refill since `_since`, which moves as seldom as possible:
+        # adding up many small steps would add up their rounding. It is negative if tokens are owed.
         self._tokens: float = self.capacity
         self._since: float = -inf if self.refill_per_second else 0.0
         self._now: float = self._since
@@ -200,33 +199,33 @@ class TokenBucket(ForkSafe):
 
     @property
     def when_empty(self) -> Literal["refuse", "wait"]:
-        """Whether a retry is refused, or waits, when its tokens are not there."""
+        """What happens to a retry without tokens: it is refused, or waits."""
         return self.settings.when_empty
 
     @staticmethod
     def grpc(tokens: float = 10, ratio: float = 0.1, *, name: str | None = None) -> RetryThrottling:
         """Return gRPC's retry throttling as a budget: ``maxTokens`` and ``tokenRatio`` of a service config.
 
-        A failure takes a token, a success brings ``ratio`` tokens; nobody retries while no more than half of
-        them are there.
+        A failure takes a token, a success returns ``ratio`` tokens; no retry is granted while no more than
+        half of them are left.
         """
         return RetryThrottling(tokens, ratio, name=name)
 
     def start(self, now: float | None = None, /) -> None:
-        """Note that a call begins: it costs nothing."""
+        """Ignore the start of a call: it costs nothing."""
 
     def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:
-        """Note that an attempt failed: only a retry costs something."""
+        """Ignore a failed attempt: only a retry costs something."""
 
     def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:
-        """Take what a retry costs, or return None and take nothing. The time is the system's unless given.
+        """Take the cost of a retry, or return None. The time is that of the system clock unless given.
 
-        A bucket that waits never sleeps: the grant says how long to wait, and the tokens are taken now.
+        With ``when_empty="wait"`` the tokens are taken now, and ``wait`` of the grant is the time to wait.
         """
-        grant = self._granted[kind]
+        grant = self._grants[kind]
         with self._lock:
-            self._have(now)
-            # No call from looking to taking: a signal or the collector could come in between.
+            self._refill(now)
+            # No call between the read and the write: a signal handler or the collector could run there.
             missing = grant.cost - self._tokens - (self._now - self._since) * self.refill_per_second
             if missing > SMALLEST and grant.cost:
                 if not self._may_wait:
@@ -236,21 +235,21 @@ class TokenBucket(ForkSafe):
             return grant
 
     def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:
-        """Note that a call succeeded: ``grant`` is the one its last retry used."""
+        """Record that a call succeeded: ``grant`` is the one its last retry used."""
         if self._tokens < self.capacity:  # else it is full
-            self._put(self.success_increment if grant is None else grant.cost, now)
+            self._add(self.success_increment if grant is None else grant.cost, now)
 
     def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started."""
-        self._put(grant.cost, now)
+        self._add(grant.cost, now)
 
     def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
-        """Tell how many ``tokens`` there are, or are ``owed``: as of its last use, or of ``now``."""
+        """Return how many ``tokens`` there are, or are ``owed``: as of its last use, or of ``now``."""
         with self._lock:
-            have = self._tokens  # if nobody has used it yet, or time brings nothing
+            have = self._tokens  # if it was not used yet, or is not refilled by time
             if self._now > -inf:
                 passed = 0.0 if now is None else max(0.0, now - self._now)
-                have = min(self._have(self._now) + passed * self.refill_per_second, self.capacity)
+                have = min(self._refill(self._now) + passed * self.refill_per_second, self.capacity)
             return {"tokens": max(0.0, have), "owed": max(0.0, -have), "capacity": self.capacity}
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
@@ -258,39 +257,39 @@ class TokenBucket(ForkSafe):
         return True
 
     def reconfigure(self, other: Self, /) -> None:
-        """Take over the settings of another bucket; tokens stay, up to the new capacity."""
+        """Copy the settings of another bucket; tokens stay, up to the new capacity."""
         with self._lock:
             now = SYSTEM.now()
-            self._have(now)
+            self._refill(now)
             settings = replace(other.settings, name=self.name)
             # As in `spend`, no call from here on.
             have = self._tokens + (self._now - self._since) * self.refill_per_second
             self._since = self._now = self._now if self.refill_per_second else now
             self.settings = settings
-            self.capacity, self._granted = settings.capacity, other._granted
+            self.capacity, self._grants = settings.capacity, other._grants
             self.success_increment = settings.success_increment
             self.refill_per_second = settings.refill_per_second
             self._may_wait = other._may_wait
             self._tokens = have if have < self.capacity else self.capacity  # noqa: FURB136
 
-    def _put(self, tokens: float, now: float | None) -> None:
+    def _add(self, tokens: float, now: float | None) -> None:
         with self._lock:
-            self._have(now)
+            self._refill(now)
             most = self.capacity - (self._now - self._since) * self.refill_per_second
-            # No min(): as above, there must be no call between looking and taking.
+            # No min(): as in `spend`, no call between the read and the write.
             self._tokens = self._tokens + tokens if self._tokens + tokens < most else most  # noqa: FURB136
 
-    def _have(self, now: float | None) -> float:
-        """Tell what there is by now; note it if the bucket is full, so that nothing is earned beyond."""
+    def _refill(self, now: float | None) -> float:
+        """Return the tokens at ``now``; restart the refill if the bucket is full: it never overflows."""
         rate = self.refill_per_second
         if not rate:
             return self._tokens
         now = SYSTEM.now() if now is None else now
         if not -inf < now < inf:
-            now = max(self._now, 0.0)  # a clock that told nonsense once
-        if self._now - BACK < now < self._now:
-            now = self._now  # a thread that looked at the clock before another one did
-        elif now < self._now:  # by another clock: go on from here
+            now = max(self._now, 0.0)  # a broken clock returned NaN or infinity
+        if self._now - MAX_STEP_BACK < now < self._now:
+            now = self._now  # a thread that read the clock before another one did
+        elif now < self._now:  # from another clock: continue from here
             self._tokens, self._since = self._tokens + (self._now - self._since) * rate, now
         have = self._tokens + (now - self._since) * rate
         self._now = now

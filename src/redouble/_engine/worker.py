@@ -1,7 +1,6 @@
-"""Workers: where blocking code runs if somebody is to be able to stop waiting for it.
+"""The options of workers, on which blocking code runs so that a caller can stop waiting for it.
 
-Here is what one says about them. The threads are in `_threads`, the processes in `_processes`; both are
-imported by whoever uses them.
+The threads and processes themselves are in `_drivers.workers`, which is imported only if used.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ class Worker:
     >>> from redouble import Retry, Worker
     >>> policy = Retry(attempt_timeout=2, worker=Worker())
 
-    kind: ``thread``, or ``process``. A thread cannot be stopped: it is told to, which `redouble.cancelled()`
-        tells the operation, and abandoned if it does not. A process is killed; what is sent there and back
-        has to be picklable.
-    grace: how long to wait for a thread that was told to stop.
-    overlap: whether another attempt may begin beside a thread that did not. Else the call ends with
+    kind: ``thread``, or ``process``. A thread cannot be killed: it is asked to stop, so that
+        `redouble.cancelled()` is True in the operation, and abandoned if it does not. A process is killed;
+        the function, its arguments and its result have to be picklable.
+    grace: how long to wait for a thread that was asked to stop.
+    overlap: True if another attempt may begin beside a thread that did not stop. Otherwise the call ends with
         `WorkerStillRunning`.
     start: how processes are started, ``spawn`` or ``forkserver``.
     """
@@ -37,7 +36,7 @@ class Worker:
     overlap: bool = False
     start: Literal["spawn", "forkserver"] = "spawn"
 
-    _grace: float = field(init=False, repr=False, compare=False)  # the same, surely a number
+    _grace: float = field(init=False, repr=False, compare=False)  # `grace` as a number
 
     def __post_init__(self) -> None:
         if self.kind not in ("thread", "process"):
@@ -48,10 +47,10 @@ class Worker:
         if self.start not in ("spawn", "forkserver"):
             raise ValueError(
                 f"Worker start={self.start!r}: write 'spawn' or 'forkserver' "
-                "('fork' would copy locks that nobody ever releases)"
+                "('fork' would copy locks that are never released)"
             )
 
 
 def check_worker(worker: object, option: str) -> None:
-    """Accept a worker, and not the class or the name of a kind."""
+    """Validate that this is a `Worker`, and not the class or the name of a kind."""
     instance(worker, option, Worker, "Worker(), or Worker(kind='process')")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from keyword import iskeyword
+from textwrap import indent
 from types import CodeType, CoroutineType, FunctionType
 from typing import Any, NamedTuple
 
@@ -32,6 +33,15 @@ class Template(NamedTuple):
 
     title: str
     source: str
+
+    def derive(self, title: str, *replacements: tuple[str, str]) -> Template:
+        """Return a template with another title and some text replaced; each text must occur exactly once."""
+        source = self.source
+        for old, new in replacements:
+            if source.count(old) != 1:
+                raise ValueError(f"template {self.title!r} has {old!r} {source.count(old)} times, not once")
+            source = source.replace(old, new)
+        return Template(title, source)
 
 
 # A plain function that returns a coroutine has not run yet: there was nothing to retry.
@@ -76,8 +86,9 @@ def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:
     code = fn.__code__ if isinstance(fn, FunctionType) else None
     if code is None:
         return "*args, **kwargs", "*args, **kwargs", "*args,", "**kwargs"
-    names = list(code.co_varnames)
     count, only = code.co_argcount, code.co_kwonlyargcount
+    star_count = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    names = list(code.co_varnames[: count + only + star_count])  # without locals, which collide with nothing
     positional, keyword = names[:count], names[count : count + only]
     variadic = names[count + only :]
     if not all(
@@ -106,6 +117,7 @@ def _compiled(
         "async_": "async " if is_async else "",
         "await_": "await " if is_async else "",
         "check": "" if is_async else CHECK,
+        "inner_check": "" if is_async else indent(CHECK, "    "),
     }
     source = template.source.format(
         **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords

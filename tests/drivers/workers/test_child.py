@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from redouble import cancelled, remaining
-from redouble._drivers.workers.child import LOAD, READY, Answer, answer, serve
+from redouble._drivers.workers.child import LOAD, READY, Reply, make_call, serve
 from tests.support.workers import functions as in_process
 
 
@@ -30,13 +30,13 @@ def wires() -> Iterator[tuple[Connection, Connection]]:
 
 
 def test_a_value_is_sent_back() -> None:
-    what, sent, told = answer(work(in_process.echo, 1, two=2))
+    what, sent, told = make_call(work(in_process.echo, 1, two=2))
     assert (what, pickle.loads(sent), told) == ("value", ((1,), {"two": 2}), "")
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_whatever_is_raised_is_sent_back_with_its_traceback(kind: type[BaseException]) -> None:
-    what, sent, told = answer(work(in_process.fail, kind, "no"))
+    what, sent, told = make_call(work(in_process.fail, kind, "no"))
     error = pickle.loads(sent)
     assert what == "error"
     assert (type(error), error.args, error.__notes__) == (kind, ("no",), ["noted there"])
@@ -58,13 +58,13 @@ def test_whatever_is_raised_is_sent_back_with_its_traceback(kind: type[BaseExcep
 def test_what_cannot_be_sent_back_is_told_in_words(
     fn: Callable[..., object], args: tuple[Any, ...], expected: tuple[str, str]
 ) -> None:
-    what, sent, told = answer(work(fn, *args))
+    what, sent, told = make_call(work(fn, *args))
     assert (what, sent) == (expected[0], b"")
     assert expected[1] in told
 
 
 def test_what_cannot_be_read_is_told_in_words() -> None:
-    assert answer(work(in_process.echo, in_process.Unreadable())) == (
+    assert make_call(work(in_process.echo, in_process.Unreadable())) == (
         "unreadable",
         b"",
         "ValueError: invalid literal for int() with base 10: 'no number'",
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_told_in_words() -> None:
 
 @pytest.mark.parametrize(("seconds", "least", "most"), [(50.0, 0.0, 50.0), (0.0, 0.0, 0.0), (-3.0, 0.0, 0.0)])
 def test_the_time_it_has_is_a_deadline(seconds: float, least: float, most: float) -> None:
-    _, sent, _ = answer(work(in_process.left, seconds=seconds))
+    _, sent, _ = make_call(work(in_process.left, seconds=seconds))
     time_left, told_to_stop = pickle.loads(sent)
     assert least <= time_left <= most
     assert not told_to_stop
@@ -81,7 +81,7 @@ def test_the_time_it_has_is_a_deadline(seconds: float, least: float, most: float
 
 
 def test_without_a_limit_there_is_no_deadline() -> None:
-    assert pickle.loads(answer(work(in_process.left))[1]) == (None, False)
+    assert pickle.loads(make_call(work(in_process.left))[1]) == (None, False)
     assert not cancelled()
 
 
@@ -97,7 +97,7 @@ def test_one_call_after_the_other(wires: tuple[Connection, Connection]) -> None:
             heard.append(ours.recv_bytes())
         for number in range(3):
             ours.send_bytes(work(in_process.echo, number))
-            said: Answer = pickle.loads(ours.recv_bytes())
+            said: Reply = pickle.loads(ours.recv_bytes())
             heard.append(pickle.loads(said[1]))
         ours.close()
 

@@ -31,7 +31,7 @@ def test_one_that_is_killed_while_it_waits_for_work_is_replaced(colour: str) -> 
         victim = in_any(colour, policy(), in_process.pid)
         (parked,) = waiting()
         os.kill(victim, signal.SIGKILL)
-        assert parked.answers(PATIENCE)
+        assert parked.has_reply(PATIENCE)
         assert in_any(colour, policy(), in_process.pid) != victim
         assert not is_there(victim)
         assert parked not in _pool._all
@@ -42,7 +42,7 @@ def test_one_that_is_killed_when_it_has_just_been_taken() -> None:
         victim = policy().call(in_process.pid)
         taken = _pool.WorkerProcess.idle("spawn")
         os.kill(victim, signal.SIGKILL)
-        assert taken.answers(PATIENCE)
+        assert taken.has_reply(PATIENCE)
         with pytest.raises(errors.WorkerFailed, match=r"has died \(signal 9\)"):
             taken.send(b"")
         taken.end()
@@ -67,7 +67,7 @@ def test_a_death_is_retried_by_those_who_want_that(colour: str, tmp_path: Path) 
 
 
 def test_no_more_are_kept_than_are_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pool, "MOST_IDLE", 1)
+    monkeypatch.setattr(_pool, "MAX_IDLE", 1)
     with cold(), Line() as line, ThreadPoolExecutor(3) as pool:
         calls = [pool.submit(policy().call, in_process.stuck, line.port) for _ in range(3)]
         running = {line.answer() for _ in calls}
@@ -79,8 +79,8 @@ def test_no_more_are_kept_than_are_of_use(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_one_too_many_that_does_not_end_by_itself_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pool, "MOST_IDLE", 0)
-    monkeypatch.setattr(_pool, "REAPING", 0.1)
+    monkeypatch.setattr(_pool, "MAX_IDLE", 0)
+    monkeypatch.setattr(_pool, "REAP_TIMEOUT", 0.1)
     with cold():
         victim = policy().call(in_process.leave_thread)
         assert not is_there(victim)
@@ -114,7 +114,7 @@ def test_a_wait_longer_than_the_system_can_count(monkeypatch: pytest.MonkeyPatch
     with cold():
         policy().call(in_process.pid)
         (parked,) = waiting()
-        assert not parked.answers(0.003)
+        assert not parked.has_reply(0.003)
 
 
 def test_nothing_is_started_once_the_program_is_ending(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_nothing_is_started_once_the_program_is_ending(monkeypatch: pytest.Monke
         monkeypatch.setattr(_pool, "_ending", [])
         monkeypatch.setattr(_pool, "_all", {parked})
         _pool.kill_all()
-        assert parked.answers(PATIENCE)
+        assert parked.has_reply(PATIENCE)
         with pytest.raises(errors.WorkerFailed, match="could be started: the program is ending"):
             policy().call(in_process.pid)
         for process in list(_pool._all):
@@ -138,7 +138,7 @@ def test_a_forked_child_knows_none_of_them() -> None:
         policy().call(in_process.pid)
         (parked,) = waiting()
         ours = _pool._all.copy()
-        _pool._forget()
+        _pool._forget_after_fork()
         try:
             assert not waiting()
             assert not _pool._all
@@ -162,7 +162,7 @@ def test_one_that_died_of_nobody_knows_what(monkeypatch: pytest.MonkeyPatch) -> 
         policy().call(in_process.pid)
         taken = _pool.WorkerProcess.idle("spawn")
         taken.kill()
-        assert taken.answers(PATIENCE)
+        assert taken.has_reply(PATIENCE)
         with monkeypatch.context() as patch:
             patch.setattr(taken, "_process", Unaccounted())
             with pytest.raises(errors.WorkerFailed, match=r"has died \(nobody knows of what\)"):

@@ -136,7 +136,7 @@ def test_one_that_hangs_while_it_starts_is_not_in_the_way(monkeypatch: pytest.Mo
             with pytest.raises(errors.DeadlineExceeded):
                 policy(timeout=AT_ONCE).call(in_process.pid)
         line.answer()
-        job.give_back()
+        job.release()
         assert policy().call(in_process.pid) == ready
         with job_of(ready), pytest.raises(errors.DeadlineExceeded):
             policy(timeout=AT_ONCE).call(in_process.pid)
@@ -149,7 +149,7 @@ def job_of(process: int) -> Generator[None]:
     job = ProcessJob("spawn", in_process.pid, (), {})
     assert job._process._process.pid == process
     yield
-    job.give_back()
+    job.release()
 
 
 @COLOURS
@@ -212,7 +212,7 @@ def test_one_that_is_never_ready_is_not_waited_for_by_a_thread_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_pool, "main", in_process.held_main)
-    monkeypatch.setattr(_processes, "STARTING", AT_ONCE)
+    monkeypatch.setattr(_processes, "START_TIMEOUT", AT_ONCE)
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         with pytest.raises(errors.WorkerFailed, match=r"was not ready after 0\.01 s"):
@@ -227,7 +227,7 @@ def test_cancelled_before_its_thread_does_anything() -> None:
         return made[-1]
 
     steps = AsyncJobSteps(make, lambda: None)
-    steps.go(LONG)
+    steps.start(LONG)
     steps.stop()
     assert not made
 
@@ -236,8 +236,8 @@ def test_a_process_is_given_back_once() -> None:
     with cold():
         job = ProcessJob("spawn", in_process.pid, (), {})
         assert job.is_ready(PATIENCE)
-        job.give_back()
-        job.give_back()
+        job.release()
+        job.release()
         job.kill()
         job.close()
         (process,) = waiting()
@@ -247,7 +247,7 @@ def test_a_process_is_given_back_once() -> None:
 def test_cancelled_when_it_has_just_ended_it_harms_nobody() -> None:
     """Its process may be at work for somebody else by then."""
     steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
-    steps.go(LONG)
+    steps.start(LONG)
     process = steps.run()
     other = ProcessJob("spawn", in_process.pid, (), {})
     assert other.is_ready(PATIENCE)

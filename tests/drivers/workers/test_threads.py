@@ -24,14 +24,14 @@ VAR = ContextVar("VAR", default="unset")
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_threads._Parked]]:
+def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_threads._WorkerThread]]:
     """Have a stack of idle threads for one test only; in the end, wait for all of them, and end them."""
-    mine: list[_threads._Parked] = []
+    mine: list[_threads._WorkerThread] = []
     before = set(threading.enumerate())
     monkeypatch.setattr(_threads, "_idle", mine)
     yield mine
     for thread in set(threading.enumerate()) - before:
-        if isinstance(thread, _threads._Parked):
+        if isinstance(thread, _threads._WorkerThread):
             while thread.is_alive():
                 if thread in mine:
                     mine.remove(thread)
@@ -93,7 +93,7 @@ def test_the_last_one_parked_is_the_first_one_taken(idle: list[Thread]) -> None:
 
 
 def test_an_idle_thread_ends(idle: list[Thread], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_threads, "IDLE", 0.001)
+    monkeypatch.setattr(_threads, "IDLE_TIMEOUT", 0.001)
     for _ in range(3):
         thread = POLICY.call(current_thread)
         thread.join()
@@ -103,7 +103,7 @@ def test_an_idle_thread_ends(idle: list[Thread], monkeypatch: pytest.MonkeyPatch
 
 def test_a_thread_that_is_taken_while_it_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is lost then, however often."""
-    monkeypatch.setattr(_threads, "IDLE", 0.0)
+    monkeypatch.setattr(_threads, "IDLE_TIMEOUT", 0.0)
     assert [POLICY.call(int, str(number)) for number in range(2000)] == [*range(2000)]
 
 
@@ -230,7 +230,7 @@ def test_many_jobs_from_many_threads(
     seconds: float, idle: list[Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is lost, nothing is done twice, and there are no more threads than there are callers."""
-    monkeypatch.setattr(_threads, "IDLE", seconds)
+    monkeypatch.setattr(_threads, "IDLE_TIMEOUT", seconds)
     callers, jobs = 16, 100
     done: list[tuple[int, int, int]] = []
     threads: set[Any] = set()

@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from redouble import SYSTEM, Grant, Kind, Retry, RetryBudget, TokenBucket, types
-from redouble._engine.retry_budget import MOST_WAITING
+from redouble._engine.retry_budget import MAX_PENDING
 from redouble.testing import VirtualClock
 from tests.support.budgets import ANY, InterruptingTime, bucket_of
 from tests.support.fakes import Boom
@@ -85,17 +85,17 @@ def test_two_that_find_much_to_count_at_once() -> None:
         try:
             counting = pool.submit(budget.spend, ANY, NOW)
             begun.wait()
-            crediting = [pool.submit(credits_, MOST_WAITING)]
-            while len(budget._waiting) < MOST_WAITING:
+            crediting = [pool.submit(credits_, MAX_PENDING)]
+            while len(budget._pending_credits) < MAX_PENDING:
                 never.wait(0.001)
             crediting.append(pool.submit(credits_, 1))
-            while len(budget._waiting) <= MOST_WAITING:
+            while len(budget._pending_credits) <= MAX_PENDING:
                 never.wait(0.001)
         finally:
             go.set()
         assert counting.result() is not None
         assert [each.result() for each in crediting] == [None, None]
-    assert budget.snapshot(NOW)["credits"] == MOST_WAITING + 2
+    assert budget.snapshot(NOW)["credits"] == MAX_PENDING + 2
 
 
 BOTH: list[Callable[[], types.Budget]] = [

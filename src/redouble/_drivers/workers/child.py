@@ -22,19 +22,19 @@ from redouble._drivers.workers.pickling import pack, unpack
 from redouble._runtime.deadline import deadline
 from redouble._telemetry.binding import inherit
 
-__all__ = ["LOAD", "READY", "Answer", "before_exit", "main"]
+__all__ = ["LOAD", "READY", "Reply", "before_exit", "main"]
 
 
 READY = b"ready"
 LOAD = b"load:"
-LOOKING = 1.0  # seconds
+PARENT_POLL = 1.0  # seconds
 
 # What a worker process calls before it ends. `_pool` adds to it when it is imported, which happens only in a
 # process that starts workers of its own.
 before_exit: list[Callable[[], None]] = []
 
 # What it was, that as bytes, and in words, for the case that the bytes cannot be read on the other side.
-Answer: TypeAlias = tuple[str, bytes, str]
+Reply: TypeAlias = tuple[str, bytes, str]
 
 
 def main(wire: Connection) -> None:  # pragma: no cover  it runs in another process, where nobody counts
@@ -53,17 +53,17 @@ def _die_with_parent() -> None:  # pragma: no cover  it ends the process
     """
     parent, ours = parent_process(), os.getppid()
     while parent is not None:
-        if connection.wait([parent.sentinel], LOOKING) or os.getppid() != ours:
+        if connection.wait([parent.sentinel], PARENT_POLL) or os.getppid() != ours:
             os._exit(1)
 
 
 def serve(wire: Connection) -> None:
-    """Answer one call after the other."""
+    """Reply one call after the other."""
     try:
         wire.send_bytes(READY)
         while True:
             work = wire.recv_bytes()
-            answered = loaded(work) if work.startswith(LOAD) else pack(answer(work))
+            answered = load_function(work) if work.startswith(LOAD) else pack(make_call(work))
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
                     stream.flush()  # what was printed comes before what was made, and is not lost with us
@@ -74,14 +74,14 @@ def serve(wire: Connection) -> None:
         return
 
 
-def loaded(work: bytes) -> bytes:
+def load_function(work: bytes) -> bytes:
     """Import what a call needs. What is wrong with it, the call will tell."""
     with suppress(Exception):
         unpack(work.removeprefix(LOAD))
     return READY
 
 
-def answer(work: bytes) -> Answer:
+def make_call(work: bytes) -> Reply:
     """Make one call."""
     try:
         fn, args, kwargs, left, bound = unpack(work)
@@ -111,7 +111,7 @@ class JobResult:
         self.error = error
         return True
 
-    def reply(self) -> Answer:
+    def reply(self) -> Reply:
         """Make it fit to be sent."""
         what = "value" if self.error is None else "error"
         told = "" if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()

@@ -34,13 +34,13 @@ class _Pickler(pickle.Pickler):
         if not isinstance(obj, FunctionType):
             return NotImplemented
         try:
-            depth = _layers(_named(obj.__module__, obj.__qualname__)).index(obj)
+            depth = _layers(_look_up(obj.__module__, obj.__qualname__)).index(obj)
         except (ImportError, AttributeError, ValueError):
             return NotImplemented  # and pickle says what is wrong with it
-        return (_behind, (obj.__module__, obj.__qualname__, depth)) if depth else NotImplemented
+        return (_find_wrapped, (obj.__module__, obj.__qualname__, depth)) if depth else NotImplemented
 
 
-def _named(module: str, qualname: str) -> object:
+def _look_up(module: str, qualname: str) -> object:
     return reduce(getattr, qualname.split("."), importlib.import_module(module))
 
 
@@ -54,5 +54,5 @@ def _layers(found: object) -> list[object]:
     return layers
 
 
-def _behind(module: str, qualname: str, depth: int) -> object:
-    return _layers(_named(module, qualname))[depth]
+def _find_wrapped(module: str, qualname: str, depth: int) -> object:
+    return _layers(_look_up(module, qualname))[depth]

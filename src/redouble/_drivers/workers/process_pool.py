@@ -13,23 +13,23 @@ from multiprocessing import connection, get_context
 from threading import current_thread, main_thread
 from typing import Any
 
-from redouble._drivers.workers.child import LOAD, READY, Answer, before_exit, main
+from redouble._drivers.workers.child import LOAD, READY, Reply, before_exit, main
 from redouble._drivers.workers.pickling import unpack
 from redouble.errors import WorkerFailed
 
-__all__ = ["REAPING", "WorkerProcess", "kill_all"]
+__all__ = ["REAP_TIMEOUT", "WorkerProcess", "kill_all"]
 
 
-REAPING = 1.0  # seconds for a killed process to be gone
+REAP_TIMEOUT = 1.0  # seconds for a killed process to be gone
 LONGEST_WAIT = 1e6  # seconds: the system counts milliseconds, and not many
-MOST_IDLE = os.cpu_count() or 1
+MAX_IDLE = os.cpu_count() or 1
 
 
 class WorkerProcess:
     """One worker process, and the wire to it."""
 
     def __init__(self, start: str) -> None:
-        _stay_out_of_the_end()
+        _block_at_exit()
         self._start = start
         self._ready = self._late = False
         self.loaded: set[str | None] = set()  # modules
@@ -58,7 +58,7 @@ class WorkerProcess:
                 process = parked.pop()
             except IndexError:  # somebody was quicker
                 break
-            if not process._ready or not process.answers(0):
+            if not process._ready or not process.has_reply(0):
                 return process
             process.end()  # it has something to say, and that can only be that it is gone
         return cls(start)
@@ -66,7 +66,7 @@ class WorkerProcess:
     def is_ready(self, seconds: float) -> bool:
         """Wait until it has started."""
         try:
-            self._ready = self._ready or (self.answers(seconds) and self._wire.recv_bytes() == READY)
+            self._ready = self._ready or (self.has_reply(seconds) and self._wire.recv_bytes() == READY)
         except (EOFError, OSError):
             raise WorkerFailed(
                 f"a worker process ended before it was ready ({self._exit()}). In a script, what starts "
@@ -87,7 +87,7 @@ class WorkerProcess:
         except OSError:
             raise WorkerFailed(f"the worker process has died ({self._exit()})") from None
 
-    def answers(self, seconds: float) -> bool:
+    def has_reply(self, seconds: float) -> bool:
         """Say whether it has answered, or died, within this time."""
         while seconds > LONGEST_WAIT:
             if connection.wait([self._wire], LONGEST_WAIT):
@@ -95,10 +95,10 @@ class WorkerProcess:
             seconds -= LONGEST_WAIT
         return bool(connection.wait([self._wire], seconds))
 
-    def receive(self) -> Answer:
+    def receive(self) -> Reply:
         """Take its answer."""
         try:
-            answer: Answer = unpack(self._wire.recv_bytes())
+            answer: Reply = unpack(self._wire.recv_bytes())
         except (EOFError, OSError):
             raise WorkerFailed(f"the worker process has died ({self._exit()})") from None
         return answer
@@ -106,7 +106,7 @@ class WorkerProcess:
     def park(self) -> None:
         """Keep it for the next one, or let it go if enough are waiting."""
         parked = _idle.setdefault(self._start, [])
-        if len(parked) >= MOST_IDLE or (self._late and not self._ready):
+        if len(parked) >= MAX_IDLE or (self._late and not self._ready):
             if not self._ready:
                 self.kill()
             self.end()
@@ -123,15 +123,15 @@ class WorkerProcess:
     def end(self) -> None:
         """Let it end, and see that it has."""
         self._wire.close()  # which ends one that is waiting for work
-        self._process.join(REAPING)
+        self._process.join(REAP_TIMEOUT)
         if self._process.is_alive():
             self._process.kill()
-            self._process.join(REAPING)
+            self._process.join(REAP_TIMEOUT)
         _all.discard(self)
 
     def _exit(self) -> str:
-        _stay_out_of_the_end()
-        self._process.join(REAPING)
+        _block_at_exit()
+        self._process.join(REAP_TIMEOUT)
         code = self._process.exitcode
         if code is None:
             return "nobody knows of what"  # another thread has just taken note of it
@@ -143,7 +143,7 @@ _all: set[WorkerProcess] = set()
 _ending: list[None] = []  # something in it: the program is ending; a list, so that it needs no `global`
 
 
-def _stay_out_of_the_end() -> None:
+def _block_at_exit() -> None:
     """Wait for ever, in a thread of a program that is ending: there is nobody left to tell anything."""
     if _ending and current_thread() is not main_thread():  # pragma: no cover  the end is not measured
         end = allocate_lock()
@@ -151,7 +151,7 @@ def _stay_out_of_the_end() -> None:
         end.acquire()
 
 
-def _forget() -> None:
+def _forget_after_fork() -> None:
     """In a forked child: they are the parent's, not ours, and not to be waited for at the end either."""
     children: set[Any] = getattr(multiprocessing.process, "_children", set())
     children.difference_update(process._process for process in _all)
@@ -171,4 +171,4 @@ before_exit.append(kill_all)  # or multiprocessing would wait for the workers of
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch  elsewhere there is no fork
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_forget_after_fork)

@@ -13,15 +13,15 @@ from math import inf
 from typing import Any
 
 from redouble._drivers.workers.pickling import pack, unpack
-from redouble._drivers.workers.process_pool import REAPING, WorkerProcess
+from redouble._drivers.workers.process_pool import REAP_TIMEOUT, WorkerProcess
 from redouble._internal.callables import display_name
 from redouble._telemetry.binding import BOUND
 from redouble.errors import WorkerFailed
 
-__all__ = ["REAPING", "AsyncJobSteps", "ProcessJob", "WorkerTraceback"]
+__all__ = ["REAP_TIMEOUT", "AsyncJobSteps", "ProcessJob", "WorkerTraceback"]
 
 
-STARTING = 60.0  # seconds after which a process that somebody waits for will not start any more
+START_TIMEOUT = 60.0  # seconds after which a process that somebody waits for will not start any more
 
 NAMELESS = "Write a function at the top of a module, and arguments that can be pickled"
 NESTED = "Of several layers only the innermost can have a process for its worker"
@@ -42,21 +42,21 @@ class ProcessJob:
     ) -> None:
         self._call = (fn, args, kwargs)
         self._process = WorkerProcess.idle(start)
-        self._ours = True  # until it is given back, when it may be somebody else's at once
+        self._owned = True  # until it is given back, when it may be somebody else's at once
         self._lock = allocate_lock()
         self.ended = False
 
     def is_ready(self, seconds: float) -> bool:
         """Wait until the process has started; say whether it was in time."""
         try:
-            ready = self._process.is_ready(min(seconds, STARTING))
-            if not ready and seconds > STARTING:
-                raise WorkerFailed(f"a worker process was not ready after {STARTING:g} s")
+            ready = self._process.is_ready(min(seconds, START_TIMEOUT))
+            if not ready and seconds > START_TIMEOUT:
+                raise WorkerFailed(f"a worker process was not ready after {START_TIMEOUT:g} s")
         except WorkerFailed:
             self.close()
             raise
         if not ready:
-            self.give_back()  # it gets ready all the same, for somebody who has more time
+            self.release()  # it gets ready all the same, for somebody who has more time
         return ready
 
     def has_loaded(self, seconds: float) -> bool:
@@ -78,21 +78,22 @@ class ProcessJob:
         try:
             return pack(work)
         except Exception as error:
-            self.give_back()
+            self.release()
+            fn = self._call[0]
             raise WorkerFailed(
-                f"{display_name(self._call[0])} or its arguments cannot be sent to a worker process: {error}. "
-                f"{NESTED if hasattr(self._call[0], '__wrapped__') else NAMELESS}"
+                f"{display_name(fn)} or its arguments cannot be sent to a worker process: {error}. "
+                f"{NESTED if hasattr(fn, '__wrapped__') else NAMELESS}"
             ) from error
 
     def wait(self, seconds: float) -> bool:
         """Wait for its end; say whether it has ended."""
-        self.ended = self._process.answers(seconds)
+        self.ended = self._process.has_reply(seconds)
         return self.ended
 
     def result(self) -> Any:
         """Return what it returned, or raise what it raised."""
         what, sent, told = self._process.receive()
-        self.give_back()
+        self.release()
         name = display_name(self._call[0])
         if not sent:
             raise WorkerFailed(
@@ -118,21 +119,21 @@ class ProcessJob:
     def kill(self) -> None:
         """Kill it; whoever waits for it hears of that."""
         with self._lock:
-            if self._ours:
+            if self._owned:
                 self._process.kill()
 
     def close(self) -> None:
         """Be done with it. A process that was not given back is not fit to be used again."""
         with self._lock:
-            ours, self._ours, self.ended = self._ours, False, True
+            ours, self._owned, self.ended = self._owned, False, True
         if ours:
             self._process.kill()
             self._process.end()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Let somebody else have the process."""
         with self._lock:
-            ours, self._ours = self._ours, False
+            ours, self._owned = self._owned, False
         if ours:
             self._process.park()
 
@@ -141,11 +142,11 @@ class AsyncJobSteps:
     """A job that a thread sees to, for async code: it has a process ready, and goes on when told to."""
 
     def __init__(self, make: Callable[[], ProcessJob], ring: Callable[[], object]) -> None:
-        self._make, self._ring = make, ring
+        self._make, self._wake = make, ring
         self._job: ProcessJob | None = None
         self._seconds: float | None = None
-        self._told = allocate_lock()
-        self._told.acquire()
+        self._proceed = allocate_lock()
+        self._proceed.acquire()
 
     def run(self) -> Any:
         """Take all steps, on the thread; whatever happens, leave nothing behind."""
@@ -153,26 +154,26 @@ class AsyncJobSteps:
             self._job = job = self._make()
             job.is_ready(inf)
             job.has_loaded(inf)
-            self._ring()
-            self._told.acquire()
+            self._wake()
+            self._proceed.acquire()
             if self._seconds is None:
-                return job.give_back()
+                return job.release()
             job.start(self._seconds)
             job.wait(inf)
             return job.result()
         finally:
-            self._ring()
+            self._wake()
             if self._job is not None:
                 self._job.close()
 
-    def go(self, seconds: float) -> None:
+    def start(self, seconds: float) -> None:
         """Let it take the second step: it has so many seconds."""
         self._seconds = seconds
-        self._told.release()
+        self._proceed.release()
 
     def stop(self) -> None:
         """Let it come to an end: a process at work is killed, one that starts may do so for somebody else."""
         if self._seconds is None:
-            self._told.release()
+            self._proceed.release()
         elif self._job is not None:
             self._job.kill()

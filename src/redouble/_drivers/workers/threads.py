@@ -23,25 +23,25 @@ from redouble.errors import WorkerFailed
 __all__ = ["ThreadJob"]
 
 
-IDLE = 10.0  # seconds after which a thread that nobody needs ends
+IDLE_TIMEOUT = 10.0  # seconds after which a thread that nobody needs ends
 
 
 class ThreadJob(CancellableDeadline):
     """One call of a blocking function on a thread, and the signal to it that nobody waits any more.
 
-    ``ring`` is called on that thread once it has ended; without it, `within` and `wait` wait for that.
+    ``ring`` is called on that thread once it has ended; without it, `run_within` and `wait` wait for that.
     """
 
     __slots__ = (
         "_args",
-        "_at",
         "_context",
+        "_ended_at",
         "_error",
         "_fn",
         "_kwargs",
         "_lock",
-        "_ring",
         "_value",
+        "_wake",
         "ended",
         "stuck",
     )
@@ -63,10 +63,10 @@ class ThreadJob(CancellableDeadline):
         self._context = copy_context()
         self._lock = lock = allocate_lock()
         lock.acquire()
-        self._ring = ring or lock.release
+        self._wake = ring or lock.release
         self._value: Any = None
         self._error: BaseException | None = None
-        self._at = inf  # when it ended
+        self._ended_at = inf  # when it ended
         self.ended = self.stuck = False
 
     def start(self, seconds: float = inf) -> None:
@@ -77,19 +77,19 @@ class ThreadJob(CancellableDeadline):
         try:
             thread = _idle.pop()
         except IndexError:
-            _Parked(self).begin()
+            _WorkerThread(self).begin()
         else:
             thread.job = self
             thread.wake.release()
 
-    def within(self, seconds: float) -> bool:
+    def run_within(self, seconds: float) -> bool:
         """Run it, and wait for its end; say whether it has ended in time."""
         in_time = False
         try:
             self.start(seconds)
             self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
             # What counts is when it ended, and not when we hear of it.
-            in_time = self._at < self.until or (self.ended and self._error is None)
+            in_time = self._ended_at < self.until or (self.ended and self._error is None)
         finally:
             if in_time:
                 self.over = True
@@ -99,7 +99,7 @@ class ThreadJob(CancellableDeadline):
 
     def ended_in_time(self) -> bool:
         """Say whether it ended in time, however late that is heard of."""
-        return self._at < self.until
+        return self._ended_at < self.until
 
     def wait(self, seconds: float) -> None:
         """Wait for its end."""
@@ -108,12 +108,12 @@ class ThreadJob(CancellableDeadline):
 
     def succeeded(self) -> bool:
         """Say whether it returned."""
-        return self._at < inf and self._error is None
+        return self._ended_at < inf and self._error is None
 
     def result(self) -> Any:
         """Return what it returned, or raise what it raised."""
         value, error = self._value, self._error
-        self.drop()
+        self.discard_result()
         try:
             if error is not None:
                 raise error
@@ -121,7 +121,7 @@ class ThreadJob(CancellableDeadline):
         finally:
             del error  # or it and this frame would keep each other alive
 
-    def drop(self) -> None:
+    def discard_result(self) -> None:
         """Forget what came of it."""
         self._value = self._error = None
 
@@ -129,7 +129,7 @@ class ThreadJob(CancellableDeadline):
         """Do it, on the thread; return how to say that it has ended."""
         with self:
             self._value = self._context.run(self._fn, *self._args, **self._kwargs)
-        return self._ring
+        return self._wake
 
     def __enter__(self) -> None:
         ambient.hold(1)  # so that policies in there see what time they have
@@ -142,13 +142,13 @@ class ThreadJob(CancellableDeadline):
         if error is not None:
             self.stuck = has_left_a_worker(error)
         if self.cancelled:
-            self.drop()
+            self.discard_result()
         del self._fn, self._args, self._kwargs, self._context
-        self._at = self.reading()  # at last: who sees it may take the result at once
+        self._ended_at = self.reading()  # at last: who sees it may take the result at once
         return True
 
 
-class _Parked(Thread):
+class _WorkerThread(Thread):
     """A thread that does one job after the other."""
 
     def __init__(self, job: ThreadJob) -> None:
@@ -173,7 +173,7 @@ class _Parked(Thread):
             _idle.append(self)  # and then ring: whoever hears it may have the next job ready
             ring()
             del ring
-            if not self.wake.acquire(timeout=IDLE):
+            if not self.wake.acquire(timeout=IDLE_TIMEOUT):
                 self._leave()
 
     def _leave(self) -> None:
@@ -183,7 +183,7 @@ class _Parked(Thread):
             self.wake.acquire()
 
 
-_idle: list[_Parked] = []  # the last one in is the first one out, so that the others grow old
+_idle: list[_WorkerThread] = []  # the last one in is the first one out, so that the others grow old
 
 # Threads do not survive a fork; a child that took them for idle would wait for ever.
 if hasattr(os, "register_at_fork"):  # pragma: no branch  elsewhere there is no fork
