@@ -1,8 +1,7 @@
-"""Calls of `grpc.aio` that stream: each has a task in which its policy runs, and the face of a call.
+"""The calls of `grpc.aio` that stream requests or responses: a task runs the policy of each.
 
-They are there at once, before anything has come back, because gRPC hands on what a caller writes only then.
-
-Calls of `grpc.aio` whose responses are a stream: they hand on its messages, and say how it ended.
+An interceptor returns such a call at once, before the first attempt has an answer, because only then does
+gRPC pass on what the caller writes.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ __all__ = [
 
 
 class AioResendGuard(RpcResendGuard):
-    """What one logical call has done, and may do; others may wait for an attempt to be under way."""
+    """The state of one logical call in async code, with an event for the start of an attempt."""
 
-    broken: Exception | None = None  # what came after the first message
+    broken: Exception | None = None  # the error that followed the first message
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -48,12 +47,12 @@ class AioResendGuard(RpcResendGuard):
         self.broken = error
 
     def ends(self, _: object) -> None:
-        """Learn that the stream has ended."""
+        """Close the requests at the end of the stream."""
         self.requests.close()
 
 
 async def run(permit: AioResendGuard) -> Any:
-    """Make attempts; return the response, or the stream that has begun."""
+    """Run the policy of a call; return the response or the opened stream."""
     kept = False
     try:
         result = await arun_policy(permit)
@@ -77,16 +76,16 @@ class TaskCall(grpc.aio.Call):
         self._task: Task[Any] = create_task(run(permit))
         self._task.add_done_callback(_seen)
 
-    # ------------------------------------------------------------------------- its end
+    # ------------------------------------------------------------------------- the end
 
     def cancel(self) -> bool:
-        """Cancel the call, or the waiting for its next attempt; say whether it was not over yet."""
+        """Cancel the call or its delay; return False if it has ended already."""
         if not self._task.done():
             return self._task.cancel()
         return self._came_by() is not None and bool(self._came_by().cancel())
 
     def cancelled(self) -> bool:
-        """Say whether it has ended because it was cancelled."""
+        """Return True if the call ended by cancellation."""
         if not self._task.done() or self._task.cancelled():
             return self._task.done()
         call, error = self._came_by(), self._task.exception()
@@ -95,12 +94,12 @@ class TaskCall(grpc.aio.Call):
         return call is not None and bool(call.cancelled())
 
     def done(self) -> bool:
-        """Say whether it is over."""
+        """Return True if the call has ended."""
         call = self._came_by()
         return self._task.done() and (call is None or bool(call.done()))
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Call a function with the call when it is over."""
+        """Call a function with this call when it ends."""
 
         def ended(_: object) -> None:
             call = self._came_by()
@@ -112,13 +111,13 @@ class TaskCall(grpc.aio.Call):
         self._task.add_done_callback(ended)
 
     def time_remaining(self) -> float | None:
-        """Tell how long the call may take, or None."""
+        """Return how many seconds are left for the call, or None if it has no deadline."""
         return self._permit.remaining()
 
-    # ------------------------------------------------------------------- what was said
+    # ------------------------------------------------------------- metadata and status
 
     async def initial_metadata(self) -> Any:
-        """Wait for what the server sends first, and return it: there is no other attempt after that."""
+        """Wait for the initial metadata and return them; no attempt follows once the caller has them."""
         call = await self._going()
         if call is not None:
             found = await call.initial_metadata()
@@ -127,40 +126,41 @@ class TaskCall(grpc.aio.Call):
         return await told(self, "initial_metadata", *nothing())
 
     async def trailing_metadata(self) -> Any:
-        """Wait for the end, and return what the server sent last."""
+        """Wait for the end; return the trailing metadata."""
         return await told(self, "trailing_metadata", *nothing())
 
     def code(self) -> Any:
-        """Wait for the end, and return the code."""
-        # No async function: gRPC makes a task of it when somebody writes, and earlier versions of it, when a
-        # channel is closed, look for tasks whose function has a call for ``self``, and know only their own.
+        """Wait for the end; return the status code."""
+        # Not an async function: gRPC creates a task of it when the caller writes. When a channel is closed,
+        # earlier versions of gRPC look for tasks whose coroutine has a call as ``self``, and expect one of
+        # their own classes.
         codes = grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN, grpc.StatusCode.CANCELLED
         return told(self, "code", *codes)
 
     async def details(self) -> Any:
-        """Wait for the end, and return what the server said."""
+        """Wait for the end; return the status message."""
         return await told(self, "details", "", "", CANCELLED)
 
     async def debug_error_string(self) -> Any:
-        """Wait for the end, and return what gRPC says about it."""
+        """Wait for the end; return gRPC's debug text."""
         return await told(self, "debug_error_string", "", "", "")
 
     async def wait_for_connection(self) -> None:
-        """Wait until an attempt has a connection."""
+        """Wait until an attempt is connected."""
         while (call := await self._going()) is not None:
-            with suppress(grpc.aio.AioRpcError):  # then it is up to the policy, which will hear of it soon
+            with suppress(grpc.aio.AioRpcError):  # the policy, which gets the same error, decides
                 await call.wait_for_connection()
                 return
             await sleep(0)
         self._task.result()
 
     def _came_by(self) -> Any:
-        """Return the call by which the response came, if there is one."""
+        """Return the RPC that succeeded, if any."""
         over = self._task.done() and not self._task.cancelled() and self._task.exception() is None
         return self._permit.current if over else None
 
     async def _going(self) -> Any:
-        """Wait for an attempt to be under way, and return its call; None if it is over."""
+        """Wait for a running attempt and return its RPC; None if the call has ended."""
         while not self._task.done():
             if self._permit.current is not None:
                 return self._permit.current
@@ -174,12 +174,12 @@ class TaskCall(grpc.aio.Call):
 
 
 def nothing() -> tuple[grpc.aio.Metadata, ...]:
-    """Make metadata for calls without any, however they ended."""
+    """Return empty metadata for each of the three outcomes: success, failure, cancellation."""
     return (grpc.aio.Metadata(),) * 3
 
 
 async def told(call: TaskCall, name: str, ok: Any, failed: Any, cut: Any) -> Any:
-    """Ask what has succeeded, or the error; where there is neither, there are other words for it."""
+    """Read a status method of the RPC that succeeded, or of the error; else return the given default."""
     task = call._task
     await wait([task])
     if task.cancelled():
@@ -193,18 +193,18 @@ async def told(call: TaskCall, name: str, ok: Any, failed: Any, cut: Any) -> Any
 
 
 class WritableCall(TaskCall):
-    """A call whose requests are a stream."""
+    """A call with a stream of requests."""
 
     @property
     def _done_writing_flag(self) -> bool:
         return bool(getattr(self._permit.current, "_done_writing_flag", False))
 
     async def write(self, request: Any) -> None:  # noqa: ARG002
-        """Refuse: gRPC hands on what the caller writes as an iterator."""
+        """Raise: gRPC passes on what the caller writes as an iterator."""
         raise grpc.aio.UsageError("an intercepted call is given its requests by gRPC itself")
 
     async def done_writing(self) -> None:
-        """Refuse, for the same reason."""
+        """Raise, for the same reason."""
         raise grpc.aio.UsageError("an intercepted call is given its requests by gRPC itself")
 
 
@@ -216,7 +216,7 @@ class UnaryResponseCall(WritableCall, grpc.aio.StreamUnaryCall[Any, Any]):
 
 
 def _seen(task: Task[Any]) -> None:
-    """Look at how it ended, so that asyncio does not complain that nobody has."""
+    """Retrieve the error of the task, so that asyncio does not log it as never retrieved."""
     if not task.cancelled():
         task.exception()
 
@@ -235,7 +235,7 @@ class StreamResponseCall(TaskCall, grpc.aio.UnaryStreamCall[Any, Any]):
         message = await anext(self._messages, END)
         if message is not END:
             return message
-        # A generator that has raised is at its end, which must not pass for the end of the stream.
+        # A generator that has raised is exhausted: raise its error again instead of ending the stream.
         self._task.result()
         if self._permit.broken is not None:
             raise self._permit.broken
@@ -249,13 +249,13 @@ class StreamResponseCall(TaskCall, grpc.aio.UnaryStreamCall[Any, Any]):
 
 
 class DuplexCall(WritableCall, StreamResponseCall, grpc.aio.StreamStreamCall[Any, Any]):
-    """A call with streams of both."""
+    """A call with a stream of requests and a stream of responses."""
 
 
 async def messages(task: Task[Any], permit: AioResendGuard) -> AsyncIterator[Any]:
-    """Hand on the messages of a stream."""
+    """Yield the messages of a stream."""
     opened = await task
-    if not isinstance(opened, OpenedStream):  # a fallback, for instance
+    if not isinstance(opened, OpenedStream):  # the result of a fallback, for instance
         async for item in _each(opened):
             yield item
         return

@@ -1,14 +1,10 @@
-"""One attempt: begin a call, wait for its answer or for its first message, leave nothing behind.
+"""One attempt of an RPC: start it, wait for its response or its first message, and cancel it if it fails.
 
-Each comes twice, for blocking and for async code. Whether there is another attempt is not decided here.
+Each function has a blocking and an async twin. An attempt gets a copy of the caller's call details with the
+time that is left and the number of earlier attempts; the caller's own details are never changed.
 
-A limit of one attempt at a stream, up to its first message: it ends the call that is under way.
-
-A limit of the whole rpc, which gRPC knows, would also end the messages after the first.
-
-What an attempt is called with: the caller's own details, the time that is left, and its number.
-
-Nothing of the caller's is changed. Whether there may be an attempt is not known here.
+The limit of an attempt at a stream ends at its first message, so a timer or a cancel scope enforces it.
+gRPC's own timeout covers the whole RPC and would also cut the messages after the first.
 """
 
 from __future__ import annotations
@@ -49,17 +45,17 @@ __all__ = [
 
 
 def within(permit: RpcResendGuard, seconds: float) -> AttemptTimer:
-    """Return what cuts an attempt in blocking code."""
+    """Return the time limit of an attempt in blocking code."""
     return AttemptTimer(permit, seconds)
 
 
 def awithin(_: RpcResendGuard, seconds: float) -> CancelScope:
-    """Return what cuts an attempt in async code."""
+    """Return the time limit of an attempt in async code."""
     return cut_after(seconds)
 
 
 class AttemptTimer:
-    """A limit in blocking code, with the face of `cut_after`: the call is cancelled when time is up."""
+    """The time limit of an attempt in blocking code, with the interface of `cut_after`: cancels the RPC."""
 
     def __init__(self, permit: RpcResendGuard, seconds: float) -> None:
         self.cancelled_caught = self._over = False
@@ -82,7 +78,7 @@ class AttemptTimer:
         return self.cancelled_caught and isinstance(error, Exception)
 
     def _cut(self) -> None:
-        # All of it before the attempt may end, or the call that is cancelled would be that of the next one.
+        # Under the lock, so that the attempt cannot end in between: else the next attempt's RPC is cancelled.
         with self._deciding:
             if not self._over:
                 self.cancelled_caught = self._permit.overdue = True
@@ -94,7 +90,7 @@ FIELDS = ("method", "timeout", "metadata", "credentials", "wait_for_ready", "com
 
 
 class AttemptDetails(grpc.ClientCallDetails):
-    """The details of one attempt. What the caller's do not have, these do not have either."""
+    """The call details of one attempt: a copy of the caller's, without the fields that those lack."""
 
     def __init__(self, said: object) -> None:
         for field in FIELDS:
@@ -103,7 +99,7 @@ class AttemptDetails(grpc.ClientCallDetails):
 
 
 def details_of(said: Any, rest: float, earlier: int) -> grpc.ClientCallDetails:
-    """Say it anew, for an attempt that may take so long and has so many before it."""
+    """Copy the call details for an attempt, with its time limit and the number of earlier attempts."""
     details = AttemptDetails(said)
     if rest < inf:
         details.timeout = max(0.0, rest)
@@ -113,7 +109,7 @@ def details_of(said: Any, rest: float, earlier: int) -> grpc.ClientCallDetails:
 
 
 def adetails_of(said: Any, rest: float, earlier: int) -> grpc.aio.ClientCallDetails:
-    """Do the same for `grpc.aio`."""
+    """Copy the call details of `grpc.aio` in the same way."""
     metadata = said.metadata
     if earlier:
         metadata = grpc.aio.Metadata(*(metadata or ()), (PREVIOUS, str(earlier)))
@@ -127,13 +123,13 @@ def adetails_of(said: Any, rest: float, earlier: int) -> grpc.aio.ClientCallDeta
 
 
 def name_of(method: str | bytes) -> str:
-    """Return the name of a method, as in events: without the slash that it begins with."""
+    """Return the name of a method as events have it: without the leading slash."""
     text = method.decode("utf-8", "replace") if isinstance(method, bytes) else method
     return text.removeprefix("/")
 
 
 class OpenedStream(NamedTuple):
-    """A stream of responses that has begun: its first message, or `END`, and where the others are."""
+    """A stream of responses: its RPC, the iterator of its messages, and the first one (`END` if none)."""
 
     call: Any
     items: Any
@@ -141,32 +137,32 @@ class OpenedStream(NamedTuple):
 
 
 def start_rpc(permit: RpcResendGuard, rest: float) -> Any:
-    """Begin an attempt that may take so long."""
+    """Start the RPC of an attempt with a time limit in seconds."""
     earlier = permit.begins()
     rpc = permit.continuation(details_of(permit.said, rest, earlier), permit.requests.anew())
     try:
         permit.goes(rpc)
         return rpc
     finally:
-        del rpc  # it may be its own error, which knows this frame
+        del rpc  # it may be its own error, whose traceback refers to this frame
 
 
 async def astart_rpc(permit: RpcResendGuard, rest: float) -> Any:
-    """Begin an attempt that may take so long."""
+    """Start the RPC of an attempt with a time limit in seconds."""
     earlier = permit.begins()
     rpc = await permit.continuation(adetails_of(permit.said, rest, earlier), permit.requests.anew())
     try:
         permit.goes(rpc)
         return rpc
     finally:
-        del rpc  # it may be its own error, which knows this frame
+        del rpc  # it may be its own error, whose traceback refers to this frame
 
 
-# ------------------------------------------------------------------------ all attempts
+# ------------------------------------------------------------------------ the policy
 
 
 def run_policy(permit: RpcResendGuard) -> Any:
-    """Make attempts, as the policy says, within the time of the call."""
+    """Run the policy of a call within the deadline of the call."""
     send = permit.plan.call_for(permit.plan.name)
     before = WAITING.set(permit)
     try:
@@ -180,7 +176,7 @@ def run_policy(permit: RpcResendGuard) -> Any:
 
 
 async def arun_policy(permit: RpcResendGuard) -> Any:
-    """Make attempts, as the policy says, within the time of the call."""
+    """Run the policy of a call within the deadline of the call."""
     send = permit.plan.call_for(permit.plan.name)
     before = WAITING.set(permit)
     try:
@@ -194,7 +190,7 @@ async def arun_policy(permit: RpcResendGuard) -> Any:
 
 
 def finish_unary(permit: RpcResendGuard) -> Any:
-    """Make attempts at a call that has one response, and return the one that has succeeded."""
+    """Run the policy of a call with one response; return the RPC that succeeded."""
     try:
         response = run_policy(permit)
     except Exception as error:
@@ -208,7 +204,7 @@ def finish_unary(permit: RpcResendGuard) -> Any:
 
 
 def attempt_unary(permit: RpcResendGuard) -> Any:
-    """Make an attempt at a call that has one response."""
+    """Make one attempt at a call with one response."""
     rpc, over = None, False
     try:
         rpc = start_rpc(permit, permit.limit())
@@ -220,12 +216,12 @@ def attempt_unary(permit: RpcResendGuard) -> Any:
     finally:
         if not over:
             cancel(rpc)
-        rpc = None  # it may be its own error, and that and this frame would keep each other alive
+        rpc = None  # it may be its own error: a reference cycle with this frame
     return permit.response
 
 
 async def aattempt_unary(permit: RpcResendGuard) -> Any:
-    """Make an attempt at a call that has one response."""
+    """Make one attempt at a call with one response."""
     rpc, over = None, False
     try:
         rpc = await astart_rpc(permit, permit.limit())
@@ -237,13 +233,13 @@ async def aattempt_unary(permit: RpcResendGuard) -> Any:
     finally:
         if not over:
             cancel(rpc)
-        rpc = None  # it may be its own error, and that and this frame would keep each other alive
+        rpc = None  # it may be its own error: a reference cycle with this frame
     return permit.response
 
 
 def result_of(call: Any) -> Any:
-    """Wait for the response of a call in blocking code, or raise its error from here."""
-    # An error that is no call, of an interceptor behind ours, is handed on by gRPC as if it were one.
+    """Wait for the response of an RPC in blocking code; raise its error with this traceback."""
+    # gRPC passes an exception raised by an interceptor behind this one on as if it were an RPC.
     error = call.exception() if hasattr(call, "exception") else call
     try:
         if error is not None:
@@ -254,7 +250,7 @@ def result_of(call: Any) -> Any:
 
 
 def aresult_of(call: Any) -> Any:
-    """Return what waits for the response of a call in async code: the call itself."""
+    """Return the awaitable of the response of an RPC in async code: the RPC itself."""
     return call
 
 
@@ -262,7 +258,7 @@ def aresult_of(call: Any) -> Any:
 
 
 def attempt_stream(permit: RpcResendGuard) -> OpenedStream:
-    """Make an attempt at a stream of responses, up to its first message."""
+    """Make one attempt at a stream of responses, up to its first message."""
     rpc, items, first, over = permit.taken(), None, END, False
     seconds = permit.limit()
     cut = within(permit, seconds if seconds < permit.rest() else inf)
@@ -282,17 +278,17 @@ def attempt_stream(permit: RpcResendGuard) -> OpenedStream:
     finally:
         if not over:
             cancel(rpc)
-        rpc = None  # it may be its own error, and that and this frame would keep each other alive
+        rpc = None  # it may be its own error: a reference cycle with this frame
 
 
 async def aattempt_stream(permit: RpcResendGuard) -> OpenedStream:
-    """Make an attempt at a stream of responses, up to its first message."""
+    """Make one attempt at a stream of responses, up to its first message."""
     rpc, items, first, over = permit.taken(), None, END, False
     seconds = permit.limit()
     cut = awithin(permit, seconds if seconds < permit.rest() else inf)
     try:
         with cut:
-            if rpc is None:  # pragma: no branch  async code begins nothing early
+            if rpc is None:  # pragma: no branch  async code starts no RPC early
                 rpc = await astart_rpc(permit, permit.rest())
             items = aiter(rpc)
             first = await anext(items, END)
@@ -306,11 +302,11 @@ async def aattempt_stream(permit: RpcResendGuard) -> OpenedStream:
     finally:
         if not over:
             cancel(rpc)
-        rpc = None  # it may be its own error, and that and this frame would keep each other alive
+        rpc = None  # it may be its own error: a reference cycle with this frame
 
 
 def expired(seconds: float, both: Known) -> Exception:
-    """Make the error of an attempt whose first message has not come in time."""
+    """Return the error of an attempt whose first message did not arrive in time."""
     error = AttemptTimeout(f"no message within {max(0.0, seconds):.3g} s", limit="attempt", seconds=seconds)
     known(error, both)
     return error

@@ -1,6 +1,6 @@
-"""What ``stub.Method.future(...)`` returns in blocking code: a call that goes on in a thread of its own.
+"""The future that ``stub.Method.future(...)`` returns in blocking code: a thread of its own runs the policy.
 
-Its policy runs there, and blocks there. Whoever has the future may wait for it, ask it and cancel it.
+Every thread that has the future may wait for it, query it and cancel it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["FutureCall", "tell"]
 
 
 class FutureCall(grpc.Call, FutureOfAny):
-    """A call that goes on in a thread."""
+    """A call whose policy runs in a thread; a future and a call of gRPC at once."""
 
     def __init__(self, permit: RpcResendGuard) -> None:
         self._permit = permit
         self._done = Event()
-        self._call: Any = None  # how it came out
+        self._call: Any = None  # the call that has ended
         self._callbacks: list[Callable[[], object]] = []
         self._deciding = allocate_lock()
         permit.bell = ThreadWaker()
@@ -46,7 +46,7 @@ class FutureCall(grpc.Call, FutureOfAny):
             call = ResolvedCall(error=error)
         finally:
             with self._deciding:
-                if self._permit.cancelled:  # which holds, though an attempt may have come to its own end
+                if self._permit.cancelled:  # wins over the result of an attempt that ended meanwhile
                     call = ResolvedCall(error=self._permit.withdrawn(None))
                 self._call = call or ResolvedCall(error=Stopped("the thread of the call was ended"))
                 self._done.set()
@@ -55,7 +55,7 @@ class FutureCall(grpc.Call, FutureOfAny):
     # ------------------------------------------------------------------- as a future
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the response, and return it; a call that has failed raises its error."""
+        """Wait for the response and return it; raise the error of a failed call."""
         error = self.exception(timeout)
         try:
             if error is not None:
@@ -65,7 +65,7 @@ class FutureCall(grpc.Call, FutureOfAny):
             del error
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait for the end, and return the error, or None."""
+        """Wait for the end; return the error, or None."""
         if not self.done() and not self._done.wait(timeout):
             raise grpc.FutureTimeoutError
         if self.cancelled():
@@ -74,17 +74,17 @@ class FutureCall(grpc.Call, FutureOfAny):
         return error
 
     def traceback(self, timeout: float | None = None) -> TracebackType | None:
-        """Wait for the end, and say where the error was raised."""
+        """Wait for the end; return the traceback of the error, or None."""
         error = self.exception(timeout)
         return None if error is None else error.__traceback__
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Call a function with the future when it is over: in its thread, or at once."""
+        """Call a function with the future at the end, in the thread of the call; at once if it has ended."""
         if not self.add_callback(lambda: fn(self)):
             fn(self)
 
     def cancel(self) -> bool:
-        """Cancel the call, or the waiting for its next attempt; say whether it was not over yet."""
+        """Cancel the call or its delay; return False if it has ended already."""
         with self._deciding:
             if self.done():
                 return False
@@ -93,49 +93,49 @@ class FutureCall(grpc.Call, FutureOfAny):
         return True
 
     def cancelled(self) -> bool:
-        """Say whether it was cancelled."""
+        """Return True if the call was cancelled."""
         return self._permit.cancelled or (self._done.is_set() and bool(self._call.cancelled()))
 
     def done(self) -> bool:
-        """Say whether it is over; who has cancelled it need not wait for its thread."""
+        """Return True if the call has ended or was cancelled; its thread may still be running then."""
         return self._permit.cancelled or self._done.is_set()
 
     def running(self) -> bool:
-        """Say whether it is not over."""
+        """Return True if the call has not ended."""
         return not self.done()
 
     # --------------------------------------------------------------------- as a call
 
     def code(self) -> Any:
-        """Wait for the end, and return the code."""
+        """Wait for the end; return the status code."""
         return self._over().code()
 
     def details(self) -> Any:
-        """Wait for the end, and return what the server said."""
+        """Wait for the end; return the status message."""
         return self._over().details()
 
     def initial_metadata(self) -> Any:
-        """Wait for the end, and return what the server sent first."""
+        """Wait for the end; return the initial metadata."""
         return self._over().initial_metadata()
 
     def trailing_metadata(self) -> Any:
-        """Wait for the end, and return what the server sent last."""
+        """Wait for the end; return the trailing metadata."""
         return self._over().trailing_metadata()
 
     def debug_error_string(self) -> Any:
-        """Wait for the end, and return what gRPC says about it."""
+        """Wait for the end; return gRPC's debug text."""
         return self._over().debug_error_string()
 
     def is_active(self) -> bool:
-        """Say whether it is not over."""
+        """Return True if the call has not ended."""
         return not self.done()
 
     def time_remaining(self) -> Any:
-        """Tell how long the call may take, or None."""
+        """Return how many seconds are left for the call, or None if it has no deadline."""
         return self._permit.remaining()
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
-        """Call a function when it is over; False if it is."""
+        """Call a function when the call ends; return False if it has ended already."""
         with self._deciding:
             active = not self._done.is_set()
             if active:
@@ -148,7 +148,7 @@ class FutureCall(grpc.Call, FutureOfAny):
 
 
 def tell(callbacks: list[Callable[[], object]]) -> None:
-    """Call who wants to know of the end, each once; what they raise is theirs."""
+    """Call each callback once and remove it; log the errors that they raise."""
     while callbacks:
         try:
             callbacks.pop(0)()

@@ -1,7 +1,7 @@
-"""What gRPC does by itself, and what of a policy comes nearest: attempts, delays, codes and throttling.
+"""gRPC's own retries: the service-config values that come nearest to a policy's attempts, backoff and budget.
 
-Each function returns what a service config can say, and adds to ``lost`` what it cannot. Pipelines, limits of
-time and the document itself are not known here.
+Each function returns the values that a service config can express, and adds a sentence to ``lost`` for each
+option that it cannot.
 """
 
 from __future__ import annotations
@@ -25,49 +25,51 @@ __all__ = ["CODES", "retry_policy", "span", "throttling"]
 
 
 CODES = tuple(code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK)
-MOST = 5  # attempts: every client treats a higher number as this one
-SHARE = 0.2  # of each delay: it is made shorter or longer by at most so much, after all limits
+MOST = 5  # attempts: every client reduces a higher number to this one
+SHARE = 0.2  # of each delay: gRPC's jitter, in both directions, applied after all limits
 
-# The C core, which Python uses, counts in whole milliseconds, and a call whose delay becomes none hangs until
-# its deadline: 0.8 ms, of 1 ms, is such a delay. A deadline of no milliseconds counts for nothing.
+# The C core, which Python uses, counts in whole milliseconds, and a call whose delay is rounded to zero hangs
+# until its deadline: 0.8 ms, the jittered delay of 1 ms, is one. A deadline of zero milliseconds is ignored.
 SHORTEST_DELAY = 0.002
 SHORTEST = 0.001
-LONGEST = 315_576_000_000.0  # ten thousand years: more is refused
-FLATTEST = 0.01  # a factor has to be above 0, and is written with six decimals
-STEEPEST = LONGEST / SHORTEST_DELAY  # a factor beyond which nothing grows
+LONGEST = 315_576_000_000.0  # ten thousand years: gRPC rejects more
+FLATTEST = 0.01  # gRPC requires a factor above 0; it is written with six decimals
+STEEPEST = (
+    LONGEST / SHORTEST_DELAY
+)  # from the shortest delay to the longest: a greater factor is no different
 
 JITTERS = ("full_jitter", "equal_jitter", "jitter")
 
 
 class FixedRandom(NamedTuple):
-    """A chance that never changes."""
+    """A random source that always returns the same number."""
 
     draw: float
 
     def random(self) -> float:
-        """Return it."""
+        """Return the fixed number."""
         return self.draw
 
 
 class Growth(NamedTuple):
-    """gRPC's own backoff."""
+    """The parameters of gRPC's exponential backoff."""
 
     initial: float
     longest: float
     factor: float
 
     def delays(self, count: int) -> list[float]:
-        """Return the delays, without what chance does to them."""
+        """Return the delays before jitter."""
         return [min(self.initial * self.factor**step, self.longest) for step in range(count)]
 
 
 def span(seconds: float) -> str:
-    """Write a duration as a service config does."""
+    """Format a duration for a service config."""
     return f"{min(max(seconds, SHORTEST), LONGEST):.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def retry_policy(policy: Retry, codes: Sequence[str] | None, lost: list[str]) -> dict[str, object] | None:
-    """Write attempts, delays and codes; None if nothing is ever retried."""
+    """Return the ``retryPolicy`` of a service config; None if the policy never retries."""
     recipe, words = _one_for_all(policy)
     most = MOST if policy.attempts is None else min(policy.attempts - 1, MOST)
     given = len(_drawn(recipe, 0.5, most))
@@ -96,7 +98,7 @@ def retry_policy(policy: Retry, codes: Sequence[str] | None, lost: list[str]) ->
 
 
 def _one_for_all(policy: Retry) -> tuple[Backoff, list[str]]:
-    """Choose the backoff that is written, and say what that leaves out."""
+    """Return the one backoff to export, and sentences for what it leaves out."""
     recipe, words = policy._recipe, list[str]()
     if not isinstance(recipe, Backoff):
         kind = None if None in recipe else next(iter(recipe))
@@ -113,7 +115,7 @@ def _one_for_all(policy: Retry) -> tuple[Backoff, list[str]]:
 
 
 def _fitted(recipe: Backoff, count: int) -> Growth:
-    """Find what is the same, or else what comes nearest: the same first delay, and none longer than ours."""
+    """Return the equal growth, or the nearest: the same first delay, and no delay longer than ours."""
     name, args = recipe._series
     stages: tuple[Step, ...] = tuple(step for step in recipe._stages if step[0] not in JITTERS)
     plain = _drawn(_make(name, *args, source=recipe._source, stages=stages), 0.5, max(count, 2))
@@ -123,7 +125,7 @@ def _fitted(recipe: Backoff, count: int) -> Growth:
     tallest = max(delays[:count])
     said = min([bound for stage, (bound, _) in stages if stage == "maximum"], default=tallest)
     nearest = Growth(first, tallest, max(1.0, (last / first) ** (1 / max(1, count - 1))))
-    # A maximum that was said is repeated, also if it is not reached.
+    # A maximum that the policy sets is exported even if no delay reaches it.
     for growth in (Growth(first, min(max(said, tallest), LONGEST), factor), Growth(first, tallest, factor)):
         if all(map(_close, growth.delays(count), delays)):
             return growth
@@ -154,13 +156,13 @@ def _ranges(pairs: Iterable[tuple[float, float]]) -> str:
 
 
 def _judged(policy: Retry, lost: list[str]) -> list[str]:
-    """Ask the rules of a policy about each code; say where they know more than a code can."""
+    """Return the codes that the rules of a policy retry; add to ``lost`` where a rule depends on more."""
     retried: list[str] = []
     said: defaultdict[str, list[str]] = defaultdict(list)
     for name in CODES:
         try:
             first, *later = _verdicts(policy, name)
-        except Exception as failure:  # a rule may look for what this error does not have
+        except Exception as failure:  # a rule may read an attribute that this error lacks
             said[f"the rule raised {type(failure).__name__}, so gRPC does not retry it"].append(name)
             continue
         if first.action == "accept":
@@ -179,7 +181,7 @@ def _judged(policy: Retry, lost: list[str]) -> list[str]:
 
 
 def _verdicts(policy: Retry, name: str) -> list[Verdict]:
-    """Ask about an error with this code; an object with ``judge`` once for each attempt."""
+    """Return the verdicts on an error with this code: one per attempt if a rule has ``judge``, else one."""
     nothing = grpc.aio.Metadata()
     error = grpc.aio.AioRpcError(grpc.StatusCode[name], nothing, nothing, "")
     judges = any(step == "judge" for step, _ in policy._rules)
@@ -194,7 +196,7 @@ def _verdicts(policy: Retry, name: str) -> list[Verdict]:
 
 
 def throttling(policy: Retry, lost: list[str]) -> dict[str, object] | None:
-    """Write the budget, if it is gRPC's."""
+    """Return the ``retryThrottling`` of a service config, if the budget is gRPC's."""
     budget: object = policy.budget
     if budget is None:
         return None
@@ -204,5 +206,5 @@ def throttling(policy: Retry, lost: list[str]) -> dict[str, object] | None:
     tokens, ratio = round(budget.capacity), round(budget.ratio, 3)
     if (tokens, ratio) != (budget.capacity, budget.ratio):
         lost.append(f"budget={budget!r}: gRPC takes whole tokens and a ratio in thousandths")
-    # With its decimal point: the C core reads a ratio of 1 as a thousandth of that.
+    # A float, for its decimal point: the C core parses a ratio of 1 as 0.001.
     return {"maxTokens": tokens, "tokenRatio": float(ratio)}

@@ -1,8 +1,8 @@
-"""What one call has done, and the permission to make another attempt, asked before every retry.
+"""The resend guard of one RPC: the state of a logical call, and the veto against further attempts.
 
-It is the mark that an interceptor of ours leaves on the error of each attempt. Whatever a policy says, there
-is no other attempt if the server has said so, if the caller has seen something of the answer, has cancelled
-the call, or has sent what cannot be sent again.
+The guard is the `RetryVeto` stamped on the error of each attempt, so the engine consults it before every
+retry. It vetoes a retry that the policy would allow if the server's pushback forbids retries, if the caller
+has cancelled the call or received a part of the response, or if the requests cannot be sent again.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from redouble.grpc._request_stream import RequestSource
 __all__ = ["PUSHBACK", "WAITING", "RpcResendGuard", "cancel", "forbids", "pushback"]
 
 PUSHBACK = "grpc-retry-pushback-ms"
-SLACK = 0.01  # second of which nothing would come, once an attempt has used up its time
+SLACK = 0.01  # seconds: too short for another attempt after one that exceeded its deadline
 
 
 class RpcResendGuard(RetryVeto):
-    """What one logical call has done, and may do."""
+    """The state of one logical call: its deadline, its attempts, and whether another one may follow."""
 
     asked = True
 
-    sends = 0  # attempts that have begun
-    current: Any = None  # the call of the attempt that is under way, or has succeeded
-    response: Any = None  # of that
-    forbidden = False  # the server has said: do not retry
-    overdue = False  # the attempt has had its time, and is to be cancelled as soon as it has a call
-    late = False  # the last attempt has used up its time
-    committed = False  # the caller has seen something of the answer
-    cancelled = False  # by the caller, who has no task to cancel
-    bell: ThreadWaker  # to be heard by who waits for a delay, where another thread may cancel the call
-    early: Any = None  # the call of a first attempt that has begun before anybody waits for it
-    patience = inf  # when the policy's time for the whole call is up
+    sends = 0  # number of attempts started
+    current: Any = None  # the RPC object of the running or the successful attempt
+    response: Any = None  # the response of ``current``
+    forbidden = False  # the server's pushback forbids a retry
+    overdue = False  # the attempt timed out: its RPC is cancelled as soon as it is attached
+    late = False  # the last attempt ended with DEADLINE_EXCEEDED
+    committed = False  # the caller has received a part of the response
+    cancelled = False  # the caller has cancelled the call; in blocking code, where there is no task to cancel
+    bell: ThreadWaker  # interrupts a delay when another thread cancels the call
+    early: Any = None  # the RPC of a first attempt that started before the policy runs
+    patience = inf  # the moment at which the policy's total timeout ends
 
     def __init__(
         self,
@@ -71,26 +71,26 @@ class RpcResendGuard(RetryVeto):
     # ----------------------------------------------------------------------------- time
 
     def waits(self) -> float:
-        """Take in that the policy begins, and its time with it; tell how long the call may take."""
+        """Start the policy's total timeout; return how many seconds are left for the call."""
         self.patience = self.now() + self.plan.total
         return self.rest()
 
     def rest(self) -> float:
-        """Tell how long the call may take from now on, its messages included."""
+        """Return how many seconds are left for the whole call, including the messages of a stream."""
         return self.until - self.now()
 
     def limit(self) -> float:
-        """Tell how long the attempt may take, up to its first message at least."""
+        """Return the time limit of an attempt, in seconds; of a stream, the limit until its first message."""
         shortest = min(self.until, self.patience)
         rest = inf if shortest == inf else shortest - self.now()
         return min(rest, time_left()) if ambient.active else rest
 
     def remaining(self) -> float | None:
-        """Tell how long the call may take from now on, or None, as gRPC does."""
+        """Return how many seconds are left for the call, or None if it has no deadline, as gRPC does."""
         return None if self.until == inf else max(0.0, self.rest())
 
     def sleep(self, seconds: float) -> None:
-        """Wait for a delay, unless the caller cancels the call."""
+        """Wait for a delay; raise `CallCancelled` if the caller cancels the call meanwhile."""
         if virtual() is None:
             self.bell.wait(seconds)
         else:
@@ -98,13 +98,13 @@ class RpcResendGuard(RetryVeto):
         if self.cancelled:
             raise CallCancelled
 
-    # -------------------------------------------------------------------- of an attempt
+    # ------------------------------------------------------------------------ attempts
 
     def begins(self) -> int:
-        """Take in that an attempt begins; return how many there were before it."""
+        """Record the start of an attempt; return the number of earlier ones."""
         if self.cancelled:
             raise CallCancelled
-        # A policy has asked; a layer of the caller's own that calls twice has not.
+        # The engine calls `check` before a retry; a user's own layer that calls twice does not.
         if self.sends and (reason := self._reason()) is not None:
             raise self.failed(Stopped(f"no other attempt: {OUTCOMES[reason][0]}", reason=reason))
         self.sends += 1
@@ -112,31 +112,31 @@ class RpcResendGuard(RetryVeto):
         return self.sends - 1
 
     def goes(self, call: Any) -> None:
-        """Take in what the attempt is going by."""
+        """Record the RPC object of the running attempt."""
         self.current = call
-        if self.cancelled or self.overdue:  # in between
+        if self.cancelled or self.overdue:  # while the RPC was being created
             cancel(call)
 
     def taken(self) -> Any:
-        """Return the call that has begun early, for the attempt that goes on with it."""
+        """Return the early RPC, if any, to the attempt that continues it; a second call returns None."""
         call, self.early = self.early, None
         return call
 
     def failed(self, error: Exception) -> Exception:
-        """Leave the mark on an attempt's error, for whoever is about to retry; or end the call."""
+        """Stamp this guard on the error of an attempt; raise `CallCancelled` if the call was cancelled."""
         with self._deciding:
-            self.current = None  # it may be the error itself
+            self.current = None  # the RPC object may be the error itself
         self.overdue = False
         self.forbidden = forbids(error)
         self.late = code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
-        with suppress(Exception):  # it takes no marks: then nobody asks until the next attempt begins
+        with suppress(Exception):  # it has no __dict__: then the veto applies when the next attempt begins
             vars(error)[STAMP] = self
         if self.cancelled:
             raise CallCancelled from error
         return error
 
     def commit(self, call: Any) -> bool:
-        """Take in that the caller sees something of this call; False if it is too late for that."""
+        """Record that the caller receives a part of this RPC; return False if it is no longer current."""
         with self._deciding:
             if self.current is not call:
                 return False
@@ -144,7 +144,7 @@ class RpcResendGuard(RetryVeto):
             return True
 
     def cancel(self) -> None:
-        """Cancel what is under way, and begin nothing from now on."""
+        """Cancel the running RPC or the delay, and prevent further attempts."""
         self.cancelled = True
         self.bell.wake()
         cancel(self.current)
@@ -152,7 +152,7 @@ class RpcResendGuard(RetryVeto):
     # ------------------------------------------------------------------ before a retry
 
     def check(self, run: Any, /) -> Reason | None:  # noqa: ARG002
-        """Answer why there must be no other attempt, if so."""
+        """Return the reason for which another attempt is vetoed, or None."""
         if self.late and self.limit() <= SLACK:
             return Reason.timeout
         return self._reason()
@@ -166,16 +166,16 @@ class RpcResendGuard(RetryVeto):
             self.current = None
         return None if self.requests.again() else Reason.not_replayable
 
-    # ------------------------------------------------------------------ once it is over
+    # ----------------------------------------------------------------- after the end
 
     def concludes(self, error: Exception, both: Known) -> None:
-        """Take in what comes out: an error of ours about it is gRPC's too."""
+        """Annotate the error that the call raises, and make an error of redouble a `grpc.RpcError` too."""
         if stamp_of(error) is self:
             annotate(error, self._story(Reason.stopped, error), None)
         known(error, both)
 
     def withdrawn(self, error: BaseException | None) -> Exception:
-        """Return what comes out of a call that the caller has cancelled, however it has ended."""
+        """Return the error of a call that the caller has cancelled; ``error`` is how its policy ended."""
         ended = error.__cause__ if isinstance(error, CallCancelled) else error
         if code_of(ended) is grpc.StatusCode.CANCELLED:
             cancelled = cast("Exception", ended)
@@ -186,11 +186,11 @@ class RpcResendGuard(RetryVeto):
         return cancelled
 
     def breaks(self, error: Exception) -> None:
-        """Say on an error that the caller has had some of the answer already."""
+        """Record the error of a stream that failed after the caller had received a part of it."""
         self._story(Reason.committed, error).tell(error)
 
     def report(self) -> Report:
-        """Build the report as it is now, for those who look at an error before the policy has decided."""
+        """Build the report of the call so far, for code that reads an error before the policy has decided."""
         return self._story(Reason.stopped, None).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -200,36 +200,36 @@ class RpcResendGuard(RetryVeto):
         return CallRecord(self.plan, reason, self.sends, self.now() - self.started, error)
 
 
-# The call of this thread, which may be cancelled while it waits for a delay.
+# The guard of the call whose policy runs in this context: cancelling the call interrupts its delay.
 WAITING: ContextVar[RpcResendGuard | None] = ContextVar("redouble_grpc_waiting", default=None)
 
 
 def cancel(call: Any) -> bool:
-    """Cancel a call, if it can be cancelled: what others hand us may be any iterator."""
+    """Cancel an RPC if it has ``cancel``: an interceptor behind this one may return any iterator."""
     stop = getattr(call, "cancel", None)
     return stop is not None and bool(stop())
 
 
 def code_of(error: Any) -> object:
-    """Return the code of an error of gRPC's."""
+    """Return the status code of a `grpc.RpcError`, or None."""
     try:
         return error.code() if isinstance(error, grpc.RpcError) else None
-    except Exception:  # it has none to show
+    except Exception:  # the error has no code
         return None
 
 
 def pushback(error: object) -> float | None:
-    """Return how many seconds the server asks for, if it does; below zero if it wants no retry."""
+    """Return the server's pushback in seconds, negative if it forbids a retry, or None without one."""
     try:
         said = cast("Any", error).trailing_metadata() if isinstance(error, grpc.RpcError) else None
         asked = [milliseconds(value) for key, value in said or () if key == PUSHBACK]
-    except Exception:  # it has none to show
+    except Exception:  # the error has no metadata
         return None
-    if None in asked:  # a negative number, or none at all
+    if None in asked:  # a negative number, or not a number
         return -1.0
     return asked[-1] if asked else None
 
 
 def forbids(error: object) -> bool:
-    """Say whether the server wants no retry."""
+    """Return True if the server's pushback forbids a retry."""
     return (pushback(error) or 0.0) < 0

@@ -1,4 +1,4 @@
-"""What is logged of an event: how loud, in which words, with which fields. Never an argument or a result."""
+"""The log line of an event: its level, message and fields. It never contains an argument or a result."""
 
 from __future__ import annotations
 
@@ -25,34 +25,40 @@ LOUD: Final[tuple[What, ...]] = (
     "circuit_closed",
     "circuit_isolated",
 )
-QUIET: Final[tuple[What, ...]] = ("success", "failure", "rejected", "timeout")  # only where DEBUG is on
+QUIET: Final[tuple[What, ...]] = ("success", "failure", "rejected", "timeout")  # only if DEBUG is enabled
 
-OF_RECORDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})  # what logging has
+OF_RECORDS = frozenset(
+    {*vars(logging.makeLogRecord({})), "message", "asctime"}
+)  # the attributes of a LogRecord
 
 LEVELS: Mapping[What, int] = {
     **dict.fromkeys(LOUD, logging.INFO),
     **dict.fromkeys(QUIET, logging.DEBUG),
     "give_up": logging.WARNING,
 }
-DECISIONS: Mapping[What, str] = {"success": "accept", "retry": "retry", "give_up": "stop"}  # else none yet
+DECISIONS: Mapping[What, str] = {
+    "success": "accept",
+    "retry": "retry",
+    "give_up": "stop",
+}  # other events come before a decision
 
 
 class LogLine(NamedTuple):
-    """One line of a log: ``message`` has no line break in it, whatever the event is about."""
+    """One log line: ``message`` never contains a line break."""
 
     message: str
     fields: dict[str, object]
 
 
 def level_of(event: Event) -> int:
-    """Say how loud it is. What nobody would retry is not given up by us, and its caller has it anyway."""
+    """Return the log level; DEBUG if the first error is not retryable, because its caller handles it."""
     if event.what == "give_up" and event.reason is Reason.stopped and event.attempt == 1:
         return logging.DEBUG
     return LEVELS[event.what]
 
 
 def line(event: Event, taken: Collection[str] = ()) -> LogLine:
-    """Say it, with no field of a name that the logger has ``taken``."""
+    """Return the log line of an event, without fields whose names the logger has ``taken``."""
     what, verdict = event.what, event.verdict
     reason = event.reason or (reason_of(event) if verdict is not None else event.by)
     fields: dict[str, object] = {
@@ -73,7 +79,7 @@ def line(event: Event, taken: Collection[str] = ()) -> LogLine:
 
 
 def _free(key: str, fields: Mapping[str, object], taken: Collection[str]) -> str:
-    """Rename a bound field that is called like one of ours, or of the logger's."""
+    """Rename a bound field whose name is a field of ours or of the logger."""
     while key in fields or key in taken:
         key = f"bound_{key}"
     return key
@@ -102,7 +108,7 @@ def _said(event: Event) -> str:
 
 
 def _error(event: Event) -> str:
-    """Say which error it was, without what is secret in addresses."""
+    """Return the type and message of the error, with secrets in URLs redacted."""
     if event.error is None:
         return ": the result was not accepted" if event.what == "give_up" and event.attempt else ""
     kind = type(event.error).__name__

@@ -1,4 +1,4 @@
-"""What each event adds to which metric, for whoever counts: one logical call is counted once."""
+"""The mapping from events to metrics, and the readers of gauges. A logical call is counted once."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ OK, FAILED = ("true",), ("false",)
 
 
 class Recorder(Protocol):
-    """Adds to a counter, or to a histogram: what comes after ``name`` in its labels is given in order."""
+    """A function that adds to a counter or a histogram; ``rest`` are the label values after ``name``."""
 
     def __call__(
         self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
     ) -> None:
-        """Record."""
+        """Record an amount."""
         ...
 
 
 def measured(record: Recorder) -> Callable[[Event], None]:
-    """Return an observer that records what events say."""
+    """Return an observer that records the metrics of each event."""
 
     def measure(event: Event) -> None:
         what, name, labels = event.what, event.name, event.labels
@@ -44,7 +44,7 @@ def measured(record: Recorder) -> Callable[[Event], None]:
             _first_item(record, event)
         elif what == "failure":
             if event.again and event.attempt == 1:
-                return  # it was counted when it succeeded, and then its body broke
+                return  # counted as a success before its response body failed
             record(schema.ATTEMPTS, 1, name, (kind_of(event), "failed"), labels)
             record(schema.ATTEMPT_DURATION, took or 0.0, name, (), labels)
         elif what == "retry":
@@ -74,13 +74,13 @@ Gauged: TypeAlias = dict[tuple[str, ...], float]
 
 
 def gauged(metric: Metric) -> Gauged:
-    """Tell what a gauge shows now, for each of its labels. Those of one name are added up."""
+    """Return the current values of a gauge by label values; objects of one name are added up."""
     section, read = READERS[metric]
     found: Gauged = {}
     for name, thing in registered(section):
         try:
             told = read(snapshot_of(thing, section))
-        except Exception:  # noqa: S112  of a subclass: the others can be read all the same
+        except Exception:  # noqa: S112  a user's subclass raised: skip it and read the others
             continue
         for rest, value in told.items():
             found[name, *rest] = found.get((name, *rest), 0.0) + value

@@ -1,4 +1,4 @@
-"""The standard library's logging: WARNING when a call is given up, INFO for a retry, DEBUG for an attempt.
+"""Logging by the standard library: WARNING when a call is given up, INFO for a retry, DEBUG for an attempt.
 
 >>> from redouble.instruments import logging
 >>> handle = logging.instrument()
@@ -19,10 +19,10 @@ __all__ = ["instrument"]
 
 
 def instrument(logger: str | logging.Logger = "redouble") -> Observation:
-    """Log what happens to calls, from now on, to this logger.
+    """Log the events of all calls to this logger, from now on.
 
     Each record has fields of its own (``extra``): ``policy attempt delay reason kind http_status decision
-    error elapsed labels``, and what `redouble.bind` has bound. None ever has an argument or a result.
+    error elapsed labels``, and the values bound by `redouble.bind`. None ever has an argument or a result.
     """
     instance(logger, "logger", str | logging.Logger, "a logger, or the name of one")
     target = logging.getLogger(logger) if isinstance(logger, str) else logger
@@ -36,6 +36,6 @@ def _log(logger: logging.Logger, event: Event) -> None:
     level = level_of(event)
     if logger.isEnabledFor(level):
         if event.what == "circuit_closed" and event.rejected and logger.name == "redouble":
-            return  # the breaker says so itself
+            return  # the breaker logs it itself
         said = line(event, OF_RECORDS)
         logger.log(level, "%s", said.message, extra=said.fields)

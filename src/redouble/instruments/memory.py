@@ -22,13 +22,13 @@ from redouble.instruments._schema import METRICS, Metric
 __all__ = ["Metrics", "Summary", "instrument"]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-Key: TypeAlias = tuple[str, str, tuple[str, ...], Labels]  # a metric, a name, and the rest of its labels
+Key: TypeAlias = tuple[str, str, tuple[str, ...], Labels]  # metric, name, other schema labels, policy labels
 
 BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 class Summary(NamedTuple):
-    """What a histogram has seen: how ``many``, their ``total``, the ``least`` and the ``most``."""
+    """The values of a histogram: how ``many``, their ``total``, the ``least`` and the ``most``."""
 
     many: int
     total: float
@@ -37,7 +37,7 @@ class Summary(NamedTuple):
 
 
 class Metrics(ForkSafe, Handle):
-    """What was counted since `instrument` was called, also after it was removed."""
+    """The metrics recorded since `instrument` was called; readable also after ``remove()``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Metrics(ForkSafe, Handle):
         return sum((n for key, n in counts if key[0] == metric and labels.items() <= set(_labels(key))), 0.0)
 
     def histogram(self, metric: str, /, **labels: str) -> Summary:
-        """Return what a histogram has seen, over all the labels that are not given."""
+        """Return the summary of a histogram, over all the labels that are not given."""
         _check(metric, "histogram", labels)
         with self._lock:
             seen = list(self._seen.items())
@@ -64,13 +64,13 @@ class Metrics(ForkSafe, Handle):
         return Summary(sum(many), sum(totals), min(least), max(most))
 
     def gauge(self, metric: str, /, **labels: str) -> float:
-        """Return what a gauge shows now, added up over all the labels that are not given."""
+        """Return the current value of a gauge, added up over all the labels that are not given."""
         wanted = _check(metric, "gauge", labels)
         shown = {tuple(zip(wanted.labels, said, strict=True)): n for said, n in gauged(wanted).items()}
         return sum((n for said, n in shown.items() if labels.items() <= set(said)), 0.0)
 
     def series(self) -> dict[str, dict[Labels, float | Summary]]:
-        """Return all that was counted and measured, by metric and by labels."""
+        """Return all counters and histograms, by metric and by labels."""
         with self._lock:
             both: dict[Key, float | Summary] = {**self._counts, **self._seen}
         told: dict[str, dict[Labels, float | Summary]] = {}
@@ -79,7 +79,7 @@ class Metrics(ForkSafe, Handle):
         return told
 
     def remove(self) -> None:
-        """Count no further."""
+        """Stop recording."""
         self._observation.remove()
 
     def _record(
@@ -95,7 +95,7 @@ class Metrics(ForkSafe, Handle):
 
 
 def instrument() -> Metrics:
-    """Count and measure, from now on."""
+    """Record the metrics of all calls in memory, from now on."""
     return Metrics()
 
 

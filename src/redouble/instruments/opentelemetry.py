@@ -1,6 +1,6 @@
-"""OpenTelemetry, by its API alone: metrics, and events on the span that is current.
+"""OpenTelemetry metrics, and events on the current span, by the API package alone.
 
-Which SDK there is, if any, is the program's business; without one, calls that succeed cost next to nothing.
+The program chooses the SDK, if any; without one, calls that succeed cost next to nothing.
 
 >>> from redouble.instruments import opentelemetry
 >>> handle = opentelemetry.instrument()
@@ -39,13 +39,13 @@ INTERNAL: Any = getattr(metrics, "_internal", None)
 
 
 def instrument(meter_provider: MeterProvider | None = None) -> _watch.Observation:
-    """Measure all calls, and tell of retries on the spans they happen in, from now on.
+    """Record metrics of all calls, and add span events for retries, from now on.
 
-    meter_provider: whose meter to use; by default the program's, also one that is set later.
+    meter_provider: the provider of the meter; by default the global one, even if it is set later.
 
-    Attributes are those of the schema and the ``labels`` of the policy. A span gets an event for each retry,
-    and for a call that is given up, rejected or cut, with what `redouble.bind` has bound; and
-    ``http.request.resend_count`` if it is a request that is sent again.
+    Attributes are those of the schema and the ``labels`` of the policy. The current span gets an event for
+    each retry, and for a call that is given up, rejected or cut, with the values bound by `redouble.bind`;
+    and ``http.request.resend_count`` if an HTTP request is sent again.
     """
     if meter_provider is not None and not isinstance(meter_provider, MeterProvider):
         raise TypeError(
@@ -60,12 +60,12 @@ def instrument(meter_provider: MeterProvider | None = None) -> _watch.Observatio
 
 
 def exported(metric: Metric) -> str:
-    """Return what a metric is called."""
+    """Return the exported name of a metric."""
     return "redouble." + re.sub("^(call|attempt|budget|breaker|bulkhead)_", r"\1.", metric.name)
 
 
 def _has_sdk() -> bool:
-    """Say whether anybody reads the metrics. The API's own way to ask takes longer than a call."""
+    """Return True if an SDK is set. The API's own function for this takes longer than a call."""
     if hasattr(INTERNAL, "_METER_PROVIDER"):
         return INTERNAL._METER_PROVIDER is not None
     return type(metrics.get_meter_provider()).__name__ != "_ProxyMeterProvider"
@@ -99,7 +99,7 @@ def _record(
 
 
 class Gauges:
-    """Gauges that are read when somebody looks, as long as anybody has them open."""
+    """Gauges that the SDK reads by callback, while at least one handle has them open."""
 
     def __init__(self, meter: Meter) -> None:
         self._open = 0
@@ -113,17 +113,17 @@ class Gauges:
         return [Observation(n, dict(zip(metric.labels, said, strict=True))) for said, n in found.items()]
 
     def open(self) -> None:
-        """Show them."""
+        """Export the gauges, for one more handle."""
         self._open += 1
 
     def close(self) -> None:
-        """Show nothing from now on, unless others do: the API cannot take a gauge back."""
+        """Export nothing once all handles are closed: the API cannot unregister a gauge."""
         self._open -= 1
 
 
-# The SDK makes each gauge once, so that whoever comes again has to find it.
+# The SDK creates a gauge of one name once, so a second `instrument()` reuses the first one's gauges.
 _gauges: WeakKeyDictionary[MeterProvider, Gauges] = WeakKeyDictionary()
-_early: list[Gauges] = []  # made before there was an SDK, which takes them over when it is set
+_early: list[Gauges] = []  # created before an SDK was set, which adopts them then
 
 
 def _gauges_of(provider: MeterProvider, meter: Meter) -> Gauges:

@@ -1,12 +1,13 @@
-"""Prometheus, by its official client: ``redouble_calls_total`` and its kin, in one process or in many.
+"""Prometheus metrics (``redouble_calls_total``, ...), by the official client, in one process or several.
 
 >>> from prometheus_client import CollectorRegistry
 >>> from redouble.instruments import prometheus
 >>> handle = prometheus.instrument(registry=CollectorRegistry())
 >>> handle.remove()
 
-With ``PROMETHEUS_MULTIPROC_DIR`` set, all of it works under gunicorn and the like too; gauges are then
-refreshed by the calls of each process, once a second at most, and added up over those that live.
+With ``PROMETHEUS_MULTIPROC_DIR`` set, metrics also work under servers with several processes, such as
+gunicorn; gauges are then refreshed by the calls of each process, once a second at most, and added up over the
+live processes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = ["instrument"]
 
 GAUGES = tuple(metric for metric in METRICS if metric.kind == "gauge")
 NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-OFTEN = 1.0  # seconds from one refreshing of the gauges to the next, where nobody asks for them
+OFTEN = 1.0  # seconds between refreshes of the gauges with several processes
 
 
 def instrument(
@@ -43,9 +44,9 @@ def instrument(
 ) -> Observation:
     """Export metrics of all calls, from now on.
 
-    registry: where to; by default the one that ``prometheus_client`` exposes.
-    labels: which of the ``labels`` of policies to add; a policy without one of them has "" there.
-    buckets: of all histograms, in seconds.
+    registry: the registry to export to; by default the one that ``prometheus_client`` exposes.
+    labels: those of the ``labels`` of policies to add; a policy without one of them has "" there.
+    buckets: the bucket boundaries of all histograms, in seconds.
     """
     if not isinstance(registry, CollectorRegistry):
         raise TypeError(f"registry={registry!r}: write a prometheus_client.CollectorRegistry")
@@ -53,7 +54,7 @@ def instrument(
     try:
         observer = _observer(series)
     except Exception as error:
-        series.unregister()  # all of it, or nothing
+        series.unregister()  # register all metrics or none
         raise ValueError(
             "this registry has metrics of redouble already: instrument() once, and remove() it before another"
         ) from error
@@ -69,12 +70,12 @@ def _observer(series: Series) -> Callable[[Event], None]:
 
 
 def exported(metric: Metric) -> str:
-    """Return what a metric is called: with its unit, and without the ``_total`` that the client adds."""
+    """Return the exported name of a metric: with its unit, without the ``_total`` that the client adds."""
     return f"redouble_{metric.name}" + ("_seconds" if metric.unit == "s" else "")
 
 
 class Series:
-    """The client's own metrics, and the children of each by their labels."""
+    """The metrics of ``prometheus_client``, and a cache of their children by label values."""
 
     def __init__(self, registry: CollectorRegistry, added: tuple[str, ...], buckets: Sequence[float]) -> None:
         self._registry, self._added, self._buckets = registry, added, buckets
@@ -83,7 +84,7 @@ class Series:
         self._children: dict[tuple[str, tuple[str, ...]], Callable[[float], object]] = {}
 
     def register(self) -> None:
-        """Make the counters and the histograms."""
+        """Create and register the counters and the histograms."""
         for metric in METRICS:
             if metric.kind == "counter":
                 self._add(metric, Counter, (*metric.labels, *self._added))
@@ -91,13 +92,13 @@ class Series:
                 self._add(metric, Histogram, (*metric.labels, *self._added), buckets=self._buckets)
 
     def gauges(self) -> dict[Metric, Gauge]:
-        """Make gauges that every process sets, and whoever exposes them adds up."""
+        """Create gauges that every process sets and the exposing process adds up."""
         for metric in GAUGES:
             self._add(metric, Gauge, metric.labels, multiprocess_mode="livesum")
         return {metric: self._metrics[metric] for metric in GAUGES}
 
     def show(self, collector: Collector) -> None:
-        """Register something that is read when somebody looks."""
+        """Register a collector, which the client reads at each scrape."""
         self._registry.register(collector)
         self._registered.append(collector)
 
@@ -109,7 +110,7 @@ class Series:
     def record(
         self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
     ) -> None:
-        """Count, or measure."""
+        """Add to a counter or observe a value in a histogram."""
         said = (name, *rest, *(labels.get(label, "") for label in self._added))
         add = self._children.get((metric.name, said))
         if add is None:
@@ -118,16 +119,16 @@ class Series:
         add(amount)
 
     def unregister(self) -> None:
-        """Take them out of the registry."""
+        """Remove the metrics from the registry."""
         while self._registered:
             self._registry.unregister(self._registered.pop())
 
 
 class GaugeCollector(Collector):
-    """Gauges that are read when somebody looks."""
+    """A collector of gauges, read at each scrape."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Read them."""
+        """Yield the current values of the gauges."""
         for metric in GAUGES:
             family = GaugeMetricFamily(exported(metric), metric.help, labels=metric.labels)
             for said, value in gauged(metric).items():
@@ -136,7 +137,7 @@ class GaugeCollector(Collector):
 
 
 class GaugeRefresher:
-    """An observer that sets gauges now and then: who exposes them may be another process."""
+    """An observer that also refreshes the gauges, because another process may expose them."""
 
     def __init__(self, observer: Callable[[Event], None], gauges: Mapping[Metric, Gauge]) -> None:
         self._observer, self._gauges = observer, gauges
@@ -151,7 +152,9 @@ class GaugeRefresher:
             for metric, gauge in self._gauges.items():
                 shown = gauged(metric)
                 for said in self._set[metric].union(shown):
-                    gauge.labels(*said).set(shown.get(said, 0.0))  # 0 for what is gone
+                    gauge.labels(*said).set(
+                        shown.get(said, 0.0)
+                    )  # 0 for label values that no object has any more
                 self._set[metric].update(shown)
 
 

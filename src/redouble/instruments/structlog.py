@@ -1,4 +1,4 @@
-"""structlog: the same as `redouble.instruments.logging`, with fields instead of words.
+"""Logging by structlog: the events of `redouble.instruments.logging`, as fields instead of sentences.
 
 >>> from redouble.instruments import structlog
 >>> handle = structlog.instrument()
@@ -24,16 +24,16 @@ except ModuleNotFoundError as error:
 
 __all__ = ["instrument"]
 
-# What structlog has for itself, and its processors.
+# Field names that structlog and its processors use.
 OWN = "event level timestamp logger exc_info stack_info exception stack positional_args log_level logger_name"
 TAKEN = frozenset({*OWN.split(), "summary", "self", "method_name", "_record", "_from_structlog", *OF_RECORDS})
 
 
 def instrument(logger: Any = None) -> Observation:
-    """Log what happens to calls, from now on: the event is ``redouble.retry``, ``redouble.give_up``, ...
+    """Log the events of all calls, from now on, as ``redouble.retry``, ``redouble.give_up``, ...
 
-    logger: one of structlog's; by default ``structlog.get_logger("redouble")``. Its fields are those that
-        `redouble.instruments.logging` has, and ``summary``, the line it would be there.
+    logger: one of structlog's; by default ``structlog.get_logger("redouble")``. The fields are those of
+        `redouble.instruments.logging`, and ``summary``, which is the log line there.
     """
     target = structlog.get_logger("redouble") if logger is None else logger
     methods(target, "logger", ("log",))
@@ -46,11 +46,14 @@ def instrument(logger: Any = None) -> Observation:
 
 
 def _hears(logger: Any) -> bool:
-    """Say whether attempts are logged at all; a logger that cannot tell is told of them."""
-    for name in ("is_enabled_for", "isEnabledFor"):  # of structlog's own, and of those on logging's
+    """Return True if DEBUG is enabled, or if the logger has no method that returns it."""
+    for name in (
+        "is_enabled_for",
+        "isEnabledFor",
+    ):  # of structlog's loggers, and of those that wrap a logging.Logger
         try:
             return bool(getattr(logger, name)(stdlib.DEBUG))
-        except Exception:  # noqa: S112  it has none, or another one
+        except Exception:  # noqa: S112  the logger lacks the method, or has another signature
             continue
     return True
 
