@@ -93,7 +93,7 @@ class PushbackRule:
         error = cast("Exception", ended.error)
         asked = pushback(error)
         if asked is not None and asked < 0 and self._counts:
-            # As in gRPC, a pushback that forbids retries counts for the throttling; the guard vetoes the retry.
+            # As in gRPC, a pushback that forbids retries counts for the throttling; the guard vetoes a retry.
             return Verdict.retry(kind=Kind.server, reason="pushback")
         said = judge(self._rules, error, lambda _: ended)
         if asked is None or asked < 0 or said is None or said.action != "retry" or said.after is not None:
