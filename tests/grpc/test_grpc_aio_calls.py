@@ -164,7 +164,7 @@ def test_a_delay_is_not_spent_looking_again_and_again(remote: Server, shape: str
     """Who asks for the head of a call that is between two attempts sleeps until there is one."""
 
     def going() -> set[object]:
-        return {task for task in asyncio.all_tasks() if task.get_name() == "going"}
+        return {task for task in asyncio.all_tasks() if task.get_name() == "attempt started"}
 
     async def turns() -> None:
         for _ in range(20):

@@ -87,22 +87,22 @@ class Twice(Layer):
     first: Exception | None = None
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        def called(permit: object) -> Any:
+        def called(guard: object) -> Any:
             try:
-                fn(permit)
+                fn(guard)
             except grpc.RpcError as error:
                 self.first = error
-            return fn(permit)
+            return fn(guard)
 
         return called
 
     def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        async def called(permit: object) -> Any:
+        async def called(guard: object) -> Any:
             try:
-                await fn(permit)
+                await fn(guard)
             except grpc.RpcError as error:
                 self.first = error
-            return await fn(permit)
+            return await fn(guard)
 
         return called
 

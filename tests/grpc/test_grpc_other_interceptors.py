@@ -173,8 +173,8 @@ def test_one_behind_that_takes_longer_than_an_attempt_may(remote: Server) -> Non
 
 def test_a_limit_that_comes_too_late_cuts_nothing(remote: Server) -> None:
     call = Cancelled()
-    permit: Any = SimpleNamespace(current=call)
-    with AttemptTimer(permit, 3600.0) as cut:
+    guard: Any = SimpleNamespace(current=call)
+    with AttemptTimer(guard, 3600.0) as cut:
         pass
     cut._cut()
     assert (cut.cancelled_caught, call.cancelled) == (False, False)

@@ -14,7 +14,7 @@ import redouble
 import redouble.grpc
 from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
 from redouble.grpc._attempt import expired
-from redouble.grpc._finished_call import AIO, SYNC, Known
+from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses
 from redouble.grpc._permit import RpcResendGuard
 from redouble.grpc._request_stream import RequestSource
 from redouble.testing import virtual_time
@@ -239,10 +239,10 @@ def test_no_attempt_begins_in_the_last_moment_after_one_that_took_all_the_time(
     assert (report_of(caught.value).reason, len(calls)) == ("timeout", 1)
 
 
-@pytest.mark.parametrize("both", [SYNC, AIO])
+@pytest.mark.parametrize("classes", [SYNC, AIO])
 @pytest.mark.parametrize(("seconds", "said"), [(0.149987654, "0.15"), (12.0, "12"), (-0.001, "0")])
-def test_how_long_the_first_message_was_waited_for(both: Known, seconds: float, said: str) -> None:
-    assert str(expired(seconds, both)) == f"no message within {said} s"
+def test_how_long_the_first_message_was_waited_for(classes: ErrorClasses, seconds: float, said: str) -> None:
+    assert str(expired(seconds, classes)) == f"no message within {said} s"
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
@@ -266,8 +266,8 @@ def test_a_policy_of_gates_alone_is_told_of_time_too(remote: Server) -> None:
 def test_who_has_used_up_the_time_is_not_asked_again(late: bool, left: float, expected: str | None) -> None:
     """Nothing would come of the milliseconds that are left, and there may be some by another clock."""
     (ours,) = redouble.grpc.interceptors(retry())
-    permit = RpcResendGuard(
-        ours._terms().plan("t.Service/Say", "unary"), print, SimpleNamespace(), RequestSource(b"")
+    guard = RpcResendGuard(
+        ours._channel_policy().plan("t.Service/Say", "unary"), print, SimpleNamespace(), RequestSource(b"")
     )
-    permit.now, permit.until, permit.late = lambda: 100.0, 100.0 + left, late
-    assert permit.check(None) == expected
+    guard.now, guard.deadline, guard.deadline_exceeded = lambda: 100.0, 100.0 + left, late
+    assert guard.check(None) == expected

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Backoff, Hints, Kind, Retry, RetryBudget, Timeout, TokenBucket
-from redouble.grpc._native_retry import CODES, LONGEST
+from redouble.grpc._native_retry import CODES, MAX_DURATION
 from redouble.grpc._service_config import service_config
 from tests.support.grpc.policies import native
 
@@ -84,11 +84,13 @@ def in_seconds(duration: str) -> float:
 def checked(method: Mapping[str, Any]) -> None:
     """Check a method config by what gRPC's clients say that they accept."""
     if "timeout" in method:
-        assert 0.001 <= in_seconds(method["timeout"]) <= LONGEST
+        assert 0.001 <= in_seconds(method["timeout"]) <= MAX_DURATION
     if "retryPolicy" in method:
         policy = method["retryPolicy"]
         assert 2 <= policy["maxAttempts"] <= 5
-        assert 0.002 <= in_seconds(policy["initialBackoff"]) <= in_seconds(policy["maxBackoff"]) <= LONGEST
+        assert (
+            0.002 <= in_seconds(policy["initialBackoff"]) <= in_seconds(policy["maxBackoff"]) <= MAX_DURATION
+        )
         assert 0 < policy["backoffMultiplier"] < 1e15
         assert policy["retryableStatusCodes"]
         assert set(policy["retryableStatusCodes"]) <= set(CODES)

@@ -9,7 +9,7 @@ import pytest
 
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Kind, RetryBudget, TokenBucket, errors
 from redouble.instruments import memory
-from redouble.instruments._metrics import gauged
+from redouble.instruments._metrics import read_gauge
 from redouble.instruments._schema import METRICS, STATES
 from tests.support.breaker_scripts import Story
 from tests.support.bulkhead_callers import crowd
@@ -23,7 +23,7 @@ def shown(name: str) -> dict[str, float]:
     return {
         " ".join([metric.name, *rest]): value
         for metric in GAUGES
-        for (whose, *rest), value in gauged(metric).items()
+        for (whose, *rest), value in read_gauge(metric).items()
         if whose == name
     }
 
@@ -112,9 +112,9 @@ def test_a_bulkhead() -> None:
     "make", [lambda: TokenBucket(99999), CircuitBreaker, lambda: Bulkhead(3), RetryBudget]
 )
 def test_what_has_no_name_is_not_shown(make: Callable[[], object]) -> None:
-    before = {metric.name: gauged(metric) for metric in GAUGES}
+    before = {metric.name: read_gauge(metric) for metric in GAUGES}
     kept = make()
-    assert {metric.name: gauged(metric) for metric in GAUGES} == before
+    assert {metric.name: read_gauge(metric) for metric in GAUGES} == before
     assert kept is not None
 
 

@@ -15,8 +15,8 @@ from redouble import Kind, Verdict
 from redouble._failures.verdict import CUT
 from redouble.errors import Reason
 from redouble.instruments import Metric
-from redouble.instruments._labels import code_of, http_status, is_http, kind_of, reason_of, word
-from redouble.instruments._metrics import measured
+from redouble.instruments._labels import code_of, http_status, is_http, kind_of, label_value, reason_of
+from redouble.instruments._metrics import metrics_observer
 from redouble.types import Event
 from tests.support.fakes import Boom
 
@@ -152,10 +152,10 @@ def test_whether_it_is_about_a_request(fields: dict[str, Any], http: bool) -> No
 @given(st.text())
 @settings(max_examples=50)
 def test_a_word_is_fit_for_a_label(text: str) -> None:
-    made = word(text)
+    made = label_value(text)
     assert len(made) == min(len(text), 64)
     assert all(letter.isascii() and (letter.isalnum() or letter in "_.:-") for letter in made)
-    assert word(made) == made
+    assert label_value(made) == made
 
 
 def test_what_came_out_is_told_where_an_attempt_was_cut() -> None:
@@ -170,7 +170,7 @@ def test_what_is_not_counted() -> None:
     def record(*what: object) -> None:
         recorded.append(what)
 
-    observer = measured(record)
+    observer = metrics_observer(record)
     for what in ("before_attempt", "circuit_rejected", "circuit_opened"):
         observer(event(what=what))
     assert recorded == []
@@ -187,7 +187,7 @@ def test_a_call_whose_body_broke_was_counted_before() -> None:
     def record(metric: Metric, *_: object) -> None:
         recorded.append(metric.name)
 
-    observer = measured(record)
+    observer = metrics_observer(record)
     observer(event(what="failure", attempt=1, again=True))
     assert recorded == []
     observer(event(what="retry", attempt=1, again=True, delay=1.0))

@@ -21,7 +21,7 @@ from redouble._layers.layer import Layer
 try:
     import grpc
 
-    from redouble.grpc._interceptors import Interceptor, aio_shapes
+    from redouble.grpc._interceptors import Interceptor, make_aio_interceptors
     from redouble.grpc._service_config import ServiceConfig, service_config
 except ModuleNotFoundError as error:
     raise missing_extra("grpc", error) from None
@@ -51,4 +51,4 @@ def aio_interceptors(policy: Layer | None = None) -> list[grpc.aio.ClientInterce
 
     policy: as with `interceptors`.
     """
-    return aio_shapes(policy)
+    return make_aio_interceptors(policy)

@@ -21,7 +21,7 @@ from redouble._drivers.stream_source import END
 from redouble._runtime.backend import CancelScope, cut_after
 from redouble._runtime.deadline import Deadline
 from redouble.errors import AttemptTimeout
-from redouble.grpc._finished_call import AIO, SYNC, Known, ResolvedCall, known
+from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses, ResolvedCall, as_rpc_error
 from redouble.grpc._permit import WAITING, RpcResendGuard, cancel
 
 __all__ = [
@@ -44,9 +44,9 @@ __all__ = [
 ]
 
 
-def within(permit: RpcResendGuard, seconds: float) -> AttemptTimer:
+def within(guard: RpcResendGuard, seconds: float) -> AttemptTimer:
     """Return the time limit of an attempt in blocking code."""
-    return AttemptTimer(permit, seconds)
+    return AttemptTimer(guard, seconds)
 
 
 def awithin(_: RpcResendGuard, seconds: float) -> CancelScope:
@@ -57,9 +57,9 @@ def awithin(_: RpcResendGuard, seconds: float) -> CancelScope:
 class AttemptTimer:
     """The time limit of an attempt in blocking code, with the interface of `cut_after`: cancels the RPC."""
 
-    def __init__(self, permit: RpcResendGuard, seconds: float) -> None:
-        self.cancelled_caught = self._over = False
-        self._permit, self._deciding = permit, allocate_lock()
+    def __init__(self, guard: RpcResendGuard, seconds: float) -> None:
+        self.cancelled_caught = self._ended = False
+        self._guard, self._lock = guard, allocate_lock()
         self._timer = None if seconds == inf else Timer(max(0.0, seconds), self._cut)
 
     def __enter__(self) -> Self:
@@ -73,16 +73,16 @@ class AttemptTimer:
     ) -> bool:
         if self._timer is not None:
             self._timer.cancel()
-        with self._deciding:
-            self._over = True
+        with self._lock:
+            self._ended = True
         return self.cancelled_caught and isinstance(error, Exception)
 
     def _cut(self) -> None:
         # Under the lock, so that the attempt cannot end in between: else the next attempt's RPC is cancelled.
-        with self._deciding:
-            if not self._over:
-                self.cancelled_caught = self._permit.overdue = True
-                cancel(self._permit.current)
+        with self._lock:
+            if not self._ended:
+                self.cancelled_caught = self._guard.timed_out = True
+                cancel(self._guard.current)
 
 
 PREVIOUS = "grpc-previous-rpc-attempts"
@@ -92,33 +92,33 @@ FIELDS = ("method", "timeout", "metadata", "credentials", "wait_for_ready", "com
 class AttemptDetails(grpc.ClientCallDetails):
     """The call details of one attempt: a copy of the caller's, without the fields that those lack."""
 
-    def __init__(self, said: object) -> None:
+    def __init__(self, call_details: object) -> None:
         for field in FIELDS:
-            if hasattr(said, field):
-                setattr(self, field, getattr(said, field))
+            if hasattr(call_details, field):
+                setattr(self, field, getattr(call_details, field))
 
 
-def details_of(said: Any, rest: float, earlier: int) -> grpc.ClientCallDetails:
+def details_of(call_details: Any, limit: float, earlier: int) -> grpc.ClientCallDetails:
     """Copy the call details for an attempt, with its time limit and the number of earlier attempts."""
-    details = AttemptDetails(said)
-    if rest < inf:
-        details.timeout = max(0.0, rest)
+    details = AttemptDetails(call_details)
+    if limit < inf:
+        details.timeout = max(0.0, limit)
     if earlier:
-        details.metadata = (*(getattr(said, "metadata", None) or ()), (PREVIOUS, str(earlier)))
+        details.metadata = (*(getattr(call_details, "metadata", None) or ()), (PREVIOUS, str(earlier)))
     return details
 
 
-def adetails_of(said: Any, rest: float, earlier: int) -> grpc.aio.ClientCallDetails:
+def adetails_of(call_details: Any, limit: float, earlier: int) -> grpc.aio.ClientCallDetails:
     """Copy the call details of `grpc.aio` in the same way."""
-    metadata = said.metadata
+    metadata = call_details.metadata
     if earlier:
         metadata = grpc.aio.Metadata(*(metadata or ()), (PREVIOUS, str(earlier)))
     return grpc.aio.ClientCallDetails(
-        said.method,
-        max(0.0, rest) if rest < inf else said.timeout,
+        call_details.method,
+        max(0.0, limit) if limit < inf else call_details.timeout,
         metadata,
-        said.credentials,
-        said.wait_for_ready,
+        call_details.credentials,
+        call_details.wait_for_ready,
     )
 
 
@@ -136,23 +136,25 @@ class OpenedStream(NamedTuple):
     first: Any
 
 
-def start_rpc(permit: RpcResendGuard, rest: float) -> Any:
+def start_rpc(guard: RpcResendGuard, limit: float) -> Any:
     """Start the RPC of an attempt with a time limit in seconds."""
-    earlier = permit.begins()
-    rpc = permit.continuation(details_of(permit.said, rest, earlier), permit.requests.anew())
+    earlier = guard.begin_attempt()
+    rpc = guard.continuation(details_of(guard.call_details, limit, earlier), guard.requests.for_attempt())
     try:
-        permit.goes(rpc)
+        guard.attach(rpc)
         return rpc
     finally:
         del rpc  # it may be its own error, whose traceback refers to this frame
 
 
-async def astart_rpc(permit: RpcResendGuard, rest: float) -> Any:
+async def astart_rpc(guard: RpcResendGuard, limit: float) -> Any:
     """Start the RPC of an attempt with a time limit in seconds."""
-    earlier = permit.begins()
-    rpc = await permit.continuation(adetails_of(permit.said, rest, earlier), permit.requests.anew())
+    earlier = guard.begin_attempt()
+    rpc = await guard.continuation(
+        adetails_of(guard.call_details, limit, earlier), guard.requests.for_attempt()
+    )
     try:
-        permit.goes(rpc)
+        guard.attach(rpc)
         return rpc
     finally:
         del rpc  # it may be its own error, whose traceback refers to this frame
@@ -161,80 +163,80 @@ async def astart_rpc(permit: RpcResendGuard, rest: float) -> Any:
 # ------------------------------------------------------------------------ the policy
 
 
-def run_policy(permit: RpcResendGuard) -> Any:
+def run_policy(guard: RpcResendGuard) -> Any:
     """Run the policy of a call within the deadline of the call."""
-    send = permit.plan.call_for(permit.plan.name)
-    before = WAITING.set(permit)
+    send = guard.plan.call_for(guard.plan.name)
+    token = WAITING.set(guard)
     try:
-        rest = permit.waits()
-        if rest == inf:
-            return send(permit)
-        with Deadline(max(0.0, rest)):
-            return send(permit)
+        limit = guard.start_policy()
+        if limit == inf:
+            return send(guard)
+        with Deadline(max(0.0, limit)):
+            return send(guard)
     finally:
-        WAITING.reset(before)
+        WAITING.reset(token)
 
 
-async def arun_policy(permit: RpcResendGuard) -> Any:
+async def arun_policy(guard: RpcResendGuard) -> Any:
     """Run the policy of a call within the deadline of the call."""
-    send = permit.plan.call_for(permit.plan.name)
-    before = WAITING.set(permit)
+    send = guard.plan.call_for(guard.plan.name)
+    token = WAITING.set(guard)
     try:
-        rest = permit.waits()
-        if rest == inf:
-            return await send(permit)
-        with Deadline(max(0.0, rest)):
-            return await send(permit)
+        limit = guard.start_policy()
+        if limit == inf:
+            return await send(guard)
+        with Deadline(max(0.0, limit)):
+            return await send(guard)
     finally:
-        WAITING.reset(before)
+        WAITING.reset(token)
 
 
-def finish_unary(permit: RpcResendGuard) -> Any:
+def finish_unary(guard: RpcResendGuard) -> Any:
     """Run the policy of a call with one response; return the RPC that succeeded."""
     try:
-        response = run_policy(permit)
+        response = run_policy(guard)
     except Exception as error:
-        permit.concludes(error, SYNC)
+        guard.conclude(error, SYNC)
         raise
-    same = response is permit.response and permit.current is not None
-    return permit.current if same else ResolvedCall(response)
+    same = response is guard.response and guard.current is not None
+    return guard.current if same else ResolvedCall(response)
 
 
 # ------------------------------------------------------------------------ one response
 
 
-def attempt_unary(permit: RpcResendGuard) -> Any:
+def attempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
-    rpc, over = None, False
+    rpc, succeeded = None, False
     try:
-        rpc = start_rpc(permit, permit.limit())
-        permit.response = result_of(rpc)
-        over = True
+        rpc = start_rpc(guard, guard.attempt_limit())
+        guard.response = result_of(rpc)
+        succeeded = True
     except Exception as error:
-        permit.failed(error)
+        guard.record_failure(error)
         raise
     finally:
-        if not over:
+        if not succeeded:
             cancel(rpc)
         rpc = None  # it may be its own error: a reference cycle with this frame
-    return permit.response
+    return guard.response
 
 
-async def aattempt_unary(permit: RpcResendGuard) -> Any:
+async def aattempt_unary(guard: RpcResendGuard) -> Any:
     """Make one attempt at a call with one response."""
-    rpc, over = None, False
+    rpc, succeeded = None, False
     try:
-        rpc = await astart_rpc(permit, permit.limit())
-        permit.response = await aresult_of(rpc)
-        over = True
+        rpc = await astart_rpc(guard, guard.attempt_limit())
+        guard.response = await aresult_of(rpc)
+        succeeded = True
     except Exception as error:
-        permit.failed(error)
+        guard.record_failure(error)
         raise
     finally:
-        if not over:
+        if not succeeded:
             cancel(rpc)
         rpc = None  # it may be its own error: a reference cycle with this frame
-    return permit.response
+    return guard.response
 
 
 def result_of(call: Any) -> Any:
@@ -257,56 +259,56 @@ def aresult_of(call: Any) -> Any:
 # ---------------------------------------------------------------- a stream of responses
 
 
-def attempt_stream(permit: RpcResendGuard) -> OpenedStream:
+def attempt_stream(guard: RpcResendGuard) -> OpenedStream:
     """Make one attempt at a stream of responses, up to its first message."""
-    rpc, items, first, over = permit.taken(), None, END, False
-    seconds = permit.limit()
-    cut = within(permit, seconds if seconds < permit.rest() else inf)
+    rpc, items, first, succeeded = guard.take_early_rpc(), None, END, False
+    seconds = guard.attempt_limit()
+    scope = within(guard, seconds if seconds < guard.call_limit() else inf)
     try:
-        with cut:
+        with scope:
             if rpc is None:
-                rpc = start_rpc(permit, permit.rest())
+                rpc = start_rpc(guard, guard.call_limit())
             items = iter(rpc)
             first = next(items, END)
-        if cut.cancelled_caught:
+        if scope.cancelled_caught:
             raise expired(seconds, SYNC)
-        over = True
+        succeeded = True
         return OpenedStream(rpc, items, first)
     except Exception as error:
-        permit.failed(error)
+        guard.record_failure(error)
         raise
     finally:
-        if not over:
+        if not succeeded:
             cancel(rpc)
         rpc = None  # it may be its own error: a reference cycle with this frame
 
 
-async def aattempt_stream(permit: RpcResendGuard) -> OpenedStream:
+async def aattempt_stream(guard: RpcResendGuard) -> OpenedStream:
     """Make one attempt at a stream of responses, up to its first message."""
-    rpc, items, first, over = permit.taken(), None, END, False
-    seconds = permit.limit()
-    cut = awithin(permit, seconds if seconds < permit.rest() else inf)
+    rpc, items, first, succeeded = guard.take_early_rpc(), None, END, False
+    seconds = guard.attempt_limit()
+    scope = awithin(guard, seconds if seconds < guard.call_limit() else inf)
     try:
-        with cut:
+        with scope:
             if rpc is None:  # pragma: no branch  async code starts no RPC early
-                rpc = await astart_rpc(permit, permit.rest())
+                rpc = await astart_rpc(guard, guard.call_limit())
             items = aiter(rpc)
             first = await anext(items, END)
-        if cut.cancelled_caught:
+        if scope.cancelled_caught:
             raise expired(seconds, AIO)
-        over = True
+        succeeded = True
         return OpenedStream(rpc, items, first)
     except Exception as error:
-        permit.failed(error)
+        guard.record_failure(error)
         raise
     finally:
-        if not over:
+        if not succeeded:
             cancel(rpc)
         rpc = None  # it may be its own error: a reference cycle with this frame
 
 
-def expired(seconds: float, both: Known) -> Exception:
+def expired(seconds: float, classes: ErrorClasses) -> Exception:
     """Return the error of an attempt whose first message did not arrive in time."""
     error = AttemptTimeout(f"no message within {max(0.0, seconds):.3g} s", limit="attempt", seconds=seconds)
-    known(error, both)
+    as_rpc_error(error, classes)
     return error

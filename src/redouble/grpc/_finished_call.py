@@ -20,11 +20,11 @@ __all__ = [
     "SYNC",
     "CallCancelled",
     "CancelledCall",
+    "ErrorClasses",
     "FinishedCall",
     "FutureOfAny",
-    "Known",
     "ResolvedCall",
-    "known",
+    "as_rpc_error",
 ]
 
 
@@ -78,7 +78,7 @@ KINDS: tuple[type[Exception], ...] = (
     errors.WorkerStillRunning,
     errors.WorkerFailed,
 )
-Known: TypeAlias = dict[type[Exception], type[Exception]]
+ErrorClasses: TypeAlias = dict[type[Exception], type[Exception]]
 
 
 def last_of(error: Any) -> Any:
@@ -90,7 +90,7 @@ def last_of(error: Any) -> Any:
 class StatusMixin:
     """The status methods of a call that ended with an error of redouble, in either colour of gRPC."""
 
-    _nothing: Callable[[], Any]  # creates empty metadata
+    _no_metadata: Callable[[], Any]  # creates empty metadata
 
     def code(self) -> grpc.StatusCode:
         """Return the status code: DEADLINE_EXCEEDED for a timeout, else that of the last attempt."""
@@ -106,12 +106,12 @@ class StatusMixin:
     def initial_metadata(self) -> Any:
         """Return the initial metadata of the last attempt, or empty ones."""
         last = last_of(self)
-        return self._nothing() if last is None else last.initial_metadata()
+        return self._no_metadata() if last is None else last.initial_metadata()
 
     def trailing_metadata(self) -> Any:
         """Return the trailing metadata of the last attempt, or empty ones."""
         last = last_of(self)
-        return self._nothing() if last is None else last.trailing_metadata()
+        return self._no_metadata() if last is None else last.trailing_metadata()
 
     def debug_error_string(self) -> str:
         """Return the error message."""
@@ -121,7 +121,7 @@ class StatusMixin:
 class FailedCall(StatusMixin, grpc.RpcError, FinishedCall):
     """An error that is a failed call too: gRPC passes it to other interceptors as a call."""
 
-    _nothing = tuple[Any, ...]
+    _no_metadata = tuple[Any, ...]
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
         """Raise this error."""
@@ -161,34 +161,34 @@ class CallCancelled(BaseException):
 class AioFailedCall(StatusMixin, grpc.aio.AioRpcError):
     """An error that is a failed call of `grpc.aio` too."""
 
-    _nothing = grpc.aio.Metadata
+    _no_metadata = grpc.aio.Metadata
 
 
-def _both(face: type[grpc.RpcError]) -> Known:
-    def made(kind: type[Exception]) -> type[Exception]:
-        def reduced(error: Exception) -> tuple[Any, ...]:
+def _error_classes(face: type[grpc.RpcError]) -> ErrorClasses:
+    def make(kind: type[Exception]) -> type[Exception]:
+        def reduce(error: Exception) -> tuple[Any, ...]:
             plain = kind(*error.args)  # unpickled, it is an error of redouble only
             plain.__dict__.update(vars(error))
             return cast("tuple[Any, ...]", plain.__reduce__())
 
         own = {
             "__module__": "redouble.grpc",
-            "__reduce__": reduced,
+            "__reduce__": reduce,
             "__repr__": kind.__repr__,
             "__str__": kind.__str__,
         }
         return new_class(kind.__name__, (kind, face), exec_body=lambda namespace: namespace.update(own))
 
-    return {kind: made(kind) for kind in KINDS}
+    return {kind: make(kind) for kind in KINDS}
 
 
-SYNC = _both(FailedCall)
-AIO = _both(AioFailedCall)
+SYNC = _error_classes(FailedCall)
+AIO = _error_classes(AioFailedCall)
 
 
-def known(error: Exception, both: Known) -> None:
+def as_rpc_error(error: Exception, classes: ErrorClasses) -> None:
     """Make an error of redouble a `grpc.RpcError` too; other errors and those of gates stay unchanged."""
-    kind = both.get(type(error))
+    kind = classes.get(type(error))
     if kind is not None:
         error.__class__ = kind
 
@@ -205,21 +205,21 @@ class ResolvedCall(FinishedCall):
             return grpc.StatusCode.OK
         if self.cancelled():
             return grpc.StatusCode.CANCELLED
-        code: grpc.StatusCode = self._told("code", grpc.StatusCode.UNKNOWN)
+        code: grpc.StatusCode = self._of_error("code", grpc.StatusCode.UNKNOWN)
         return code
 
     def details(self) -> str:
         """Return the status message; empty after a success."""
-        said: str = self._told("details", "" if self._error is None else str(self._error))
-        return CANCELLED if self.cancelled() else said
+        text: str = self._of_error("details", "" if self._error is None else str(self._error))
+        return CANCELLED if self.cancelled() else text
 
     def initial_metadata(self) -> Any:
         """Return the initial metadata."""
-        return self._told("initial_metadata", ())
+        return self._of_error("initial_metadata", ())
 
     def trailing_metadata(self) -> Any:
         """Return the trailing metadata."""
-        return self._told("trailing_metadata", ())
+        return self._of_error("trailing_metadata", ())
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
         """Return the response, or raise the error."""
@@ -244,9 +244,9 @@ class ResolvedCall(FinishedCall):
 
     def debug_error_string(self) -> str:
         """Return gRPC's debug text, or the status message."""
-        said: str = self._told("debug_error_string", self.details())
-        return said
+        text: str = self._of_error("debug_error_string", self.details())
+        return text
 
-    def _told(self, name: str, otherwise: Any) -> Any:
-        tell = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None
-        return otherwise if tell is None else tell()
+    def _of_error(self, name: str, otherwise: Any) -> Any:
+        method = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None
+        return otherwise if method is None else method()

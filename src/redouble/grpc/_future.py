@@ -21,36 +21,36 @@ from redouble.grpc._attempt import finish_unary
 from redouble.grpc._finished_call import CallCancelled, FutureOfAny, ResolvedCall
 from redouble.grpc._permit import RpcResendGuard
 
-__all__ = ["FutureCall", "tell"]
+__all__ = ["FutureCall", "run_callbacks"]
 
 
 class FutureCall(grpc.Call, FutureOfAny):
     """A call whose policy runs in a thread; a future and a call of gRPC at once."""
 
-    def __init__(self, permit: RpcResendGuard) -> None:
-        self._permit = permit
+    def __init__(self, guard: RpcResendGuard) -> None:
+        self._guard = guard
         self._done = Event()
         self._call: Any = None  # the call that has ended
         self._callbacks: list[Callable[[], object]] = []
-        self._deciding = allocate_lock()
-        permit.bell = ThreadWaker()
-        ThreadJob(permit.now, self._work, (), {}).start()
+        self._lock = allocate_lock()
+        guard.waker = ThreadWaker()
+        ThreadJob(guard.now, self._work, (), {}).start()
 
     def _work(self) -> None:
         call: Any = None
         try:
-            call = finish_unary(self._permit)
+            call = finish_unary(self._guard)
         except CallCancelled:
             pass
         except Exception as error:
             call = ResolvedCall(error=error)
         finally:
-            with self._deciding:
-                if self._permit.cancelled:  # wins over the result of an attempt that ended meanwhile
-                    call = ResolvedCall(error=self._permit.withdrawn(None))
+            with self._lock:
+                if self._guard.cancelled:  # wins over the result of an attempt that ended meanwhile
+                    call = ResolvedCall(error=self._guard.cancellation_error(None))
                 self._call = call or ResolvedCall(error=Stopped("the thread of the call was ended"))
                 self._done.set()
-            tell(self._callbacks)
+            run_callbacks(self._callbacks)
 
     # ------------------------------------------------------------------- as a future
 
@@ -85,20 +85,20 @@ class FutureCall(grpc.Call, FutureOfAny):
 
     def cancel(self) -> bool:
         """Cancel the call or its delay; return False if it has ended already."""
-        with self._deciding:
+        with self._lock:
             if self.done():
                 return False
-            self._permit.cancelled = True
-        self._permit.cancel()
+            self._guard.cancelled = True
+        self._guard.cancel()
         return True
 
     def cancelled(self) -> bool:
         """Return True if the call was cancelled."""
-        return self._permit.cancelled or (self._done.is_set() and bool(self._call.cancelled()))
+        return self._guard.cancelled or (self._done.is_set() and bool(self._call.cancelled()))
 
     def done(self) -> bool:
         """Return True if the call has ended or was cancelled; its thread may still be running then."""
-        return self._permit.cancelled or self._done.is_set()
+        return self._guard.cancelled or self._done.is_set()
 
     def running(self) -> bool:
         """Return True if the call has not ended."""
@@ -108,23 +108,23 @@ class FutureCall(grpc.Call, FutureOfAny):
 
     def code(self) -> Any:
         """Wait for the end; return the status code."""
-        return self._over().code()
+        return self._ended_call().code()
 
     def details(self) -> Any:
         """Wait for the end; return the status message."""
-        return self._over().details()
+        return self._ended_call().details()
 
     def initial_metadata(self) -> Any:
         """Wait for the end; return the initial metadata."""
-        return self._over().initial_metadata()
+        return self._ended_call().initial_metadata()
 
     def trailing_metadata(self) -> Any:
         """Wait for the end; return the trailing metadata."""
-        return self._over().trailing_metadata()
+        return self._ended_call().trailing_metadata()
 
     def debug_error_string(self) -> Any:
         """Wait for the end; return gRPC's debug text."""
-        return self._over().debug_error_string()
+        return self._ended_call().debug_error_string()
 
     def is_active(self) -> bool:
         """Return True if the call has not ended."""
@@ -132,22 +132,22 @@ class FutureCall(grpc.Call, FutureOfAny):
 
     def time_remaining(self) -> Any:
         """Return how many seconds are left for the call, or None if it has no deadline."""
-        return self._permit.remaining()
+        return self._guard.time_remaining()
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
         """Call a function when the call ends; return False if it has ended already."""
-        with self._deciding:
+        with self._lock:
             active = not self._done.is_set()
             if active:
                 self._callbacks.append(callback)
         return active
 
-    def _over(self) -> Any:
+    def _ended_call(self) -> Any:
         self._done.wait()
         return self._call
 
 
-def tell(callbacks: list[Callable[[], object]]) -> None:
+def run_callbacks(callbacks: list[Callable[[], object]]) -> None:
     """Call each callback once and remove it; log the errors that they raise."""
     while callbacks:
         try:

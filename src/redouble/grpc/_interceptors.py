@@ -27,7 +27,7 @@ from redouble.grpc._permit import RpcResendGuard
 from redouble.grpc._request_stream import RequestSource, requests_of
 from redouble.grpc._response_stream import ResponseStream
 
-__all__ = ["Interceptor", "aio_shapes"]
+__all__ = ["Interceptor", "make_aio_interceptors"]
 
 
 class Interceptor(
@@ -40,7 +40,7 @@ class Interceptor(
 
     def __init__(self, policy: Layer | None) -> None:
         sends: dict[Shape, Send] = {"unary": attempt_unary, "future": attempt_unary, "stream": attempt_stream}
-        self._terms = channel_policy_of(policy, sends, aio=False)
+        self._channel_policy = channel_policy_of(policy, sends, aio=False)
 
     def __repr__(self) -> str:
         return "<redouble.grpc.interceptors() for grpc, not grpc.aio>"
@@ -75,33 +75,37 @@ class Interceptor(
         """Retry a call with two streams, until its first response, as long as its requests can be resent."""
         return self._stream(continuation, client_call_details, requests_of(request_iterator, aio=False))
 
-    def _unary(self, continuation: Callable[..., Any], said: Any, requests: RequestSource) -> Any:
+    def _unary(self, continuation: Callable[..., Any], call_details: Any, requests: RequestSource) -> Any:
         # gRPC intercepts a call and a ``.future()`` alike; only the name of its continuation differs.
-        ahead = ".future." in getattr(continuation, "__qualname__", "")
-        plan = self._terms().plan(name_of(said.method), "future" if ahead else "unary")
-        permit = RpcResendGuard(plan, continuation, said, requests)
-        return FutureCall(permit) if ahead else finish_unary(permit)
+        is_future = ".future." in getattr(continuation, "__qualname__", "")
+        plan = self._channel_policy().plan(name_of(call_details.method), "future" if is_future else "unary")
+        guard = RpcResendGuard(plan, continuation, call_details, requests)
+        return FutureCall(guard) if is_future else finish_unary(guard)
 
-    def _stream(self, continuation: Callable[..., Any], said: Any, requests: RequestSource) -> ResponseStream:
-        terms = self._terms()
-        plan = terms.plan(name_of(said.method), "stream")
-        return ResponseStream(RpcResendGuard(plan, continuation, said, requests), eager=terms.eager)
+    def _stream(
+        self, continuation: Callable[..., Any], call_details: Any, requests: RequestSource
+    ) -> ResponseStream:
+        channel_policy = self._channel_policy()
+        plan = channel_policy.plan(name_of(call_details.method), "stream")
+        return ResponseStream(
+            RpcResendGuard(plan, continuation, call_details, requests), eager=channel_policy.eager
+        )
 
 
 class AioInterceptor:
     """The base of the four `grpc.aio` interceptors: they share the policy of one channel."""
 
-    def __init__(self, terms: Callable[[], ChannelPolicy]) -> None:
-        self._terms = terms
+    def __init__(self, channel_policy: Callable[[], ChannelPolicy]) -> None:
+        self._channel_policy = channel_policy
 
     def __repr__(self) -> str:
         return "<redouble.grpc.aio_interceptors() for grpc.aio, not grpc>"
 
-    def _permit(
-        self, continuation: Callable[..., Any], said: Any, requests: RequestSource, shape: Shape
+    def _guard(
+        self, continuation: Callable[..., Any], call_details: Any, requests: RequestSource, shape: Shape
     ) -> AioResendGuard:
-        plan = self._terms().plan(name_of(said.method), shape)
-        return AioResendGuard(plan, continuation, said, requests)
+        plan = self._channel_policy().plan(name_of(call_details.method), shape)
+        return AioResendGuard(plan, continuation, call_details, requests)
 
 
 class UnaryUnary(AioInterceptor, grpc.aio.UnaryUnaryClientInterceptor):
@@ -111,10 +115,10 @@ class UnaryUnary(AioInterceptor, grpc.aio.UnaryUnaryClientInterceptor):
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
         """Run the policy of the call; return the call that succeeded, or the response of another layer."""
-        permit = self._permit(continuation, client_call_details, RequestSource(request), "unary")
-        response = await run(permit)
-        same = response is permit.response and permit.current is not None
-        return permit.current if same else response
+        guard = self._guard(continuation, client_call_details, RequestSource(request), "unary")
+        response = await run(guard)
+        same = response is guard.response and guard.current is not None
+        return guard.current if same else response
 
 
 class UnaryStream(AioInterceptor, grpc.aio.UnaryStreamClientInterceptor):
@@ -125,7 +129,7 @@ class UnaryStream(AioInterceptor, grpc.aio.UnaryStreamClientInterceptor):
     ) -> Any:
         """Start the policy of the call in a task; return the call at once."""
         return StreamResponseCall(
-            self._permit(continuation, client_call_details, RequestSource(request), "stream")
+            self._guard(continuation, client_call_details, RequestSource(request), "stream")
         )
 
 
@@ -137,7 +141,7 @@ class StreamUnary(AioInterceptor, grpc.aio.StreamUnaryClientInterceptor):
     ) -> Any:
         """Start the policy of the call in a task; return the call at once."""
         requests = requests_of(request_iterator, aio=True)
-        return UnaryResponseCall(self._permit(continuation, client_call_details, requests, "unary"))
+        return UnaryResponseCall(self._guard(continuation, client_call_details, requests, "unary"))
 
 
 class StreamStream(AioInterceptor, grpc.aio.StreamStreamClientInterceptor):
@@ -148,10 +152,15 @@ class StreamStream(AioInterceptor, grpc.aio.StreamStreamClientInterceptor):
     ) -> Any:
         """Start the policy of the call in a task; return the call at once."""
         requests = requests_of(request_iterator, aio=True)
-        return DuplexCall(self._permit(continuation, client_call_details, requests, "stream"))
+        return DuplexCall(self._guard(continuation, client_call_details, requests, "stream"))
 
 
-def aio_shapes(policy: Layer | None) -> list[grpc.aio.ClientInterceptor]:
+def make_aio_interceptors(policy: Layer | None) -> list[grpc.aio.ClientInterceptor]:
     """Return the four interceptors of one channel of `grpc.aio`."""
-    terms = channel_policy_of(policy, {"unary": aattempt_unary, "stream": aattempt_stream}, aio=True)
-    return [UnaryUnary(terms), UnaryStream(terms), StreamUnary(terms), StreamStream(terms)]
+    channel_policy = channel_policy_of(policy, {"unary": aattempt_unary, "stream": aattempt_stream}, aio=True)
+    return [
+        UnaryUnary(channel_policy),
+        UnaryStream(channel_policy),
+        StreamUnary(channel_policy),
+        StreamStream(channel_policy),
+    ]

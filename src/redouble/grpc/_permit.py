@@ -26,7 +26,7 @@ from redouble._runtime.clock import SYSTEM, context_clock, virtual
 from redouble._runtime.deadline import time_left
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Reason, Stopped
-from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, Known, known
+from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, ErrorClasses, as_rpc_error
 from redouble.grpc._request_stream import RequestSource
 
 __all__ = ["PUSHBACK", "WAITING", "RpcResendGuard", "cancel", "forbids", "pushback"]
@@ -40,59 +40,59 @@ class RpcResendGuard(RetryVeto):
 
     asked = True
 
-    sends = 0  # number of attempts started
+    attempts = 0  # number of attempts started
     current: Any = None  # the RPC object of the running or the successful attempt
     response: Any = None  # the response of ``current``
     forbidden = False  # the server's pushback forbids a retry
-    overdue = False  # the attempt timed out: its RPC is cancelled as soon as it is attached
-    late = False  # the last attempt ended with DEADLINE_EXCEEDED
+    timed_out = False  # the attempt timed out: its RPC is cancelled as soon as it is attached
+    deadline_exceeded = False  # the last attempt ended with DEADLINE_EXCEEDED
     committed = False  # the caller has received a part of the response
     cancelled = False  # the caller has cancelled the call; in blocking code, where there is no task to cancel
-    bell: ThreadWaker  # interrupts a delay when another thread cancels the call
-    early: Any = None  # the RPC of a first attempt that started before the policy runs
-    patience = inf  # the moment at which the policy's total timeout ends
+    waker: ThreadWaker  # interrupts a delay when another thread cancels the call
+    early_rpc: Any = None  # the RPC of a first attempt that started before the policy runs
+    policy_deadline = inf  # the moment at which the policy's total timeout ends
 
     def __init__(
         self,
         plan: Plan,
         continuation: Callable[[Any, Any], Any],
-        said: Any,
+        call_details: Any,
         requests: RequestSource,
     ) -> None:
         self.plan, self.requests = plan, requests
-        self.continuation, self.said = continuation, said
+        self.continuation, self.call_details = continuation, call_details
         self.now = now = context_clock()
         self.started = now()
-        timeout = getattr(said, "timeout", None)
-        rest = time_left() if ambient.active else inf
-        self.until = self.started + min(inf if timeout is None else timeout, rest)
-        self._deciding = allocate_lock()
+        timeout = getattr(call_details, "timeout", None)
+        ambient_limit = time_left() if ambient.active else inf
+        self.deadline = self.started + min(inf if timeout is None else timeout, ambient_limit)
+        self._lock = allocate_lock()
 
     # ----------------------------------------------------------------------------- time
 
-    def waits(self) -> float:
+    def start_policy(self) -> float:
         """Start the policy's total timeout; return how many seconds are left for the call."""
-        self.patience = self.now() + self.plan.total
-        return self.rest()
+        self.policy_deadline = self.now() + self.plan.total
+        return self.call_limit()
 
-    def rest(self) -> float:
+    def call_limit(self) -> float:
         """Return how many seconds are left for the whole call, including the messages of a stream."""
-        return self.until - self.now()
+        return self.deadline - self.now()
 
-    def limit(self) -> float:
+    def attempt_limit(self) -> float:
         """Return the time limit of an attempt, in seconds; of a stream, the limit until its first message."""
-        shortest = min(self.until, self.patience)
-        rest = inf if shortest == inf else shortest - self.now()
-        return min(rest, time_left()) if ambient.active else rest
+        shortest = min(self.deadline, self.policy_deadline)
+        limit = inf if shortest == inf else shortest - self.now()
+        return min(limit, time_left()) if ambient.active else limit
 
-    def remaining(self) -> float | None:
+    def time_remaining(self) -> float | None:
         """Return how many seconds are left for the call, or None if it has no deadline, as gRPC does."""
-        return None if self.until == inf else max(0.0, self.rest())
+        return None if self.deadline == inf else max(0.0, self.call_limit())
 
     def sleep(self, seconds: float) -> None:
         """Wait for a delay; raise `CallCancelled` if the caller cancels the call meanwhile."""
         if virtual() is None:
-            self.bell.wait(seconds)
+            self.waker.wait(seconds)
         else:
             SYSTEM.sleep(seconds)
         if self.cancelled:
@@ -100,35 +100,35 @@ class RpcResendGuard(RetryVeto):
 
     # ------------------------------------------------------------------------ attempts
 
-    def begins(self) -> int:
+    def begin_attempt(self) -> int:
         """Record the start of an attempt; return the number of earlier ones."""
         if self.cancelled:
             raise CallCancelled
         # The engine calls `check` before a retry; a user's own layer that calls twice does not.
-        if self.sends and (reason := self._reason()) is not None:
-            raise self.failed(Stopped(f"no other attempt: {OUTCOMES[reason][0]}", reason=reason))
-        self.sends += 1
-        self.forbidden = self.late = False
-        return self.sends - 1
+        if self.attempts and (reason := self._reason()) is not None:
+            raise self.record_failure(Stopped(f"no other attempt: {OUTCOMES[reason][0]}", reason=reason))
+        self.attempts += 1
+        self.forbidden = self.deadline_exceeded = False
+        return self.attempts - 1
 
-    def goes(self, call: Any) -> None:
+    def attach(self, call: Any) -> None:
         """Record the RPC object of the running attempt."""
         self.current = call
-        if self.cancelled or self.overdue:  # while the RPC was being created
+        if self.cancelled or self.timed_out:  # while the RPC was being created
             cancel(call)
 
-    def taken(self) -> Any:
+    def take_early_rpc(self) -> Any:
         """Return the early RPC, if any, to the attempt that continues it; a second call returns None."""
-        call, self.early = self.early, None
+        call, self.early_rpc = self.early_rpc, None
         return call
 
-    def failed(self, error: Exception) -> Exception:
+    def record_failure(self, error: Exception) -> Exception:
         """Stamp this guard on the error of an attempt; raise `CallCancelled` if the call was cancelled."""
-        with self._deciding:
+        with self._lock:
             self.current = None  # the RPC object may be the error itself
-        self.overdue = False
+        self.timed_out = False
         self.forbidden = forbids(error)
-        self.late = code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
+        self.deadline_exceeded = code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
         with suppress(Exception):  # it has no __dict__: then the veto applies when the next attempt begins
             vars(error)[STAMP] = self
         if self.cancelled:
@@ -137,7 +137,7 @@ class RpcResendGuard(RetryVeto):
 
     def commit(self, call: Any) -> bool:
         """Record that the caller receives a part of this RPC; return False if it is no longer current."""
-        with self._deciding:
+        with self._lock:
             if self.current is not call:
                 return False
             self.committed = True
@@ -146,35 +146,35 @@ class RpcResendGuard(RetryVeto):
     def cancel(self) -> None:
         """Cancel the running RPC or the delay, and prevent further attempts."""
         self.cancelled = True
-        self.bell.wake()
+        self.waker.wake()
         cancel(self.current)
 
     # ------------------------------------------------------------------ before a retry
 
     def check(self, run: Any, /) -> Reason | None:  # noqa: ARG002
         """Return the reason for which another attempt is vetoed, or None."""
-        if self.late and self.limit() <= SLACK:
+        if self.deadline_exceeded and self.attempt_limit() <= SLACK:
             return Reason.timeout
         return self._reason()
 
     def _reason(self) -> Reason | None:
-        with self._deciding:
+        with self._lock:
             if self.cancelled or self.forbidden:
                 return Reason.stopped
             if self.committed:
                 return Reason.committed
             self.current = None
-        return None if self.requests.again() else Reason.not_replayable
+        return None if self.requests.can_resend() else Reason.not_replayable
 
     # ----------------------------------------------------------------- after the end
 
-    def concludes(self, error: Exception, both: Known) -> None:
+    def conclude(self, error: Exception, classes: ErrorClasses) -> None:
         """Annotate the error that the call raises, and make an error of redouble a `grpc.RpcError` too."""
         if stamp_of(error) is self:
-            annotate(error, self._story(Reason.stopped, error), None)
-        known(error, both)
+            annotate(error, self._record(Reason.stopped, error), None)
+        as_rpc_error(error, classes)
 
-    def withdrawn(self, error: BaseException | None) -> Exception:
+    def cancellation_error(self, error: BaseException | None) -> Exception:
         """Return the error of a call that the caller has cancelled; ``error`` is how its policy ended."""
         ended = error.__cause__ if isinstance(error, CallCancelled) else error
         if code_of(ended) is grpc.StatusCode.CANCELLED:
@@ -182,22 +182,22 @@ class RpcResendGuard(RetryVeto):
         else:
             cancelled = CancelledCall(CANCELLED)
             cancelled.__cause__ = ended
-        annotate(cancelled, self._story(Reason.stopped, cancelled), None)
+        annotate(cancelled, self._record(Reason.stopped, cancelled), None)
         return cancelled
 
-    def breaks(self, error: Exception) -> None:
+    def record_break(self, error: Exception) -> None:
         """Record the error of a stream that failed after the caller had received a part of it."""
-        self._story(Reason.committed, error).tell(error)
+        self._record(Reason.committed, error).tell(error)
 
     def report(self) -> Report:
         """Build the report of the call so far, for code that reads an error before the policy has decided."""
-        return self._story(Reason.stopped, None).report()
+        return self._record(Reason.stopped, None).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return itself, (self.report(),)
 
-    def _story(self, reason: Reason, error: Exception | None) -> CallRecord:
-        return CallRecord(self.plan, reason, self.sends, self.now() - self.started, error)
+    def _record(self, reason: Reason, error: Exception | None) -> CallRecord:
+        return CallRecord(self.plan, reason, self.attempts, self.now() - self.started, error)
 
 
 # The guard of the call whose policy runs in this context: cancelling the call interrupts its delay.
@@ -221,8 +221,8 @@ def code_of(error: Any) -> object:
 def pushback(error: object) -> float | None:
     """Return the server's pushback in seconds, negative if it forbids a retry, or None without one."""
     try:
-        said = cast("Any", error).trailing_metadata() if isinstance(error, grpc.RpcError) else None
-        asked = [milliseconds(value) for key, value in said or () if key == PUSHBACK]
+        metadata = cast("Any", error).trailing_metadata() if isinstance(error, grpc.RpcError) else None
+        asked = [milliseconds(value) for key, value in metadata or () if key == PUSHBACK]
     except Exception:  # the error has no metadata
         return None
     if None in asked:  # a negative number, or not a number

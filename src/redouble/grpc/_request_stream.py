@@ -24,11 +24,11 @@ class RequestSource:
     def __init__(self, source: Any) -> None:
         self._source = source
 
-    def again(self) -> bool:
+    def can_resend(self) -> bool:
         """Return True if another attempt may send them; if so, earlier attempts receive no further items."""
         return True
 
-    def anew(self) -> Any:
+    def for_attempt(self) -> Any:
         """Return the requests for the next attempt."""
         return self._source
 
@@ -39,7 +39,7 @@ class RequestSource:
 class RewindableRequests(RequestSource):
     """Iterable requests in blocking code, where gRPC requires an iterator."""
 
-    def anew(self) -> Iterator[Any]:
+    def for_attempt(self) -> Iterator[Any]:
         return iter(self._source)
 
 
@@ -49,41 +49,41 @@ class BufferedRequests(RequestSource):
     def __init__(self, source: Any) -> None:
         super().__init__(source)
         self._current: object = None  # the attempt that may receive items
-        self._taken = False
+        self._sent = False
         # The item or error that an attempt read after it had failed.
-        self._kept: tuple[Any, Exception | None] | None = None
-        self._deciding = allocate_lock()  # guards the state; held briefly
-        self._taking = allocate_lock()  # serialises reads; held while the next item is awaited
+        self._late_read: tuple[Any, Exception | None] | None = None
+        self._lock = allocate_lock()  # guards the state; held briefly
+        self._read_lock = allocate_lock()  # serialises reads; held while the next item is awaited
 
-    def again(self) -> bool:
-        with self._deciding:
-            if self._taken:
+    def can_resend(self) -> bool:
+        with self._lock:
+            if self._sent:
                 return False
             self._current = None
             return True
 
-    def anew(self) -> Iterator[Any]:
+    def for_attempt(self) -> Iterator[Any]:
         self._current = current = AttemptRequests(self)
         return current
 
     def take(self, attempt: object) -> Any:
         """Return the next item for an attempt; `END` if there is none, or the attempt is not current."""
-        with self._taking:
-            (item, error), self._kept = self._kept or self._asked(), None
+        with self._read_lock:
+            (item, error), self._late_read = self._late_read or self._read(), None
             try:
-                with self._deciding:
+                with self._lock:
                     if self._current is attempt:
-                        self._taken = self._taken or error is not None or item is not END
+                        self._sent = self._sent or error is not None or item is not END
                         if error is not None:
                             raise error
                         return item
                 # Errors too: after it the iterator is exhausted, and the next attempt would send too little.
-                self._kept = item, error
+                self._late_read = item, error
             finally:
                 del error
             return END
 
-    def _asked(self) -> tuple[Any, Exception | None]:
+    def _read(self) -> tuple[Any, Exception | None]:
         try:
             return next(self._source, END), None
         except Exception as error:
@@ -112,16 +112,16 @@ class AsyncBufferedRequests(RequestSource):
     def __init__(self, source: AsyncIterator[Any]) -> None:
         super().__init__(source)
         self._current: object = None
-        self._taken = False
+        self._sent = False
         self._next: Future[Any] | None = None  # the pending read, shared by attempts; one gets its item
 
-    def again(self) -> bool:
-        if self._taken:
+    def can_resend(self) -> bool:
+        if self._sent:
             return False
         self._current = None
         return True
 
-    def anew(self) -> AsyncIterator[Any]:
+    def for_attempt(self) -> AsyncIterator[Any]:
         self._current = current = AsyncAttemptRequests(self)
         return current
 
@@ -136,21 +136,19 @@ class AsyncBufferedRequests(RequestSource):
         if self._current is not attempt:
             return END
         if self._next is None:
-            self._next = ensure_future(self._ask())
-        asked = self._next
-        await wait([asked])  # does not cancel the read if this task is cancelled
+            self._next = ensure_future(self._read())
+        pending = self._next
+        await wait([pending])  # does not cancel the read if this task is cancelled
         if self._current is not attempt:
             return END
         self._next = None
-        taken, self._taken = (
-            self._taken,
-            True,
-        )  # also by an error, which exhausts the iterator
-        item = asked.result()
-        self._taken = taken or item is not END
+        # An error counts as sent too, because it exhausts the iterator.
+        sent, self._sent = self._sent, True
+        item = pending.result()
+        self._sent = sent or item is not END
         return item
 
-    async def _ask(self) -> Any:
+    async def _read(self) -> Any:
         return await anext(self._source, END)
 
 

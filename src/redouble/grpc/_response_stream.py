@@ -17,7 +17,7 @@ from redouble._drivers.stream_source import END
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.grpc._attempt import OpenedStream, run_policy, start_rpc
 from redouble.grpc._finished_call import SYNC, CallCancelled, FutureOfAny, ResolvedCall
-from redouble.grpc._future import tell
+from redouble.grpc._future import run_callbacks
 from redouble.grpc._permit import RpcResendGuard, cancel
 
 __all__ = ["ResponseStream"]
@@ -26,30 +26,30 @@ __all__ = ["ResponseStream"]
 class ResponseStream(grpc.Call, FutureOfAny):
     """A stream of responses whose policy runs until the first message."""
 
-    def __init__(self, permit: RpcResendGuard, *, eager: bool) -> None:
-        self._permit = permit
+    def __init__(self, guard: RpcResendGuard, *, eager: bool) -> None:
+        self._guard = guard
         self._call: Any = None  # the RPC that delivers the messages, or the call that has ended
         self._items: Iterator[Any] = iter(())
         self._opening = allocate_lock()  # held by the thread that runs the policy
         self._callbacks: list[Callable[[], object]] = []
-        self._deciding = allocate_lock()
-        permit.bell = ThreadWaker()
-        if eager and min(permit.limit(), permit.plan.total) > 0:
-            permit.early = start_rpc(permit, permit.rest())
+        self._lock = allocate_lock()
+        guard.waker = ThreadWaker()
+        if eager and min(guard.attempt_limit(), guard.plan.total) > 0:
+            guard.early_rpc = start_rpc(guard, guard.call_limit())
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
         if self._call is None:
-            self._opened()
+            self._opened_call()
         try:
             return next(self._items)
         except StopIteration:
             raise
         except Exception as error:
             if not isinstance(self._call, ResolvedCall):
-                self._permit.breaks(error)
+                self._guard.record_break(error)
             raise
 
     next = __next__
@@ -58,34 +58,34 @@ class ResponseStream(grpc.Call, FutureOfAny):
 
     def initial_metadata(self) -> Any:
         """Wait for the initial metadata and return them; no attempt follows once the caller has them."""
-        call = self._permit.current
+        call = self._guard.current
         if self._call is None and call is not None:
-            found = call.initial_metadata()
-            if self._permit.commit(call) if found else call.is_active():
-                return found
-        return self._opened().initial_metadata()
+            metadata = call.initial_metadata()
+            if self._guard.commit(call) if metadata else call.is_active():
+                return metadata
+        return self._opened_call().initial_metadata()
 
     def trailing_metadata(self) -> Any:
         """Wait for the end; return the trailing metadata."""
-        return self._opened().trailing_metadata()
+        return self._opened_call().trailing_metadata()
 
     def code(self) -> Any:
         """Wait for the end; return the status code."""
-        return self._opened().code()
+        return self._opened_call().code()
 
     def details(self) -> Any:
         """Wait for the end; return the status message."""
-        return self._opened().details()
+        return self._opened_call().details()
 
     def debug_error_string(self) -> Any:
         """Wait for the end; return gRPC's debug text."""
-        return self._opened().debug_error_string()
+        return self._opened_call().debug_error_string()
 
     def cancel(self) -> bool:
         """Cancel the call or its delay; return False if it has ended already."""
         if self._call is not None:
             return cancel(self._call)
-        self._permit.cancel()
+        self._guard.cancel()
         if self._opening.acquire(blocking=False):  # no thread runs the policy: end the call here
             try:
                 self._open()
@@ -95,18 +95,18 @@ class ResponseStream(grpc.Call, FutureOfAny):
 
     def is_active(self) -> bool:
         """Return True if the call has not ended."""
-        call, permit = self._call, self._permit
+        call, guard = self._call, self._guard
         if call is not None:
             return bool(call.is_active())
-        return not permit.cancelled and permit.rest() > 0
+        return not guard.cancelled and guard.call_limit() > 0
 
     def time_remaining(self) -> Any:
         """Return how many seconds are left for the call, or None if it has no deadline."""
-        return self._permit.remaining()
+        return self._guard.time_remaining()
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
         """Call a function when the call ends; return False if it has ended already."""
-        with self._deciding:
+        with self._lock:
             if self._call is None:
                 self._callbacks.append(callback)
                 return True
@@ -116,19 +116,19 @@ class ResponseStream(grpc.Call, FutureOfAny):
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the end; raise the error of a failed call. Responses are read by iterating."""
-        return self._kept().result(timeout)
+        return self._call_unless_cancelled().result(timeout)
 
     def exception(self, timeout: float | None = None) -> Any:
         """Wait for the end; return the error, or None."""
-        return self._kept().exception(timeout)
+        return self._call_unless_cancelled().exception(timeout)
 
     def traceback(self, timeout: float | None = None) -> Any:
         """Wait for the end; return the traceback of the error, or None."""
-        return self._kept().traceback(timeout)
+        return self._call_unless_cancelled().traceback(timeout)
 
-    def _kept(self) -> Any:
+    def _call_unless_cancelled(self) -> Any:
         """Wait for the first message and return the RPC; raise if the call was cancelled."""
-        call = self._opened()
+        call = self._opened_call()
         if self.cancelled():
             raise grpc.FutureCancelledError
         return call
@@ -140,7 +140,7 @@ class ResponseStream(grpc.Call, FutureOfAny):
 
     def cancelled(self) -> bool:
         """Return True if the call was cancelled."""
-        return self._permit.cancelled if self._call is None else bool(self._call.cancelled())
+        return self._guard.cancelled if self._call is None else bool(self._call.cancelled())
 
     def done(self) -> bool:
         """Return True if the call has ended."""
@@ -152,7 +152,7 @@ class ResponseStream(grpc.Call, FutureOfAny):
 
     # ------------------------------------------------------------------------ opening
 
-    def _opened(self) -> Any:
+    def _opened_call(self) -> Any:
         """Wait for the first message; return the RPC that delivers it, or the call that has ended."""
         if self._call is None:  # set before callbacks run, because a callback may get here
             with self._opening:
@@ -160,30 +160,30 @@ class ResponseStream(grpc.Call, FutureOfAny):
         return self._call
 
     def _open(self) -> None:
-        permit = self._permit
+        guard = self._guard
         if self._call is not None:
             return
         try:
-            opened = _failed(permit.withdrawn(None)) if permit.cancelled else run_policy(permit)
+            opened = _failed_stream(guard.cancellation_error(None)) if guard.cancelled else run_policy(guard)
         except CallCancelled as error:
-            opened = _failed(permit.withdrawn(error))
+            opened = _failed_stream(guard.cancellation_error(error))
         except Exception as error:
-            permit.concludes(error, SYNC)
-            opened = _failed(permit.withdrawn(error) if permit.cancelled else error)
+            guard.conclude(error, SYNC)
+            opened = _failed_stream(guard.cancellation_error(error) if guard.cancelled else error)
         finally:
-            cancel(permit.taken())  # no attempt has continued the early RPC
+            cancel(guard.take_early_rpc())  # no attempt has continued the early RPC
         if not isinstance(opened, OpenedStream):  # the result of a fallback, for instance
             opened = OpenedStream(ResolvedCall(), iter(opened), END)
         call, items, first = opened
         self._items = items if first is END else chain((first,), items)
-        with self._deciding:
+        with self._lock:
             self._call = call
         while self._callbacks:
             callback = self._callbacks.pop(0)
             if not call.add_callback(callback):
-                tell([callback])
+                run_callbacks([callback])
 
 
-def _failed(error: Exception) -> OpenedStream:
+def _failed_stream(error: Exception) -> OpenedStream:
     answer = ResolvedCall(error=error)
     return OpenedStream(answer, iter(answer.result, END), END)

@@ -23,12 +23,12 @@ from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
 from redouble.grpc._channel_policy import layer_of
-from redouble.grpc._native_retry import CODES, retry_policy, span, throttling
+from redouble.grpc._native_retry import CODES, format_duration, retry_policy, throttling
 
 __all__ = ["ServiceConfig", "service_config"]
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
-NAMES = "'package.Service' or 'package.Service/Method'"
+NAME_FORMATS = "'package.Service' or 'package.Service/Method'"
 
 
 @public("redouble.grpc")
@@ -84,7 +84,7 @@ def service_config(
     around the `Retry`) and `TokenBucket.grpc`. ``lost`` names the rest.
     """
     layers = tuple(_flat(layer_of(policy)))
-    retries = [place for place, layer in enumerate(layers) if isinstance(layer, Retry)]
+    retries = [index for index, layer in enumerate(layers) if isinstance(layer, Retry)]
     if not retries:
         raise TypeError(f"policy={policy!r} has no Retry to export: write Retry(...), or a pipeline with one")
     outer, (first, *inner) = layers[: retries[0]], layers[retries[0] :]
@@ -102,14 +102,16 @@ def service_config(
         method["retryPolicy"] = retried
         if (tokens := throttling(retry, lost)) is not None:
             config["retryThrottling"] = tokens
-        lost += _of_retrying(retry)
+        lost += _lost_retry_options(retry)
     if (limit := min(limits)) < inf:
-        method["timeout"] = span(limit)
-        said = f"timeout={limit:g}"
-        lost.append(f"{said}: grpcio ends calls up to 2 s early, so options omit it; pass {said} with calls")
-    lost += _of_calling(retry)
-    lost += [_of_layer(layer) for layer in outer if not isinstance(layer, Timeout)]
-    lost += [_of_layer(layer) for layer in inner if retried is not None or not isinstance(layer, Timeout)]
+        method["timeout"] = format_duration(limit)
+        option = f"timeout={limit:g}"
+        lost.append(
+            f"{option}: grpcio ends calls up to 2 s early, so options omit it; pass {option} with calls"
+        )
+    lost += _lost_call_options(retry)
+    lost += [_lost_layer(layer) for layer in outer if not isinstance(layer, Timeout)]
+    lost += [_lost_layer(layer) for layer in inner if retried is not None or not isinstance(layer, Timeout)]
     from json import dumps  # noqa: PLC0415  only needed for an export
 
     return ServiceConfig(dumps(config), tuple(lost))
@@ -118,7 +120,7 @@ def service_config(
 # ------------------------------------------------------------------------- lost options
 
 
-def _of_retrying(policy: Retry) -> Iterator[str]:
+def _lost_retry_options(policy: Retry) -> Iterator[str]:
     """Yield a sentence for each lost option about retries."""
     hints = policy.hints
     if policy.give_up_after is not None:
@@ -140,7 +142,7 @@ def _of_retrying(policy: Retry) -> Iterator[str]:
         yield "random: gRPC has a chance of its own"
 
 
-def _of_calling(policy: Retry) -> Iterator[str]:
+def _lost_call_options(policy: Retry) -> Iterator[str]:
     """Yield a sentence for each lost option about calls, retried or not."""
     if policy.until is not None:
         yield f"until={display_name(policy.until)}: gRPC looks at no results"
@@ -155,14 +157,14 @@ def _of_calling(policy: Retry) -> Iterator[str]:
         yield "clock: gRPC goes by the clock of the system"
 
 
-def _of_layer(layer: Layer) -> str:
-    told = f" ({words})" if (words := layer.describe()) else ""
-    what = f"{type(layer).__name__}{told}"
+def _lost_layer(layer: Layer) -> str:
+    description = f" ({words})" if (words := layer.describe()) else ""
+    label = f"{type(layer).__name__}{description}"
     if isinstance(layer, Retry):
-        return f"{what} inside a Retry: the outer one is exported"
+        return f"{label} inside a Retry: the outer one is exported"
     if isinstance(layer, Timeout):
-        return f"{what} for each attempt: gRPC limits the whole call, and no attempt"
-    return f"{what}: a service config knows no such layer"
+        return f"{label} for each attempt: gRPC limits the whole call, and no attempt"
+    return f"{label}: a service config knows no such layer"
 
 
 # ------------------------------------------------------------------------------ validation
@@ -179,7 +181,7 @@ def _flat(policy: Layer) -> Iterator[Layer]:
         yield policy
 
 
-def _listed(items: object, option: str) -> list[object]:
+def _as_list(items: object, option: str) -> list[object]:
     """Validate that an option is a list and not a single text; return it as a list."""
     if isinstance(items, str | bytes):
         raise TypeError(f"{option}={items!r}: write a list, such as [{items!r}]")
@@ -190,28 +192,28 @@ def _listed(items: object, option: str) -> list[object]:
 
 def _names(methods: object) -> list[dict[str, str]]:
     """Parse method names without duplicates, because gRPC rejects a document that repeats one."""
-    names = [_name(method) for method in _listed(methods, "methods")]
+    names = [_name(method) for method in _as_list(methods, "methods")]
     if not names:
         raise ValueError("methods=[] is empty, so it would be for no method: write None for all of them")
-    return [name for place, name in enumerate(names) if name not in names[:place]]
+    return [name for index, name in enumerate(names) if name not in names[:index]]
 
 
 def _name(method: object) -> dict[str, str]:
     if not isinstance(method, str):
-        raise TypeError(f"methods: {method!r} is no text: write {NAMES}")
+        raise TypeError(f"methods: {method!r} is no text: write {NAME_FORMATS}")
     if method.startswith("/"):
         raise ValueError(f"methods: {method!r} begins with a slash: write {method.strip('/')!r}")
     if not NAME.fullmatch(method):
-        raise ValueError(f"methods: {method!r} is the name of no service or method: write {NAMES}")
+        raise ValueError(f"methods: {method!r} is the name of no service or method: write {NAME_FORMATS}")
     return dict(zip(("service", "method"), method.split("/"), strict=False))
 
 
 def _codes(codes: object) -> list[str]:
-    given = _listed(codes, "codes")
-    found = [code.name if isinstance(code, grpc.StatusCode) else code for code in given]
-    if not found:
+    given = _as_list(codes, "codes")
+    names = [code.name if isinstance(code, grpc.StatusCode) else code for code in given]
+    if not names:
         raise ValueError("codes=[] is empty, so nothing would be retried: write Retry(attempts=1) for that")
-    for code in found:
+    for code in names:
         if not isinstance(code, str):
             raise TypeError(f"codes: {code!r} is no text: write names, such as 'UNAVAILABLE'")
         if code == "OK":
@@ -220,4 +222,4 @@ def _codes(codes: object) -> list[str]:
             from redouble.config._errors import nearest  # noqa: PLC0415  only needed for a misspelt code
 
             raise ValueError(f"codes: {code!r} is no status code; {nearest(code.upper(), CODES)}")
-    return list(dict.fromkeys(cast("list[str]", found)))
+    return list(dict.fromkeys(cast("list[str]", names)))

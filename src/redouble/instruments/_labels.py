@@ -8,10 +8,10 @@ from redouble._failures.error_readers import answer_of
 from redouble._failures.verdict import CUT, Kind
 from redouble._telemetry.events import Event
 
-__all__ = ["code_of", "http_status", "is_http", "kind_of", "reason_of", "word"]
+__all__ = ["code_of", "http_status", "is_http", "kind_of", "label_value", "reason_of"]
 
 
-MOST = 64  # characters of a label value
+MAX_LENGTH = 64  # characters of a label value
 CLIENTS = frozenset({"httpx", "httpx2", "requests", "aiohttp", "urllib3"})
 UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
 
@@ -41,7 +41,7 @@ def code_of(event: Event) -> str:
         state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     except Exception:
         state = None
-    return word(state) if isinstance(state, str) else word(type(error).__name__)
+    return label_value(state) if isinstance(state, str) else label_value(type(error).__name__)
 
 
 def kind_of(event: Event) -> str:
@@ -62,9 +62,9 @@ def reason_of(event: Event) -> str:
     """Return the reason of the verdict, or else the kind of failure."""
     verdict = event.verdict
     reason = verdict.reason if verdict is not None else None
-    return word(reason) if reason else str(event.kind or "unknown")
+    return label_value(reason) if reason else str(event.kind or "unknown")
 
 
-def word(text: str) -> str:
+def label_value(text: str) -> str:
     """Shorten and escape a text for a label value, because a rule may give any reason."""
-    return UNFIT.sub("_", text[:MOST])
+    return UNFIT.sub("_", text[:MAX_LENGTH])

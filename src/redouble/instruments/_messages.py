@@ -14,10 +14,10 @@ from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
 from redouble.instruments._labels import http_status, reason_of
 
-__all__ = ["LOUD", "OF_RECORDS", "QUIET", "LogLine", "level_of", "line"]
+__all__ = ["DEBUG_EVENTS", "INFO_EVENTS", "RECORD_ATTRIBUTES", "LogLine", "level_of", "line"]
 
 
-LOUD: Final[tuple[What, ...]] = (
+INFO_EVENTS: Final[tuple[What, ...]] = (
     "retry",
     "give_up",
     "circuit_opened",
@@ -25,15 +25,15 @@ LOUD: Final[tuple[What, ...]] = (
     "circuit_closed",
     "circuit_isolated",
 )
-QUIET: Final[tuple[What, ...]] = ("success", "failure", "rejected", "timeout")  # only if DEBUG is enabled
+# Logged only if DEBUG is enabled.
+DEBUG_EVENTS: Final[tuple[What, ...]] = ("success", "failure", "rejected", "timeout")
 
-OF_RECORDS = frozenset(
-    {*vars(logging.makeLogRecord({})), "message", "asctime"}
-)  # the attributes of a LogRecord
+# The attributes of a LogRecord.
+RECORD_ATTRIBUTES = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 
 LEVELS: Mapping[What, int] = {
-    **dict.fromkeys(LOUD, logging.INFO),
-    **dict.fromkeys(QUIET, logging.DEBUG),
+    **dict.fromkeys(INFO_EVENTS, logging.INFO),
+    **dict.fromkeys(DEBUG_EVENTS, logging.DEBUG),
     "give_up": logging.WARNING,
 }
 DECISIONS: Mapping[What, str] = {
@@ -74,18 +74,20 @@ def line(event: Event, taken: Collection[str] = ()) -> LogLine:
         "labels": {one_line(key): one_line(value) for key, value in event.labels.items()},
     }
     for key, value in event.bound.items():
-        fields[_free(one_line(key), fields, taken)] = one_line(value) if isinstance(value, str) else value
-    return LogLine(one_line(f"{event.name}: {_said(event)}"), fields)
+        fields[_free_name(one_line(key), fields, taken)] = (
+            one_line(value) if isinstance(value, str) else value
+        )
+    return LogLine(one_line(f"{event.name}: {_message(event)}"), fields)
 
 
-def _free(key: str, fields: Mapping[str, object], taken: Collection[str]) -> str:
+def _free_name(key: str, fields: Mapping[str, object], taken: Collection[str]) -> str:
     """Rename a bound field whose name is a field of ours or of the logger."""
     while key in fields or key in taken:
         key = f"bound_{key}"
     return key
 
 
-def _said(event: Event) -> str:
+def _message(event: Event) -> str:
     what, took = event.what, in_seconds(event.attempt_elapsed or 0.0)
     if what == "success":
         return f"attempt {event.attempt} succeeded in {took}"

@@ -13,7 +13,7 @@ from functools import partial
 from redouble._internal.validation import instance
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._messages import LOUD, OF_RECORDS, QUIET, level_of, line
+from redouble.instruments._messages import DEBUG_EVENTS, INFO_EVENTS, RECORD_ATTRIBUTES, level_of, line
 
 __all__ = ["instrument"]
 
@@ -26,10 +26,10 @@ def instrument(logger: str | logging.Logger = "redouble") -> Observation:
     """
     instance(logger, "logger", str | logging.Logger, "a logger, or the name of one")
     target = logging.getLogger(logger) if isinstance(logger, str) else logger
-    tell = partial(_log, target)
-    loud = observing(tell, LOUD)
-    quiet = observing(tell, QUIET, partial(target.isEnabledFor, logging.DEBUG))
-    return Observation(loud.remove, quiet.remove)
+    observer = partial(_log, target)
+    info = observing(observer, INFO_EVENTS)
+    debug = observing(observer, DEBUG_EVENTS, partial(target.isEnabledFor, logging.DEBUG))
+    return Observation(info.remove, debug.remove)
 
 
 def _log(logger: logging.Logger, event: Event) -> None:
@@ -37,5 +37,5 @@ def _log(logger: logging.Logger, event: Event) -> None:
     if logger.isEnabledFor(level):
         if event.what == "circuit_closed" and event.rejected and logger.name == "redouble":
             return  # the breaker logs it itself
-        said = line(event, OF_RECORDS)
-        logger.log(level, "%s", said.message, extra=said.fields)
+        log_line = line(event, RECORD_ATTRIBUTES)
+        logger.log(level, "%s", log_line.message, extra=log_line.fields)

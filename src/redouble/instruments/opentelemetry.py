@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary
 
 from redouble._internal.extras import missing_extra
 from redouble._internal.logger import one_line
-from redouble._telemetry import observers as _watch
+from redouble._telemetry import observers
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.observers import observing
 from redouble.instruments._labels import code_of, http_status, is_http, reason_of
-from redouble.instruments._metrics import COUNTED, gauged, measured
+from redouble.instruments._metrics import METRIC_EVENTS, metrics_observer, read_gauge
 from redouble.instruments._schema import BUCKETS, METRICS, Metric
 
 try:
@@ -33,12 +33,12 @@ except ModuleNotFoundError as error:
 
 __all__ = ["instrument"]
 
-SPOKEN: Final[tuple[What, ...]] = ("retry", "give_up", "rejected", "timeout")
-RESENT: Final = "http.request.resend_count"
+SPAN_EVENTS: Final[tuple[What, ...]] = ("retry", "give_up", "rejected", "timeout")
+RESEND_COUNT: Final = "http.request.resend_count"
 INTERNAL: Any = getattr(metrics, "_internal", None)
 
 
-def instrument(meter_provider: MeterProvider | None = None) -> _watch.Observation:
+def instrument(meter_provider: MeterProvider | None = None) -> observers.Observation:
     """Record metrics of all calls, and add span events for retries, from now on.
 
     meter_provider: the provider of the meter; by default the global one, even if it is set later.
@@ -53,10 +53,10 @@ def instrument(meter_provider: MeterProvider | None = None) -> _watch.Observatio
         )
     meter = metrics.get_meter("redouble", meter_provider=meter_provider)
     gauges = _gauges_of(meter_provider or metrics.get_meter_provider(), meter)
-    awake = None if meter_provider is not None else _has_sdk
-    measuring = observing(measured(partial(_record, _instruments(meter))), COUNTED, awake)
-    speaking = observing(_speak, SPOKEN)
-    return _watch.Observation(measuring.remove, speaking.remove, gauges.close)
+    enabled = None if meter_provider is not None else _has_sdk
+    measuring = observing(metrics_observer(partial(_record, _instruments(meter))), METRIC_EVENTS, enabled)
+    spans = observing(_add_span_event, SPAN_EVENTS)
+    return observers.Observation(measuring.remove, spans.remove, gauges.close)
 
 
 def exported(metric: Metric) -> str:
@@ -75,15 +75,15 @@ Add = Callable[[float, Mapping[str, AttributeValue]], None]
 
 
 def _instruments(meter: Meter) -> dict[Metric, Add]:
-    made: dict[Metric, Add] = {}
+    recorders: dict[Metric, Add] = {}
     for metric in METRICS:
         if metric.kind == "counter":
-            made[metric] = meter.create_counter(exported(metric), f"{{{metric.unit}}}", metric.help).add
+            recorders[metric] = meter.create_counter(exported(metric), f"{{{metric.unit}}}", metric.help).add
         elif metric.kind == "histogram":
-            made[metric] = meter.create_histogram(
+            recorders[metric] = meter.create_histogram(
                 exported(metric), metric.unit, metric.help, explicit_bucket_boundaries_advisory=BUCKETS
             ).record
-    return made
+    return recorders
 
 
 def _record(
@@ -91,11 +91,11 @@ def _record(
     metric: Metric,
     amount: float,
     name: str,
-    rest: tuple[str, ...],
+    label_values: tuple[str, ...],
     labels: Mapping[str, str],
     /,
 ) -> None:
-    instruments[metric](amount, {**labels, **dict(zip(metric.labels, (name, *rest), strict=True))})
+    instruments[metric](amount, {**labels, **dict(zip(metric.labels, (name, *label_values), strict=True))})
 
 
 class Gauges:
@@ -109,8 +109,11 @@ class Gauges:
                 meter.create_observable_gauge(exported(metric), [read], f"{{{metric.unit}}}", metric.help)
 
     def _read(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
-        found = gauged(metric) if self._open else {}
-        return [Observation(n, dict(zip(metric.labels, said, strict=True))) for said, n in found.items()]
+        gauges = read_gauge(metric) if self._open else {}
+        return [
+            Observation(n, dict(zip(metric.labels, attributes, strict=True)))
+            for attributes, n in gauges.items()
+        ]
 
     def open(self) -> None:
         """Export the gauges, for one more handle."""
@@ -127,14 +130,14 @@ _early: list[Gauges] = []  # created before an SDK was set, which adopts them th
 
 
 def _gauges_of(provider: MeterProvider, meter: Meter) -> Gauges:
-    of_program = provider is metrics.get_meter_provider()
-    found = _gauges.get(provider)
-    if found is None:
-        found = _gauges[provider] = _early[0] if of_program and _early else Gauges(meter)
-        if of_program and not _has_sdk():
-            _early.append(found)
-    found.open()
-    return found
+    is_global = provider is metrics.get_meter_provider()
+    gauges = _gauges.get(provider)
+    if gauges is None:
+        gauges = _gauges[provider] = _early[0] if is_global and _early else Gauges(meter)
+        if is_global and not _has_sdk():
+            _early.append(gauges)
+    gauges.open()
+    return gauges
 
 
 def _reason(event: Event) -> str | None:
@@ -143,12 +146,12 @@ def _reason(event: Event) -> str | None:
     return None if event.verdict is None else reason_of(event)
 
 
-def _speak(event: Event) -> None:
+def _add_span_event(event: Event) -> None:
     span = trace.get_current_span()
     if not span.is_recording():
         return
     status = http_status(event)
-    said: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         **{one_line(key): one_line(it) if isinstance(it, str) else it for key, it in event.bound.items()},
         "redouble.name": one_line(event.name),
         "redouble.attempt": event.attempt,
@@ -159,6 +162,8 @@ def _speak(event: Event) -> None:
         "http.response.status_code": status,
         "error.type": code_of(event),
     }
-    span.add_event(f"redouble.{event.what}", {key: value for key, value in said.items() if value is not None})
+    span.add_event(
+        f"redouble.{event.what}", {key: value for key, value in attributes.items() if value is not None}
+    )
     if event.what == "retry" and is_http(event):
-        span.set_attribute(RESENT, event.attempt)
+        span.set_attribute(RESEND_COUNT, event.attempt)

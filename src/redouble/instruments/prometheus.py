@@ -22,7 +22,7 @@ from redouble._internal.extras import missing_extra
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._metrics import COUNTED, gauged, measured
+from redouble.instruments._metrics import METRIC_EVENTS, metrics_observer, read_gauge
 from redouble.instruments._schema import BUCKETS, METRICS, Metric
 
 try:
@@ -36,7 +36,7 @@ __all__ = ["instrument"]
 
 GAUGES = tuple(metric for metric in METRICS if metric.kind == "gauge")
 NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-OFTEN = 1.0  # seconds between refreshes of the gauges with several processes
+REFRESH_INTERVAL = 1.0  # seconds between refreshes of the gauges with several processes
 
 
 def instrument(
@@ -50,7 +50,7 @@ def instrument(
     """
     if not isinstance(registry, CollectorRegistry):
         raise TypeError(f"registry={registry!r}: write a prometheus_client.CollectorRegistry")
-    series = Series(registry, _added(labels), _rising(buckets))
+    series = Series(registry, _label_names(labels), _bucket_edges(buckets))
     try:
         observer = _observer(series)
     except Exception as error:
@@ -58,15 +58,15 @@ def instrument(
         raise ValueError(
             "this registry has metrics of redouble already: instrument() once, and remove() it before another"
         ) from error
-    return Observation(observing(observer, COUNTED).remove, series.unregister)
+    return Observation(observing(observer, METRIC_EVENTS).remove, series.unregister)
 
 
 def _observer(series: Series) -> Callable[[Event], None]:
     series.register()
-    if _many_processes():
-        return GaugeRefresher(measured(series.record), series.gauges())
-    series.show(GaugeCollector())
-    return measured(series.record)
+    if _multiprocess():
+        return GaugeRefresher(metrics_observer(series.record), series.gauges())
+    series.register_collector(GaugeCollector())
+    return metrics_observer(series.record)
 
 
 def exported(metric: Metric) -> str:
@@ -77,8 +77,10 @@ def exported(metric: Metric) -> str:
 class Series:
     """The metrics of ``prometheus_client``, and a cache of their children by label values."""
 
-    def __init__(self, registry: CollectorRegistry, added: tuple[str, ...], buckets: Sequence[float]) -> None:
-        self._registry, self._added, self._buckets = registry, added, buckets
+    def __init__(
+        self, registry: CollectorRegistry, extra_labels: tuple[str, ...], buckets: Sequence[float]
+    ) -> None:
+        self._registry, self._extra_labels, self._buckets = registry, extra_labels, buckets
         self._metrics: dict[Metric, Any] = {}
         self._registered: list[Collector] = []
         self._children: dict[tuple[str, tuple[str, ...]], Callable[[float], object]] = {}
@@ -87,9 +89,9 @@ class Series:
         """Create and register the counters and the histograms."""
         for metric in METRICS:
             if metric.kind == "counter":
-                self._add(metric, Counter, (*metric.labels, *self._added))
+                self._add(metric, Counter, (*metric.labels, *self._extra_labels))
             elif metric.kind == "histogram":
-                self._add(metric, Histogram, (*metric.labels, *self._added), buckets=self._buckets)
+                self._add(metric, Histogram, (*metric.labels, *self._extra_labels), buckets=self._buckets)
 
     def gauges(self) -> dict[Metric, Gauge]:
         """Create gauges that every process sets and the exposing process adds up."""
@@ -97,25 +99,27 @@ class Series:
             self._add(metric, Gauge, metric.labels, multiprocess_mode="livesum")
         return {metric: self._metrics[metric] for metric in GAUGES}
 
-    def show(self, collector: Collector) -> None:
+    def register_collector(self, collector: Collector) -> None:
         """Register a collector, which the client reads at each scrape."""
         self._registry.register(collector)
         self._registered.append(collector)
 
     def _add(self, metric: Metric, kind: Callable[..., Any], names: tuple[str, ...], **more: Any) -> None:
-        made = kind(exported(metric), metric.help, names, registry=self._registry, **more)
-        self._metrics[metric] = made
-        self._registered.append(made)
+        collector = kind(exported(metric), metric.help, names, registry=self._registry, **more)
+        self._metrics[metric] = collector
+        self._registered.append(collector)
 
     def record(
-        self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
+        self, metric: Metric, amount: float, name: str, values: tuple[str, ...], labels: Mapping[str, str], /
     ) -> None:
         """Add to a counter or observe a value in a histogram."""
-        said = (name, *rest, *(labels.get(label, "") for label in self._added))
-        add = self._children.get((metric.name, said))
+        label_values = (name, *values, *(labels.get(label, "") for label in self._extra_labels))
+        add = self._children.get((metric.name, label_values))
         if add is None:
-            child = self._metrics[metric].labels(*said)
-            add = self._children[metric.name, said] = child.inc if metric.kind == "counter" else child.observe
+            child = self._metrics[metric].labels(*label_values)
+            add = self._children[metric.name, label_values] = (
+                child.inc if metric.kind == "counter" else child.observe
+            )
         add(amount)
 
     def unregister(self) -> None:
@@ -131,8 +135,8 @@ class GaugeCollector(Collector):
         """Yield the current values of the gauges."""
         for metric in GAUGES:
             family = GaugeMetricFamily(exported(metric), metric.help, labels=metric.labels)
-            for said, value in gauged(metric).items():
-                family.add_metric(said, value)
+            for label_values, value in read_gauge(metric).items():
+                family.add_metric(label_values, value)
             yield family
 
 
@@ -148,34 +152,32 @@ class GaugeRefresher:
         self._observer(event)
         now = SYSTEM.now()
         if now >= self._next:
-            self._next = now + OFTEN
+            self._next = now + REFRESH_INTERVAL
             for metric, gauge in self._gauges.items():
-                shown = gauged(metric)
-                for said in self._set[metric].union(shown):
-                    gauge.labels(*said).set(
-                        shown.get(said, 0.0)
-                    )  # 0 for label values that no object has any more
+                shown = read_gauge(metric)
+                for label_values in self._set[metric].union(shown):
+                    gauge.labels(*label_values).set(shown.get(label_values, 0.0))  # 0 if no longer shown
                 self._set[metric].update(shown)
 
 
-def _many_processes() -> bool:
+def _multiprocess() -> bool:
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
 
 
-def _rising(buckets: object) -> tuple[float, ...]:
+def _bucket_edges(buckets: object) -> tuple[float, ...]:
     wanted = "write seconds in rising order, such as [0.1, 1, 10]"
     if not isinstance(buckets, list | tuple):
         raise TypeError(f"buckets={buckets!r}: {wanted}")
-    found = tuple(cast("Sequence[object]", buckets))
-    edges = [edge for edge in found if isinstance(edge, int | float) and not isinstance(edge, bool)]
-    if len(edges) < len(found):
+    given = tuple(cast("Sequence[object]", buckets))
+    edges = [edge for edge in given if isinstance(edge, int | float) and not isinstance(edge, bool)]
+    if len(edges) < len(given):
         raise TypeError(f"buckets={buckets!r}: {wanted}")
     if not edges or not all(low < high for low, high in pairwise([0, *edges])):
         raise ValueError(f"buckets={buckets!r}: {wanted}")
     return tuple(edges)
 
 
-def _added(labels: Sequence[str]) -> tuple[str, ...]:
+def _label_names(labels: Sequence[str]) -> tuple[str, ...]:
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise TypeError(f"labels={labels!r}: write a list of names, such as ['team']")
     taken = {label for metric in METRICS for label in metric.labels} | {"le"}

@@ -15,7 +15,7 @@ from redouble._internal.extras import missing_extra
 from redouble._internal.validation import methods
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._messages import LOUD, OF_RECORDS, QUIET, level_of, line
+from redouble.instruments._messages import DEBUG_EVENTS, INFO_EVENTS, RECORD_ATTRIBUTES, level_of, line
 
 try:
     import structlog
@@ -26,7 +26,9 @@ __all__ = ["instrument"]
 
 # Field names that structlog and its processors use.
 OWN = "event level timestamp logger exc_info stack_info exception stack positional_args log_level logger_name"
-TAKEN = frozenset({*OWN.split(), "summary", "self", "method_name", "_record", "_from_structlog", *OF_RECORDS})
+RESERVED = frozenset(
+    {*OWN.split(), "summary", "self", "method_name", "_record", "_from_structlog", *RECORD_ATTRIBUTES}
+)
 
 
 def instrument(logger: Any = None) -> Observation:
@@ -39,13 +41,13 @@ def instrument(logger: Any = None) -> Observation:
     methods(target, "logger", ("log",))
     if isinstance(target, stdlib.Logger):
         raise TypeError(f"logger={target!r} is one of logging's: use redouble.instruments.logging")
-    tell = partial(_log, target)
-    loud = observing(tell, LOUD)
-    quiet = observing(tell, QUIET, partial(_hears, target))
-    return Observation(loud.remove, quiet.remove)
+    observer = partial(_log, target)
+    info = observing(observer, INFO_EVENTS)
+    debug = observing(observer, DEBUG_EVENTS, partial(_debug_enabled, target))
+    return Observation(info.remove, debug.remove)
 
 
-def _hears(logger: Any) -> bool:
+def _debug_enabled(logger: Any) -> bool:
     """Return True if DEBUG is enabled, or if the logger has no method that returns it."""
     for name in (
         "is_enabled_for",
@@ -59,5 +61,5 @@ def _hears(logger: Any) -> bool:
 
 
 def _log(logger: Any, event: Event) -> None:
-    said, called = line(event, TAKEN), f"redouble.{event.what}"
-    logger.log(level_of(event), called, summary=said.message, **said.fields)
+    log_line, event_name = line(event, RESERVED), f"redouble.{event.what}"
+    logger.log(level_of(event), event_name, summary=log_line.message, **log_line.fields)
