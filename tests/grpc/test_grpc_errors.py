@@ -82,7 +82,7 @@ def test_what_is_no_error_of_grpcs_comes_out_as_it_is(remote: Server, colour: st
 
 
 class Twice(Layer):
-    """A layer that calls twice, whatever comes of it, and asks nobody."""
+    """A layer that always calls twice, and consults no veto."""
 
     first: Exception | None = None
 
@@ -129,7 +129,7 @@ def test_a_layer_that_asks_nobody_is_told(
 
 
 class Bare(grpc.RpcError):
-    """An error that can be told nothing, and says nothing."""
+    """An error without attributes and without a status."""
 
     def code(self) -> Any:
         raise ValueError("none")
@@ -144,7 +144,7 @@ class Bare(grpc.RpcError):
 
 
 def test_an_error_that_takes_no_marks(remote: Server) -> None:
-    """One of somebody else's interceptor: then nobody is asked until the next attempt begins."""
+    """An error of a third-party interceptor: the veto applies when the next attempt begins."""
     calls: list[object] = []
 
     def fails(*said: object) -> object:

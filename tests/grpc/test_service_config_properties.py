@@ -1,4 +1,4 @@
-"""Whatever the policy: an export never fails, is a document that gRPC accepts, and tells what is lost."""
+"""Properties of exports: they never fail, gRPC accepts the document, and `lost` names the rest."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def in_seconds(duration: str) -> float:
 
 
 def checked(method: Mapping[str, Any]) -> None:
-    """Check a method config by what gRPC's clients say that they accept."""
+    """Check a method config against the documented rules of gRPC's clients."""
     if "timeout" in method:
         assert 0.001 <= in_seconds(method["timeout"]) <= MAX_DURATION
     if "retryPolicy" in method:

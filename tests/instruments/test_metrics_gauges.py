@@ -1,4 +1,4 @@
-"""Gauges are read when somebody looks: budgets, breakers and bulkheads that have a name."""
+"""Gauges are read at each export: budgets, breakers and bulkheads that have a name."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_retry_budget() -> None:
 
 
 def test_a_budget_that_nobody_uses_is_shown_as_it_is_now() -> None:
-    """What was spent a while ago is there again, though nobody has called since."""
+    """Tokens spent a while ago are refilled in the gauge without a call."""
     bucket = TokenBucket(10, {None: 10}, refill_per_second=1, name="gauge refilled")
     budget = RetryBudget(per_second=1, name="gauge window")
     left, before = budget.snapshot()["available"], SYSTEM.now() - 60
@@ -77,7 +77,7 @@ def test_a_budget_that_nobody_uses_is_shown_as_it_is_now() -> None:
     [("good", "closed"), ("bad", "open"), ("bad +10 a>", "half_open"), ("isolate", "isolated")],
 )
 def test_the_states_of_a_breaker(story: str, state: str) -> None:
-    """One of them is 1, the others are 0: so that what was is not shown for ever."""
+    """The current state is 1 and the others are 0, so that an earlier state does not stay in the export."""
     described = Story(failures=1, cooldown=10, name=f"gauge {state}")
     described.tell(story)
     assert described.breaker.state == state
@@ -85,7 +85,7 @@ def test_the_states_of_a_breaker(story: str, state: str) -> None:
 
 
 def test_breakers_of_one_name_are_added_up() -> None:
-    """One for each host, say."""
+    """For example, one breaker per host."""
     kept = [CircuitBreaker(name="gauge many") for _ in range(3)]
     kept[0].isolate()
     assert states("gauge many") == {"closed": 2, "half_open": 0, "open": 0, "isolated": 1}
