@@ -92,7 +92,7 @@ def test_a_call_that_comes_out_otherwise(remote: Server, shape: str) -> None:
         assert (await call.code(), await call.details()) == (grpc.StatusCode.OK, "")
         assert not await call.debug_error_string()
         said = [await call.initial_metadata(), await call.trailing_metadata()]
-        # In the first of these gRPC has a call of its own for a mere response, and that says None.
+        # In the first of these gRPC wraps a plain response in a call of its own, which returns None.
         assert said == [None if shape == "unary" else grpc.aio.Metadata()] * 2
         assert (call.done(), call.cancelled(), call.cancel()) == (True, False, False)
 
@@ -144,7 +144,7 @@ def test_a_connection_can_be_waited_for(remote: Server, shape: str, script: str)
 
 @pytest.mark.parametrize("shape", ["up", "down", "both"])
 def test_there_is_no_connection(remote: Server, shape: str) -> None:
-    """Each attempt waits for one; what comes out in the end is raised."""
+    """Each attempt waits for a connection; the last error is raised."""
 
     async def main() -> None:
         retries: list[object] = []
@@ -161,10 +161,10 @@ def test_there_is_no_connection(remote: Server, shape: str) -> None:
 
 @pytest.mark.parametrize("shape", ["up", "down", "both"])
 def test_a_delay_is_not_spent_looking_again_and_again(remote: Server, shape: str) -> None:
-    """Who asks for the head of a call that is between two attempts sleeps until there is one."""
+    """A read of the initial metadata between two attempts sleeps until the next one starts."""
 
     def going() -> set[object]:
-        return {task for task in asyncio.all_tasks() if task.get_name() == "going"}
+        return {task for task in asyncio.all_tasks() if task.get_name() == "attempt started"}
 
     async def turns() -> None:
         for _ in range(20):
@@ -200,7 +200,7 @@ def test_a_rule_for_results_of_an_async_call(remote: Server) -> None:
 
 @pytest.mark.parametrize("shape", ["up", "both"])
 def test_what_grpc_itself_does_not_do_is_refused(remote: Server, shape: str) -> None:
-    """It hands on what a caller writes as an iterator, so that nobody writes to a call of ours."""
+    """An iterator passes on what a caller writes, so no caller writes to our call."""
 
     async def talk(call: Any, known: Call) -> None:
         inner = await call._interceptors_task

@@ -1,4 +1,4 @@
-"""Streams of `grpc.aio` that broke, failed or were cancelled: who reads on is told so again."""
+"""Streams of `grpc.aio` that broke, failed or were cancelled: every further read raises again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def next_of(call: Any, how: str) -> Awaitable[Any]:
 
 
 async def raises_each_time(call: Any, how: str, kind: type[BaseException]) -> list[Any]:
-    """Read on, and see what is raised."""
+    """Continue to read; return the errors raised."""
     errors: list[Any] = []
     for _ in range(3):
         with pytest.raises(kind) as caught:

@@ -1,4 +1,4 @@
-"""Calls over gRPC, in all shapes and colours: attempts, and what comes out."""
+"""Calls over gRPC, in all shapes and colours: attempts and results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.grpc.server import Server
         ("UNKNOWN, a OK", {"on": Exception}, (b"a", "OK", 2, None)),
         ("head UNAVAILABLE, a OK", {}, (b"a", "OK", 2, None)),
         ("UNAVAILABLE", {"backoff": [0]}, (b"", "UNAVAILABLE", 2, "backoff_ended")),
-        # A pushback that is no time to wait means: do not retry, whatever the policy says.
+        # A pushback that is not a duration forbids a retry, also one that the policy would make.
         ("@-1 UNAVAILABLE, a OK", {}, (b"", "UNAVAILABLE", 1, "stopped")),
         ("@soon UNAVAILABLE, a OK", {"on": Exception}, (b"", "UNAVAILABLE", 1, "stopped")),
         ("@ UNAVAILABLE, a OK", {"on": Exception}, (b"", "UNAVAILABLE", 1, "stopped")),

@@ -30,7 +30,7 @@ BLOCKING = [("future", "unary"), ("future", "up"), ("stream", "down"), ("stream"
 
 
 class Waiting:
-    """A policy that waits for ever before its second attempt, and tells when it is about to."""
+    """A policy that waits for ever before its second attempt, and an event that is set before."""
 
     def __init__(self, **options: Any) -> None:
         self.waits = Event()
@@ -40,7 +40,7 @@ class Waiting:
 
 
 def begun(remote: Server, colour: str, shape: str, script: str, policy: Retry) -> tuple[Any, Call]:
-    """Begin a call that somebody waits for, in blocking code."""
+    """Start a blocking call and a thread that waits for it."""
     call, metadata = remote.script(script)
     stub = stub_of(channel_of(remote, policy), shape)
     make = stub.future if colour == "future" else stub
@@ -48,7 +48,7 @@ def begun(remote: Server, colour: str, shape: str, script: str, policy: Retry) -
 
 
 class Reader(Thread):
-    """Waits for what comes of a call."""
+    """A thread that waits for the result of a call."""
 
     def __init__(self, wait: Callable[[], object]) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ def test_who_cancels_during_a_delay_need_not_wait_for_it(remote: Server, colour:
 def test_who_cancels_as_an_attempt_fails_by_itself_has_cancelled(
     remote: Server, colour: str, shape: str
 ) -> None:
-    """What `cancel` has said holds: it was not over yet."""
+    """If `cancel` returned True, the call is cancelled."""
     calls: list[Any] = []
 
     def cancels(_: object) -> None:

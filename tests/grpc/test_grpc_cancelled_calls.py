@@ -1,4 +1,4 @@
-"""Calls in blocking code that their caller cancels: nobody counts that, and everybody is told at once."""
+"""Blocking calls that their caller cancels: no layer counts them, and all waiters are woken at once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(colour: str, call: Any) -> None:
 
 
 def cancelled(colour: str, call: Any, when: Callable[[], object]) -> None:
-    """Cancel a call that somebody waits for, and wait for its end."""
+    """Cancel a call that a thread waits for, and wait for its end."""
     over = Event()
     assert call.add_callback(over.set)
     reader = Thread(target=partial(read, colour, call))
@@ -74,7 +74,7 @@ def test_a_breaker_does_not_count_a_call_that_was_cancelled(
 
 @BLOCKING
 def test_nor_one_that_was_cancelled_during_a_delay(remote: Server, colour: str, shape: str) -> None:
-    """And what was paid for the retry is handed back."""
+    """The token spent for the retry is refunded."""
     waits, bucket, breaker = Event(), TokenBucket(20), CircuitBreaker(failures=1)
     policy = Retry(
         backoff=[FOREVER], give_up_after=None, on_retry=lambda _: waits.set(), budget=bucket, attempts=9
@@ -207,7 +207,7 @@ def test_what_has_begun_ends_if_there_is_no_time_to_go_on_with_it(remote: Server
 
 
 class Watched:
-    """A lock that tells who wants it."""
+    """A lock with a semaphore that is released when a thread tries to acquire the lock."""
 
     def __init__(self, lock: Any) -> None:
         self._lock, self.wanted = lock, Semaphore(0)

@@ -1,4 +1,4 @@
-"""What is left of calls over gRPC, however they end: nothing that runs, waits or lives on."""
+"""Calls over gRPC leave no thread, task, RPC or reference cycle behind, however they end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOREVER = 3600.0
 
 @contextmanager
 def without_gc() -> Generator[None]:
-    """See what goes by itself, and does not have to be found."""
+    """Disable the garbage collector: only objects outside of cycles are freed."""
     gc.collect()
     gc.disable()
     try:
@@ -139,7 +139,7 @@ def test_requests_that_fail_when_nobody_wants_them_say_nothing(remote: Server, s
 
 
 def never_retrieved(main: Callable[[], Coroutine[Any, Any, None]]) -> list[Any]:
-    """Run it; return what asyncio has to say of errors that nobody has seen."""
+    """Run it; return asyncio's messages about errors that were never retrieved."""
     trouble: list[dict[str, Any]] = []
     with asyncio.Runner() as runner:
         runner.get_loop().set_exception_handler(lambda _, said: trouble.append(said))

@@ -82,27 +82,27 @@ def test_what_is_no_error_of_grpcs_comes_out_as_it_is(remote: Server, colour: st
 
 
 class Twice(Layer):
-    """A layer that calls twice, whatever comes of it, and asks nobody."""
+    """A layer that always calls twice, and consults no veto."""
 
     first: Exception | None = None
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        def called(permit: object) -> Any:
+        def called(guard: object) -> Any:
             try:
-                fn(permit)
+                fn(guard)
             except grpc.RpcError as error:
                 self.first = error
-            return fn(permit)
+            return fn(guard)
 
         return called
 
     def around_async(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        async def called(permit: object) -> Any:
+        async def called(guard: object) -> Any:
             try:
-                await fn(permit)
+                await fn(guard)
             except grpc.RpcError as error:
                 self.first = error
-            return await fn(permit)
+            return await fn(guard)
 
         return called
 
@@ -129,7 +129,7 @@ def test_a_layer_that_asks_nobody_is_told(
 
 
 class Bare(grpc.RpcError):
-    """An error that can be told nothing, and says nothing."""
+    """An error without attributes and without a status."""
 
     def code(self) -> Any:
         raise ValueError("none")
@@ -144,7 +144,7 @@ class Bare(grpc.RpcError):
 
 
 def test_an_error_that_takes_no_marks(remote: Server) -> None:
-    """One of somebody else's interceptor: then nobody is asked until the next attempt begins."""
+    """An error of a third-party interceptor: the veto applies when the next attempt begins."""
     calls: list[object] = []
 
     def fails(*said: object) -> object:

@@ -75,7 +75,7 @@ def test_a_future_that_is_not_over(remote: Server, shape: str) -> None:
 
 @UP
 def test_who_wants_to_know_of_the_end_is_told_once(remote: Server, shape: str) -> None:
-    """Before the end in its thread, after it at once; what a callback raises is its own affair."""
+    """A callback runs at the end in the thread of the call, or at once after it; its error is logged."""
     future, known = begun(remote, shape, "hang OK")
     told: list[tuple[str, int]] = []
     over = Event()

@@ -1,4 +1,4 @@
-"""Mistakes of those who use the interceptors: what they are told."""
+"""Invalid use of the interceptors: the error messages."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_is_no_policy(make: Any, policy: Any) -> None:
 
 
 def test_interceptors_of_the_other_colour(remote: Server) -> None:
-    """What gRPC says, as the page quotes it."""
+    """The message is gRPC's own, as the documentation quotes it."""
     blocking: Any = redouble.grpc.interceptors(Retry())
     other: Any = redouble.grpc.aio_interceptors()
     for wrong in ([blocking], other):

@@ -1,4 +1,4 @@
-"""Without grpcio, `redouble.grpc` says what to install."""
+"""Without grpcio, the import error of `redouble.grpc` names the package to install."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Details(NamedTuple):
 
 
 class Adding:
-    """Adds metadata, and keeps what it was given."""
+    """An interceptor that adds metadata, and stores the details it received."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -127,7 +127,7 @@ def test_before_and_behind_in_async_code(remote: Server, shape: str, script: str
                 assert await (call if shape in ONE else call.read()) == b"a"
         assert (len(behind.calls), len(known.attempts)) == (3, 3)
         assert [attempt.earlier for attempt in known.attempts] == [None, "1", "2"]
-        # Where nothing streams, its `await continuation()` is where it hears of the error.
+        # If nothing streams, its `await continuation()` raises the error.
         assert len(before.calls) == (0 if shape == "unary" and script == "UNAVAILABLE" else 1)
 
     asyncio.run(main())
@@ -140,7 +140,7 @@ def test_two_of_ours_multiply(remote: Server, shape: str) -> None:
     stub = stub_of(grpc.intercept_channel(base(remote.target), *thrice, *twice), shape)
     with pytest.raises(grpc.RpcError):
         read(stub(request_of(shape), metadata=metadata), shape)
-    # Requests come to the inner one as an iterator, which cannot be sent again.
+    # The inner one receives requests as an iterator, which cannot be sent again.
     assert len(known.attempts) == (3 if shape in ("up", "both") else 6)
 
 
@@ -153,7 +153,7 @@ def test_one_behind_that_gives_a_plain_iterator(remote: Server) -> None:
 
 
 def test_one_behind_that_takes_longer_than_an_attempt_may(remote: Server) -> None:
-    """The call that it comes back with is cancelled at once."""
+    """An RPC that is attached after the cancellation is cancelled at once."""
 
     def does(continuation: Any, said: Any, request: Any) -> Any:
         until(lambda: not any(isinstance(thread, Timer) for thread in enumerate_threads()))
@@ -173,8 +173,8 @@ def test_one_behind_that_takes_longer_than_an_attempt_may(remote: Server) -> Non
 
 def test_a_limit_that_comes_too_late_cuts_nothing(remote: Server) -> None:
     call = Cancelled()
-    permit: Any = SimpleNamespace(current=call)
-    with AttemptTimer(permit, 3600.0) as cut:
+    guard: Any = SimpleNamespace(current=call)
+    with AttemptTimer(guard, 3600.0) as cut:
         pass
     cut._cut()
     assert (cut.cancelled_caught, call.cancelled) == (False, False)
@@ -190,10 +190,10 @@ class Cancelled:
 
 
 def test_who_asks_for_the_head_of_an_attempt_that_fails_gets_the_next_one(remote: Server) -> None:
-    """It was there, and by the time it has come the attempt is over, and another one is under way."""
+    """The metadata arrive after their attempt has failed and the next one has started."""
 
     class Headed:
-        """A call that fails while somebody asks for its head."""
+        """An RPC that fails while its initial metadata are read."""
 
         def __iter__(self) -> Any:
             return self

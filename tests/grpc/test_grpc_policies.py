@@ -147,9 +147,11 @@ def test_tokens_are_shared_by_all_calls_of_a_policy(remote: Server, colour: str,
 @MAKE
 def test_each_channel_has_its_own_tokens(make: Callable[[], Sequence[Any]]) -> None:
     """Those of one policy that was made for it."""
-    first, second = make()[0]._terms(), make()[0]._terms()
+    first, second = make()[0]._channel_policy(), make()[0]._channel_policy()
     assert first._layers[0].budget is not second._layers[0].budget
-    assert len({id(interceptor._terms()) for interceptor in make()}) == len({id(make()[0]._terms())})
+    assert len({id(interceptor._channel_policy()) for interceptor in make()}) == len(
+        {id(make()[0]._channel_policy())}
+    )
 
 
 # ------------------------------------------------------------------------------- by name
@@ -201,7 +203,7 @@ def test_what_a_channel_cannot_go_by_is_no_valid_configuration(make: Any) -> Non
     hedged = {"pipelines": {"orders": {"layers": [{"type": "hedge", "delay": 1}]}}}
     with pytest.raises(ConfigError, match=r"redouble\.grpc goes by it, and cannot"):
         config.load(hedged, environ=None)
-    assert ours  # who is gone has no say
+    assert ours  # alive until here: a configuration is not validated for a channel that is gone
 
 
 # ------------------------------------------------------------------------------ mistakes

@@ -1,4 +1,4 @@
-"""Streams of requests over gRPC: what can be sent anew is, and of the others nothing is lost silently."""
+"""Streams of requests over gRPC: iterables are sent again, and no item of an iterator is lost silently."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHOLE = [b"one", b"two"]
 
 
 class Anew:
-    """Requests that begin anew."""
+    """Requests that can be iterated again."""
 
     def __iter__(self) -> Iterator[bytes]:
         yield from WHOLE
@@ -38,7 +38,7 @@ class AsyncAnew:
 
 
 def told(event: Event | asyncio.Event) -> Callable[[object], None]:
-    """Return an observer that tells of a failure."""
+    """Return an observer that sets an event at a failure."""
     return lambda _: event.set()
 
 
@@ -103,7 +103,7 @@ def test_a_generator_without_anything_in_it_can_be_sent_anew(remote: Server, col
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
 def test_what_an_attempt_takes_too_late_is_for_the_next_one(remote: Server, colour: str, shape: str) -> None:
-    """The first attempt fails while gRPC waits for the first request; whoever gets that, it is not lost."""
+    """The first attempt fails while gRPC waits for the first request, which the next attempt receives."""
     failed = Event()
 
     def slow() -> Iterator[bytes]:
@@ -148,7 +148,7 @@ def test_who_asks_too_late_gets_nothing(remote: Server, shape: str) -> None:
     assert answer == b"a" if shape == "up" else list(answer) == [b"a"]
     first, second = iterators
     assert list(first) == []
-    assert list(second) == WHOLE  # what the first had taken is still there
+    assert list(second) == WHOLE  # the item that the first attempt read is still there
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])

@@ -14,7 +14,7 @@ import redouble
 import redouble.grpc
 from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
 from redouble.grpc._attempt import expired
-from redouble.grpc._finished_call import AIO, SYNC, Known
+from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses
 from redouble.grpc._permit import RpcResendGuard
 from redouble.grpc._request_stream import RequestSource
 from redouble.testing import virtual_time
@@ -82,7 +82,7 @@ def test_delays_are_taken_off_the_time_of_the_call(remote: Server, shape: str) -
 @pytest.mark.quiet
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_delay_makes_the_next_attempt_shorter(remote: Server, shape: str) -> None:
-    """In async code, for real; gRPC tells such times in tenths of a second, rounded up."""
+    """In async code, in real time; gRPC sends such timeouts in tenths of a second, rounded up."""
     seen = dial(remote, "aio", shape, "UNAVAILABLE, a OK", retry(backoff=[0.3]), timeout=9)
     first, second = (attempt.left for attempt in seen.attempts)
     assert first - second > 0.1  # however busy the machine is
@@ -93,7 +93,7 @@ def test_limits_of_a_policy_are_limits_of_each_attempt(remote: Server, colour: s
     policy = Timeout(50) | retry(attempt_timeout=20)
     seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", policy)
     assert seen.code == "OK"
-    # A stream is limited until its first message only, so gRPC is not told of it.
+    # The limit of a stream ends at its first message, so it is not passed to gRPC.
     assert all((attempt.left < 21) is (shape in ONE) for attempt in seen.attempts)
 
 
@@ -174,7 +174,7 @@ class Judges:
         (grpc.RpcError, Hints("instead", spread=0), [0.4, 0.5]),
         (always, Hints("instead", spread=0), [0.4, 0.5]),
         ([redouble.transient, internal], Hints("instead", spread=0), [0.4, 0.5]),
-        (Judges(), Hints("instead", spread=0), [0.4, 7]),  # who has asked already is not overruled
+        (Judges(), Hints("instead", spread=0), [0.4, 7]),  # a delay that the rule has set is kept
         (grpc.RpcError, Hints("at_least", spread=0), [1, 1]),
         (grpc.RpcError, Hints("ignore"), [1, 1]),
     ],
@@ -218,7 +218,7 @@ def test_no_stream_begins_early_that_has_no_time(remote: Server, shape: str) -> 
 
 
 class Late(grpc.RpcError):
-    """What a server says that has been told until when."""
+    """The error of a server that knows the deadline."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.DEADLINE_EXCEEDED
@@ -242,10 +242,10 @@ def test_no_attempt_begins_in_the_last_moment_after_one_that_took_all_the_time(
     assert (report_of(caught.value).reason, len(calls)) == ("timeout", 1)
 
 
-@pytest.mark.parametrize("both", [SYNC, AIO])
+@pytest.mark.parametrize("classes", [SYNC, AIO])
 @pytest.mark.parametrize(("seconds", "said"), [(0.149987654, "0.15"), (12.0, "12"), (-0.001, "0")])
-def test_how_long_the_first_message_was_waited_for(both: Known, seconds: float, said: str) -> None:
-    assert str(expired(seconds, both)) == f"no message within {said} s"
+def test_how_long_the_first_message_was_waited_for(classes: ErrorClasses, seconds: float, said: str) -> None:
+    assert str(expired(seconds, classes)) == f"no message within {said} s"
 
 
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
@@ -267,11 +267,11 @@ def test_a_policy_of_gates_alone_is_told_of_time_too(remote: Server) -> None:
     ("late", "left", "expected"),
     [(True, 0, "timeout"), (True, 0.005, "timeout"), (True, 60, None), (False, 0, None)],
 )
-def test_who_has_used_up_the_time_is_not_asked_again(late: bool, left: float, expected: str | None) -> None:
-    """Nothing would come of the milliseconds that are left, and there may be some by another clock."""
+def test_no_attempt_follows_a_used_up_deadline(late: bool, left: float, expected: str | None) -> None:
+    """A few milliseconds, perhaps left by another clock, are too short for another attempt."""
     (ours,) = redouble.grpc.interceptors(retry())
-    permit = RpcResendGuard(
-        ours._terms().plan("t.Service/Say", "unary"), print, SimpleNamespace(), RequestSource(b"")
+    guard = RpcResendGuard(
+        ours._channel_policy().plan("t.Service/Say", "unary"), print, SimpleNamespace(), RequestSource(b"")
     )
-    permit.now, permit.until, permit.late = lambda: 100.0, 100.0 + left, late
-    assert permit.check(None) == expected
+    guard.now, guard.deadline, guard.deadline_exceeded = lambda: 100.0, 100.0 + left, late
+    assert guard.check(None) == expected

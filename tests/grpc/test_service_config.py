@@ -1,4 +1,4 @@
-"""A policy as a service config: what is written, what is lost, and what is wrong is said."""
+"""Exports of a policy as a service config: the document, the lost options, and the errors."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_each_other_layer_is_lost() -> None:
 
 
 class Silent(Layer):
-    """A layer that says nothing of itself."""
+    """A layer without a description."""
 
 
 def test_a_layer_of_yours_is_lost_too() -> None:

@@ -1,4 +1,4 @@
-"""Delays and codes of a service config: the same as the policy's where gRPC can, told where it cannot."""
+"""Delays and codes of a service config: the policy's where gRPC can express them, else named in `lost`."""
 
 from __future__ import annotations
 

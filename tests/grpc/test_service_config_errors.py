@@ -1,4 +1,4 @@
-"""What an export takes: policies, also by name, methods and codes; and what is wrong is said at once."""
+"""The arguments of an export: policies, also by name, methods and codes; and their error messages."""
 
 from __future__ import annotations
 

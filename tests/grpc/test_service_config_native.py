@@ -1,4 +1,4 @@
-"""Service configs at work: grpc's own client retries by them, and accepts whatever we write."""
+"""Service configs at work: gRPC's own client accepts every exported document and retries by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redouble.grpc._service_config import ServiceConfig, service_config
 from tests.support.grpc.policies import native
 
 SOON = Backoff.constant(0.003).jitter(0.2)
-PATIENCE = 20.0  # seconds: what a call may take on a machine that is busy
+PATIENCE = 20.0  # seconds: the limit of a call on a busy machine
 
 
 class Service(grpc.GenericRpcHandler):
@@ -57,7 +57,7 @@ Call = Callable[..., list[str]]
 
 @pytest.fixture
 def call(served: tuple[Service, str]) -> Call:
-    """Return what makes calls over one channel, and says how each ended."""
+    """Return a function that makes calls over one channel and returns the end of each."""
     service, target = served
 
     def calls(config: ServiceConfig, *codes: str, times: int = 1) -> list[str]:
@@ -117,7 +117,7 @@ def test_grpc_retries_by_it(
 
 def test_grpc_throttles_by_it(served: tuple[Service, str], call: Call) -> None:
     config = service_config(soon(attempts=3, budget=TokenBucket.grpc(tokens=6, ratio=1)))
-    # 6 tokens: the third failure leaves no more than half of them, and from then on nobody retries.
+    # 6 tokens: the third failure leaves no more than half of them, and from then on no call is retried.
     assert call(config, *["UNAVAILABLE"] * 5, times=3) == ["UNAVAILABLE"] * 3
     assert served[0].calls == 5
 

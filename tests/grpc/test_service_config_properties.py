@@ -1,4 +1,4 @@
-"""Whatever the policy: an export never fails, is a document that gRPC accepts, and tells what is lost."""
+"""Properties of exports: they never fail, gRPC accepts the document, and `lost` names the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Backoff, Hints, Kind, Retry, RetryBudget, Timeout, TokenBucket
-from redouble.grpc._native_retry import CODES, LONGEST
+from redouble.grpc._native_retry import CODES, MAX_DURATION
 from redouble.grpc._service_config import service_config
 from tests.support.grpc.policies import native
 
@@ -85,13 +85,15 @@ def in_seconds(duration: str) -> float:
 
 
 def checked(method: Mapping[str, Any]) -> None:
-    """Check a method config by what gRPC's clients say that they accept."""
+    """Check a method config against the documented rules of gRPC's clients."""
     if "timeout" in method:
-        assert 0.001 <= in_seconds(method["timeout"]) <= LONGEST
+        assert 0.001 <= in_seconds(method["timeout"]) <= MAX_DURATION
     if "retryPolicy" in method:
         policy = method["retryPolicy"]
         assert 2 <= policy["maxAttempts"] <= 5
-        assert 0.002 <= in_seconds(policy["initialBackoff"]) <= in_seconds(policy["maxBackoff"]) <= LONGEST
+        assert (
+            0.002 <= in_seconds(policy["initialBackoff"]) <= in_seconds(policy["maxBackoff"]) <= MAX_DURATION
+        )
         assert 0 < policy["backoffMultiplier"] < 1e15
         assert policy["retryableStatusCodes"]
         assert set(policy["retryableStatusCodes"]) <= set(CODES)

@@ -1,4 +1,4 @@
-"""The dashboard for Grafana: it asks for what is really exported, and for all of it."""
+"""The dashboard for Grafana: it queries existing series only, and all of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def exported() -> dict[str, frozenset[str]]:
 
 
 def of_gates(exported: Series) -> set[str]:
-    """Name the series whose ``name`` is that of a gate or a budget."""
+    """Return the series whose ``name`` label is that of a gate or a budget."""
     return {"redouble_rejected_total", *(series for series in exported if not series.endswith(GROWING))}
 
 

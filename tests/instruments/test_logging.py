@@ -1,4 +1,4 @@
-"""The standard library's logging: how loud, in which words, and with which fields."""
+"""Logging by the standard library: levels, messages and fields."""
 
 from __future__ import annotations
 

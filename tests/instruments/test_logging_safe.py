@@ -1,4 +1,4 @@
-"""What is logged is one line, holds no argument, no result and no secret, and costs no call anything."""
+"""A log record is one line, holds no argument, result or secret, and logging never fails a call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def nobody_is_left_listening() -> Iterator[None]:
 
 
 def texts(thing: object) -> Iterator[str]:
-    """Yield every text in what records have: keys, values, and what is in them."""
+    """Yield every text of a record: keys and values, recursively."""
     parts: list[object] = []
     if isinstance(thing, str):
         yield thing
@@ -56,7 +56,7 @@ ANY = st.text(max_size=20) | st.sampled_from([ODD, "x" * 400 + "\n", "\n"])
 @example(*[ODD] * 5)
 @settings(max_examples=50)
 def test_one_record_is_one_line(name: str, label: str, bound: str, said: str, reason: str) -> None:
-    """Whatever is in a name, a label, what is bound, and what an error, its type and its verdict say."""
+    """Line breaks may come from names, labels, bound values, errors, their types and their verdicts."""
     kind: Any = type(said.replace("\x00", "") or "Odd", (Exception,), {}) if said.isprintable() else Boom
 
     def work() -> None:

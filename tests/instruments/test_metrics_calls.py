@@ -1,4 +1,4 @@
-"""One logical call is counted once: whatever it took, in every colour, in every shape."""
+"""A logical call is counted once, with any number of attempts, in every colour and shape."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_call_is_counted_once(
 def test_it_is_counted_the_same_under_a_deadline(
     script: Script, options: Callable[[], dict[str, Any]], expected: dict[str, float]
 ) -> None:
-    """Where a call cannot go the quick way."""
+    """A policy whose calls cannot use the fast path."""
     with virtual_time(), deadline(100):
         seen = every_shape("sync", script, options)
     assert seen == dict.fromkeys(seen, expected)
@@ -163,7 +163,7 @@ def test_it_is_counted_the_same_with_limits(
 
 
 def test_a_call_that_has_no_time_left_for_its_retry(colour: str) -> None:
-    """The retry was told of before the time was over; no attempt came of it."""
+    """The retry event was emitted before the deadline; no attempt followed."""
 
     class Late(Virtual):
         def sleep(self, seconds: float) -> None:
@@ -199,7 +199,7 @@ def test_a_call_without_any_attempt(colour: str) -> None:
 
 @pytest.mark.parametrize("colour", ASYNC)
 def test_a_cancelled_call_is_not_counted(colour: str) -> None:
-    """Nobody can say how it would have ended; what failed before is."""
+    """A cancelled attempt has no result and is not counted; the failed ones before it are."""
     script = iter([Boom()])
 
     async def work() -> None:
@@ -217,7 +217,7 @@ def test_a_cancelled_call_is_not_counted(colour: str) -> None:
 
 
 def test_how_long_it_took(colour: str) -> None:
-    """Calls from their start, delays and all; attempts by themselves."""
+    """The duration of a call includes delays; that of an attempt does not."""
     seen: dict[str, list[Summary]] = {}
     script = [fail(takes=3), fail(takes=5), ok(takes=4)]
 

@@ -1,4 +1,4 @@
-"""Requests of real HTTP clients are counted once each, by what the server answered."""
+"""Requests of real HTTP clients are counted once each, by the status of the response."""
 
 from __future__ import annotations
 

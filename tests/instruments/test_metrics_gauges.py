@@ -1,4 +1,4 @@
-"""Gauges are read when somebody looks: budgets, breakers and bulkheads that have a name."""
+"""Gauges are read at each export: budgets, breakers and bulkheads that have a name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, Kind, RetryBudget, TokenBucket, errors
 from redouble.instruments import memory
-from redouble.instruments._metrics import gauged
+from redouble.instruments._metrics import read_gauge
 from redouble.instruments._schema import METRICS, STATES
 from tests.support.breaker_scripts import BreakerScript
 from tests.support.bulkhead_callers import callers
@@ -23,7 +23,7 @@ def shown(name: str) -> dict[str, float]:
     return {
         " ".join([metric.name, *rest]): value
         for metric in GAUGES
-        for (whose, *rest), value in gauged(metric).items()
+        for (whose, *rest), value in read_gauge(metric).items()
         if whose == name
     }
 
@@ -59,7 +59,7 @@ def test_a_retry_budget() -> None:
 
 
 def test_a_budget_that_nobody_uses_is_shown_as_it_is_now() -> None:
-    """What was spent a while ago is there again, though nobody has called since."""
+    """Tokens spent a while ago are refilled in the gauge without a call."""
     bucket = TokenBucket(10, {None: 10}, refill_per_second=1, name="gauge refilled")
     budget = RetryBudget(per_second=1, name="gauge window")
     left, before = budget.snapshot()["available"], SYSTEM.now() - 60
@@ -77,7 +77,7 @@ def test_a_budget_that_nobody_uses_is_shown_as_it_is_now() -> None:
     [("good", "closed"), ("bad", "open"), ("bad +10 a>", "half_open"), ("isolate", "isolated")],
 )
 def test_the_states_of_a_breaker(story: str, state: str) -> None:
-    """One of them is 1, the others are 0: so that what was is not shown for ever."""
+    """The current state is 1 and the others are 0, so that an earlier state does not stay in the export."""
     described = BreakerScript(failures=1, cooldown=10, name=f"gauge {state}")
     described.run(story)
     assert described.breaker.state == state
@@ -85,7 +85,7 @@ def test_the_states_of_a_breaker(story: str, state: str) -> None:
 
 
 def test_breakers_of_one_name_are_added_up() -> None:
-    """One for each host, say."""
+    """For example, one breaker per host."""
     kept = [CircuitBreaker(name="gauge many") for _ in range(3)]
     kept[0].isolate()
     assert states("gauge many") == {"closed": 2, "half_open": 0, "open": 0, "isolated": 1}
@@ -112,9 +112,9 @@ def test_a_bulkhead() -> None:
     "make", [lambda: TokenBucket(99999), CircuitBreaker, lambda: Bulkhead(3), RetryBudget]
 )
 def test_what_has_no_name_is_not_shown(make: Callable[[], object]) -> None:
-    before = {metric.name: gauged(metric) for metric in GAUGES}
+    before = {metric.name: read_gauge(metric) for metric in GAUGES}
     kept = make()
-    assert {metric.name: gauged(metric) for metric in GAUGES} == before
+    assert {metric.name: read_gauge(metric) for metric in GAUGES} == before
     assert kept is not None
 
 

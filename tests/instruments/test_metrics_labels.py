@@ -1,4 +1,4 @@
-"""What an event says, in words that fit a label: codes, kinds, reasons and statuses."""
+"""Label values derived from events: codes, kinds, reasons and statuses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from redouble import Kind, Verdict
 from redouble._failures.verdict import CUT
 from redouble.errors import Reason
 from redouble.instruments import Metric
-from redouble.instruments._labels import code_of, http_status, is_http, kind_of, reason_of, word
-from redouble.instruments._metrics import measured
+from redouble.instruments._labels import code_of, http_status, is_http, kind_of, label_value, reason_of
+from redouble.instruments._metrics import metrics_observer
 from redouble.types import Event
 from tests.support.fakes import Boom
 
@@ -28,14 +28,14 @@ def event(**fields: Any) -> Event:
 
 
 class Answer:
-    """Something with attributes, some of which may fail."""
+    """An object with attributes, some of which raise."""
 
     def __init__(self, **attributes: object) -> None:
         vars(self).update(attributes)
 
 
 class Shy(Exception):
-    """It does not let itself be looked at."""
+    """An exception that raises when any attribute is read."""
 
     def __getattr__(self, name: str) -> object:
         raise ZeroDivisionError
@@ -114,7 +114,7 @@ def test_the_code_of_what_came_out(fields: dict[str, Any], code: str) -> None:
     ],
 )
 def test_the_kind_of_a_failure(fields: dict[str, Any], kind: str) -> None:
-    """As the rule says; of an answer that no rule had an opinion about, by its status."""
+    """The kind is that of the rule; of a response that no rule classified, that of its status."""
     assert kind_of(event(**fields)) == kind
 
 
@@ -152,10 +152,10 @@ def test_whether_it_is_about_a_request(fields: dict[str, Any], http: bool) -> No
 @given(st.text())
 @settings(max_examples=50)
 def test_a_word_is_fit_for_a_label(text: str) -> None:
-    made = word(text)
+    made = label_value(text)
     assert len(made) == min(len(text), 64)
     assert all(letter.isascii() and (letter.isalnum() or letter in "_.:-") for letter in made)
-    assert word(made) == made
+    assert label_value(made) == made
 
 
 def test_what_came_out_is_told_where_an_attempt_was_cut() -> None:
@@ -164,13 +164,13 @@ def test_what_came_out_is_told_where_an_attempt_was_cut() -> None:
 
 
 def test_what_is_not_counted() -> None:
-    """Only what has a metric is recorded, whatever one is told of."""
+    """Only events that have a metric are recorded."""
     recorded: list[object] = []
 
     def record(*what: object) -> None:
         recorded.append(what)
 
-    observer = measured(record)
+    observer = metrics_observer(record)
     for what in ("before_attempt", "circuit_rejected", "circuit_opened"):
         observer(event(what=what))
     assert recorded == []
@@ -181,13 +181,13 @@ def test_what_is_not_counted() -> None:
 
 
 def test_a_call_whose_body_broke_was_counted_before() -> None:
-    """It goes on with what was its first attempt; what follows are attempts, and errors, of the same call."""
+    """The call continues after its first attempt; further attempts and errors belong to the same call."""
     recorded: list[str] = []
 
     def record(metric: Metric, *_: object) -> None:
         recorded.append(metric.name)
 
-    observer = measured(record)
+    observer = metrics_observer(record)
     observer(event(what="failure", attempt=1, again=True))
     assert recorded == []
     observer(event(what="retry", attempt=1, again=True, delay=1.0))

@@ -1,4 +1,4 @@
-"""Metrics in memory: how they are asked for, which labels they have, and what they refuse."""
+"""Metrics in memory: queries, labels and error messages."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_labels_of_the_policy_are_added_and_never_override_ours() -> None:
 
 
 def test_labels_that_are_left_out_are_added_up() -> None:
-    """Policies that differ in nothing but a label that is ours are told as one."""
+    """Policies that differ only in a label of the schema share one series."""
     with memory.instrument() as metrics:
         for number, takes in [("1", 3), ("2", 5)]:
             clock = Virtual()
@@ -149,7 +149,7 @@ def test_the_value_of_a_label_is_a_text() -> None:
 
 
 def test_many_threads_count_exactly() -> None:
-    """Each call, each attempt and each moment is there, whoever looks meanwhile."""
+    """Every call, attempt and duration is recorded while other threads read."""
     threads, calls, start = 8, 60, threading.Event()
     clock = Virtual()
 

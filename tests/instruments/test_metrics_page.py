@@ -1,4 +1,4 @@
-"""The page about metrics: what its tables say is what is exported, and its alerts ask for what there is."""
+"""The page about metrics: its tables list the exported metrics, and its alerts query existing series."""
 
 from __future__ import annotations
 

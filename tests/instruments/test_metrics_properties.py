@@ -27,7 +27,7 @@ class Stop(Exception):
 
 
 class Judge:
-    """Accepts what is done."""
+    """A rule that accepts a finished result."""
 
     def judge(self, ended: object, /) -> Verdict | None:
         value = getattr(ended, "value", None)

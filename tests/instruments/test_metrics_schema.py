@@ -10,7 +10,7 @@ from redouble import instruments
 from redouble.instruments import METRICS, Metric, _schema, opentelemetry, prometheus
 from redouble.instruments._metrics import READERS
 
-# Added to, if need be; what is here stays as it is.
+# Entries may be added; existing ones never change.
 STABLE = [
     ("calls", "counter", ("name", "ok"), "call"),
     ("attempts", "counter", ("name", "kind", "result"), "attempt"),

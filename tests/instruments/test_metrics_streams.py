@@ -1,4 +1,4 @@
-"""A stream is one call: its attempts, its first item, and how it ended; not what was cancelled."""
+"""A stream is counted as one call, with its attempts, first item and end; a cancelled one is not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lost(reason: str, attempts: int = 1) -> dict[str, float]:
     return told | {"errors ScriptedError": 1, f"given_up {reason}": 1}
 
 
-# What is opened, who reads it, what is counted, and when the first item came.
+# The streams opened, the reader, the counts, and the time of the first item.
 ROWS: list[tuple[Sequence[Source], Reader, dict[str, float], float | None]] = [
     ([[1, 2]], Reader(), WELL, 0),
     ([[]], Reader(), WELL, None),
@@ -50,7 +50,7 @@ def nobody_is_left_listening() -> Iterator[None]:
 
 
 def read(colour: str, script: Sequence[Source], reader: Reader) -> dict[str, Metrics]:
-    """Read a stream in every shape of a colour; return what was counted in each."""
+    """Read a stream in every shape of a colour; return the counts of each."""
     every: dict[str, Metrics] = {}
 
     def one(shape: str) -> tuple[Retry, ScriptedSource]:
@@ -88,7 +88,7 @@ def test_a_stream_is_counted_once(
 
 
 def resumed(colour: str, *script: Source) -> tuple[Metrics, list[object]]:
-    """Read a stream, and those that resume it."""
+    """Read a stream and the streams that resume it."""
     clock, items = Virtual(), list[object]()
     tape = ScriptedSource(script, clock, [])
     retrying = policy(attempts=3, clock=clock)
@@ -109,7 +109,7 @@ def resumed(colour: str, *script: Source) -> tuple[Metrics, list[object]]:
 
 
 def test_a_stream_that_is_resumed_is_one_call(colour: str) -> None:
-    """However often it breaks; its first item is the first of all."""
+    """A stream that breaks several times has one first item."""
     metrics, items = resumed(colour, [Takes(5), 1, "fail"], [Takes(7), 2, "fail"], ["fail"], [3])
     assert items == [1, 2, 3]
     assert counts(metrics) == {

@@ -18,7 +18,7 @@ from tests.support.fakes import Boom
 from tests.support.instruments.counts import events_made, policy
 from tests.support.instruments.sample_events import everything
 
-# What dashboards are made of: each metric, what it is, its unit and its attributes.
+# The contract with dashboards: each metric, its kind, its unit and its attributes.
 CONTRACT = {
     "redouble.calls": ("Sum", "{call}", {"name", "ok"}),
     "redouble.attempts": ("Sum", "{attempt}", {"name", "kind", "result"}),
@@ -58,7 +58,7 @@ class Meters:
         return found
 
     def value(self, metric: str, **labels: str) -> Any:
-        """Return the point that has exactly these attributes, or what it shows."""
+        """Return the point that has exactly these attributes, or its value."""
         found = self.metrics()
         if f"redouble.{metric}" not in found:
             return None
@@ -200,7 +200,7 @@ def lose() -> None:
 def test_without_an_sdk_calls_that_succeed_make_no_event(
     internal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that do not are told of; there is no span, and nothing breaks."""
+    """Without an SDK, failing calls emit events; there is no span, and nothing raises."""
     if internal == "changed":
         monkeypatch.setattr(opentelemetry, "INTERNAL", None)
 

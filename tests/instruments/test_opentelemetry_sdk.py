@@ -33,7 +33,7 @@ def fresh(code: str, begin: str = BEGIN) -> list[str]:
 
 
 def test_an_sdk_that_is_set_later_is_noticed() -> None:
-    """And so is whoever switches it off and on again."""
+    """The same holds after instrumentation is removed and added again."""
     code = """
 retried = Retry(name="work")(lambda: None)
 handle = opentelemetry.instrument()
@@ -68,7 +68,7 @@ for _ in range(2):
 
 
 def test_without_an_sdk_the_api_is_enough() -> None:
-    """Though it is installed, nobody loads it."""
+    """Although the SDK is installed, it is not imported."""
     code = """
 import sys
 from redouble import Retry

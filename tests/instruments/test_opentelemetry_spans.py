@@ -1,4 +1,4 @@
-"""OpenTelemetry's spans: an event for each retry and each end that is none, with what is bound."""
+"""OpenTelemetry's spans: an event for each retry and each unsuccessful end, with the bound values."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Broken(trace.NonRecordingSpan):
 
 @pytest.mark.parametrize("recording", [True, False])
 def test_a_span_that_fails_breaks_no_call(recording: bool) -> None:
-    """One that records nothing is not even asked."""
+    """No attribute is computed for a span that does not record."""
     broken = Broken(recording)
     with instrument(), trace.use_span(broken, record_exception=False):
         assert policy().call(Operation([fail(), ok(3)], Virtual())) == 3
@@ -176,7 +176,7 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_request_that_is_sent_again_is_counted(server: Server, spans: Spans, name: str) -> None:
-    """As often as it is, whether there was an answer or none; not one that is sent once."""
+    """The count of resends, with or without a response; a request that is sent once has none."""
     every: list[tuple[str, int | None]] = [("200", None), ("503,429,200", 2), ("503,rst,503,200", 3)]
     every += [("rst,200", 1), ("404", None), ("503*4", 3)]
     with instrument(), client(name, Retry(backoff=[0] * 3, attempts=4)) as http:

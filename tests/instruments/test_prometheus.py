@@ -1,4 +1,4 @@
-"""Prometheus: names and labels as written out here, in a registry that is left as it was found."""
+"""Prometheus: the names and labels listed here, in a registry that is restored afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.instruments.counts import policy
 from tests.support.instruments.sample_events import everything
 from tests.support.thread_switching import often
 
-# What dashboards are made of: each sample, what it is, and its labels.
+# The contract with dashboards: each sample, its kind, and its labels.
 CONTRACT: dict[str, tuple[str, set[str]]] = {
     "redouble_calls_total": ("counter", {"name", "ok"}),
     "redouble_attempts_total": ("counter", {"name", "kind", "result"}),
@@ -61,7 +61,7 @@ def registry() -> Iterator[CollectorRegistry]:
 
 
 def exposed(registry: CollectorRegistry) -> dict[str, tuple[str, set[str]]]:
-    """Return every sample that is exposed: of which kind it is, and its labels."""
+    """Return every exposed sample with its kind and labels."""
     found: dict[str, tuple[str, set[str]]] = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):
         for sample in family.samples:
@@ -112,7 +112,7 @@ def test_the_numbers(registry: CollectorRegistry) -> None:
 
 
 def test_labels_of_policies_that_are_asked_for(registry: CollectorRegistry) -> None:
-    """They are in all that is about policies; one that has no such label has an empty one."""
+    """All metrics of policies have the added labels; a policy without one of them has an empty value."""
     with instrument(registry, labels=["team", "tier"]), everything():
         assert value(registry, "calls_total", name="fetch", ok="true", team="x", tier="1") == 1
         assert value(registry, "calls_total", name="save", ok="false", team="", tier="") == 1
@@ -159,7 +159,7 @@ def test_a_name_that_is_taken_leaves_nothing_half_registered(taken: str) -> None
 
 
 def test_removed_and_again(registry: CollectorRegistry) -> None:
-    """It begins anew; removing it twice does nothing."""
+    """Metrics start from zero; removing them twice does nothing."""
     for _ in range(2):
         handle = instrument(registry)
         policy().call(int)
@@ -225,7 +225,7 @@ def test_many_threads_count_exactly(registry: CollectorRegistry) -> None:
 def test_where_others_expose_them_gauges_are_set_by_calls(
     registry: CollectorRegistry, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once a second at most; what is gone is shown as 0."""
+    """Once a second at most; a removed object is shown as 0."""
     clock = Virtual(100)
     monkeypatch.setattr(prometheus, "SYSTEM", clock)
     monkeypatch.setenv(variable, "")

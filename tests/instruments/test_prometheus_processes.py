@@ -1,4 +1,4 @@
-"""Prometheus in many processes, as under gunicorn: counters are added up, and gauges of those that live."""
+"""Prometheus in several processes, as under gunicorn: counters and gauges of live processes are added up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""structlog: the same as the standard library's logging, with fields instead of words."""
+"""Logging by structlog: the events of the standard library's logging, as fields."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nothing() -> None: ...
 
 
 def capturing(level: int) -> tuple[Any, list[EventDict]]:
-    """Return a logger of structlog's that goes no deeper than a level, and what it logs."""
+    """Return a structlog logger with a minimum level, and the list of its entries."""
     capture = LogCapture()
     wrapper = structlog.make_filtering_bound_logger(level)
     return structlog.wrap_logger(
@@ -43,7 +43,7 @@ def capturing(level: int) -> tuple[Any, list[EventDict]]:
 
 
 def backed(target: logging.Logger) -> Any:
-    """Return one that hands its fields on to the standard library."""
+    """Return a structlog logger that passes its fields to the standard library."""
     return structlog.wrap_logger(
         target,
         processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
@@ -156,7 +156,7 @@ def test_calls_that_succeed_make_no_event_unless_debug_is_on(kind: str) -> None:
 
 
 class Plain:
-    """A logger that has nothing but what is needed."""
+    """A logger with only the required method."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -166,14 +166,14 @@ class Plain:
 
 
 class Older(Plain):
-    """One that tells whether it listens, by the name that the standard library has for it."""
+    """A logger with the standard library's method for its enabled level."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802
         return level > logging.DEBUG
 
 
 class Unsure(Plain):
-    """One that cannot tell."""
+    """A logger whose method has another signature."""
 
     def is_enabled_for(self) -> bool:
         return False

@@ -34,7 +34,7 @@ from redouble import (
 from redouble._engine.retry_budget import HostBudgets
 from redouble.errors import Rejected
 from redouble.http._plan import http_plan
-from redouble.instruments._metrics import gauged
+from redouble.instruments._metrics import read_gauge
 from redouble.instruments._schema import BREAKER_STATE, BULKHEAD_IN_USE, BULKHEAD_QUEUED
 from redouble.testing import recorded
 from redouble.types import Traits, WorstCase
@@ -459,9 +459,9 @@ def test_metrics_and_events_know_it() -> None:
     with recorded() as events, pytest.raises(Rejected):
         ward.call(ward.call, str, 3)
     assert [(event.what, event.by, event.name) for event in events] == [("rejected", "ward", "hooks ward")]
-    assert gauged(BULKHEAD_IN_USE)["hooks ward",] == 1
-    assert gauged(BULKHEAD_QUEUED)["hooks ward",] == 7
-    assert not [labels for labels in gauged(BREAKER_STATE) if labels[0] == "hooks ward"]
+    assert read_gauge(BULKHEAD_IN_USE)["hooks ward",] == 1
+    assert read_gauge(BULKHEAD_QUEUED)["hooks ward",] == 7
+    assert not [labels for labels in read_gauge(BREAKER_STATE) if labels[0] == "hooks ward"]
 
 
 # --------------------------------------------------------------------------------- reconfigure

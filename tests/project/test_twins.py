@@ -315,19 +315,19 @@ def test_no_async_driver_is_without_a_twin() -> None:
             for name in ("__anext__", "_aopen_and_read", "_anext", "_close_cancelled", "aclose")
         ),
         *("llm/_stream.AsyncGuardedStream.asend", "llm/_stream.AsyncGuardedStream.athrow"),
-        *(f"grpc/_aio_call.{name}" for name in ("run", "told")),
+        *(f"grpc/_aio_call.{name}" for name in ("run", "status_of")),
         *(
             f"grpc/_aio_call.{name}"
-            for name in ("messages", "_each", "StreamResponseCall.__anext__", "StreamResponseCall.read")
+            for name in ("messages", "_iterate", "StreamResponseCall.__anext__", "StreamResponseCall.read")
         ),
         *(f"grpc/_aio_call.TaskCall.{name}_metadata" for name in ("initial", "trailing")),
-        *(f"grpc/_aio_call.TaskCall.{name}" for name in ("details", "debug_error_string", "_going")),
+        *(f"grpc/_aio_call.TaskCall.{name}" for name in ("details", "debug_error_string", "_running_rpc")),
         *(
             "grpc/_aio_call.TaskCall.wait_for_connection",
             "grpc/_request_stream.AsyncAttemptRequests.__anext__",
         ),
         *("grpc/_aio_call.WritableCall.write", "grpc/_aio_call.WritableCall.done_writing"),
-        *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_ask")),
+        *(f"grpc/_request_stream.AsyncBufferedRequests.{name}" for name in ("take", "_read")),
         *(
             f"grpc/_interceptors.{one}{other}.intercept_{one.lower()}_{other.lower()}"
             for one in ("Unary", "Stream")

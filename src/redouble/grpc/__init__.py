@@ -5,12 +5,12 @@ A blocking one, and one of `grpc.aio`::
     channel = grpc.intercept_channel(grpc.insecure_channel(target), *redouble.grpc.interceptors())
     channel = grpc.aio.insecure_channel(target, interceptors=redouble.grpc.aio_interceptors(policy))
 
-All shapes of calls are retried, streams until their first response. What comes out is what gRPC would have
-given: the call that has succeeded, or the very `grpc.RpcError` of the last attempt; `redouble.report` tells
-its story. A server's ``grpc-retry-pushback-ms`` is obeyed, and a call's ``timeout=`` holds over all attempts.
-Retries of gRPC's own (a channel's service config) multiply with these: have them in one place, and give the
-channel ``options=[("grpc.enable_retries", 0)]``, without which gRPC also takes ``grpc-previous-rpc-attempts``
-off the metadata.
+All shapes of calls are retried, streams until their first response. The caller gets the same object as from
+gRPC: the call that succeeded, or the very `grpc.RpcError` of the last attempt, of which `redouble.report`
+returns the report. A server's ``grpc-retry-pushback-ms`` is obeyed, and a call's ``timeout=`` covers all
+attempts. gRPC's own retries (a channel's service config) multiply with these: configure retries in one place,
+and give the channel ``options=[("grpc.enable_retries", 0)]``, without which gRPC also removes
+``grpc-previous-rpc-attempts`` from the metadata.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redouble._layers.layer import Layer
 try:
     import grpc
 
-    from redouble.grpc._interceptors import Interceptor, aio_shapes
+    from redouble.grpc._interceptors import Interceptor, make_aio_interceptors
     from redouble.grpc._service_config import ServiceConfig, service_config
 except ModuleNotFoundError as error:
     raise missing_extra("grpc", error) from None
@@ -30,7 +30,7 @@ __all__ = ["ServiceConfig", "aio_interceptors", "interceptors", "service_config"
 
 
 def interceptors(policy: Layer | None = None) -> tuple[Interceptor]:
-    """Make what retries the calls of a channel.
+    """Return interceptors that retry the calls of a channel.
 
     >>> import grpc
     >>> import redouble.grpc
@@ -40,15 +40,15 @@ def interceptors(policy: Layer | None = None) -> tuple[Interceptor]:
     policy: a `Retry`, any other layer, or a pipeline; a new `redouble.presets.grpc()` unless given, so that
         each channel has its own tokens for throttling.
 
-    A call by ``.future()`` takes a thread while it lasts. A stream begins at once if the policy has no other
-    layers than `Retry` and `Timeout`; else when somebody waits for the first response.
+    A call by ``.future()`` occupies a thread until it ends. A stream starts at once if the policy has only
+    `Retry` and `Timeout` layers; otherwise when the caller waits for the first response.
     """
     return (Interceptor(policy),)
 
 
 def aio_interceptors(policy: Layer | None = None) -> list[grpc.aio.ClientInterceptor]:
-    """Make the same for a channel of `grpc.aio`, which takes them as its ``interceptors=``.
+    """Return interceptors for a channel of `grpc.aio`, to be passed as its ``interceptors=``.
 
     policy: as with `interceptors`.
     """
-    return aio_shapes(policy)
+    return make_aio_interceptors(policy)

@@ -1,8 +1,7 @@
-"""Calls of `grpc.aio` that stream: each has a task in which its policy runs, and the face of a call.
+"""The calls of `grpc.aio` that stream requests or responses: a task runs the policy of each.
 
-They are there at once, before anything has come back, because gRPC hands on what a caller writes only then.
-
-Calls of `grpc.aio` whose responses are a stream: they hand on its messages, and say how it ended.
+An interceptor returns such a call at once, before the first attempt has an answer, because only then does
+gRPC pass on what the caller writes.
 """
 
 from __future__ import annotations
@@ -31,79 +30,79 @@ __all__ = [
 
 
 class AioResendGuard(RpcResendGuard):
-    """What one logical call has done, and may do; others may wait for an attempt to be under way."""
+    """The state of one logical call in async code, with an event for the start of an attempt."""
 
-    broken: Exception | None = None  # what came after the first message
+    broken: Exception | None = None  # the error that followed the first message
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.going = Event()
+        self.attempt_started = Event()
 
-    def goes(self, call: Any) -> None:
-        super().goes(call)
-        self.going.set()
+    def attach(self, call: Any) -> None:
+        super().attach(call)
+        self.attempt_started.set()
 
-    def breaks(self, error: Exception) -> None:
-        super().breaks(error)
+    def record_break(self, error: Exception) -> None:
+        super().record_break(error)
         self.broken = error
 
-    def ends(self, _: object) -> None:
-        """Learn that the stream has ended."""
+    def close_requests(self, _: object) -> None:
+        """Close the requests at the end of the stream."""
         self.requests.close()
 
 
-async def run(permit: AioResendGuard) -> Any:
-    """Make attempts; return the response, or the stream that has begun."""
-    kept = False
+async def run(guard: AioResendGuard) -> Any:
+    """Run the policy of a call; return the response or the opened stream."""
+    streaming = False
     try:
-        result = await arun_policy(permit)
+        result = await arun_policy(guard)
         if isinstance(result, OpenedStream):
-            result.call.add_done_callback(permit.ends)
-            kept = True
+            result.call.add_done_callback(guard.close_requests)
+            streaming = True
     except Exception as error:
-        permit.concludes(error, AIO)
+        guard.conclude(error, AIO)
         raise
     finally:
-        if not kept:
-            permit.requests.close()
+        if not streaming:
+            guard.requests.close()
     return result
 
 
 class TaskCall(grpc.aio.Call):
     """A call whose policy runs in a task."""
 
-    def __init__(self, permit: AioResendGuard) -> None:
-        self._permit = permit
-        self._task: Task[Any] = create_task(run(permit))
-        self._task.add_done_callback(_seen)
+    def __init__(self, guard: AioResendGuard) -> None:
+        self._guard = guard
+        self._task: Task[Any] = create_task(run(guard))
+        self._task.add_done_callback(_retrieve_error)
 
-    # ------------------------------------------------------------------------- its end
+    # ------------------------------------------------------------------------- the end
 
     def cancel(self) -> bool:
-        """Cancel the call, or the waiting for its next attempt; say whether it was not over yet."""
+        """Cancel the call or its delay; return False if it has ended already."""
         if not self._task.done():
             return self._task.cancel()
-        return self._came_by() is not None and bool(self._came_by().cancel())
+        return self._successful_rpc() is not None and bool(self._successful_rpc().cancel())
 
     def cancelled(self) -> bool:
-        """Say whether it has ended because it was cancelled."""
+        """Return True if the call ended by cancellation."""
         if not self._task.done() or self._task.cancelled():
             return self._task.done()
-        call, error = self._came_by(), self._task.exception()
+        call, error = self._successful_rpc(), self._task.exception()
         if isinstance(error, grpc.aio.AioRpcError):
             return error.code() is grpc.StatusCode.CANCELLED
         return call is not None and bool(call.cancelled())
 
     def done(self) -> bool:
-        """Say whether it is over."""
-        call = self._came_by()
+        """Return True if the call has ended."""
+        call = self._successful_rpc()
         return self._task.done() and (call is None or bool(call.done()))
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Call a function with the call when it is over."""
+        """Call a function with this call when it ends."""
 
         def ended(_: object) -> None:
-            call = self._came_by()
+            call = self._successful_rpc()
             if call is None or call.done():
                 callback(self)
             else:
@@ -112,99 +111,100 @@ class TaskCall(grpc.aio.Call):
         self._task.add_done_callback(ended)
 
     def time_remaining(self) -> float | None:
-        """Tell how long the call may take, or None."""
-        return self._permit.remaining()
+        """Return how many seconds are left for the call, or None if it has no deadline."""
+        return self._guard.time_remaining()
 
-    # ------------------------------------------------------------------- what was said
+    # ------------------------------------------------------------- metadata and status
 
     async def initial_metadata(self) -> Any:
-        """Wait for what the server sends first, and return it: there is no other attempt after that."""
-        call = await self._going()
+        """Wait for the initial metadata and return them; no attempt follows once the caller has them."""
+        call = await self._running_rpc()
         if call is not None:
-            found = await call.initial_metadata()
-            if self._permit.commit(call) if found else not call.done():
-                return found
-        return await told(self, "initial_metadata", *nothing())
+            metadata = await call.initial_metadata()
+            if self._guard.commit(call) if metadata else not call.done():
+                return metadata
+        return await status_of(self, "initial_metadata", *no_metadata())
 
     async def trailing_metadata(self) -> Any:
-        """Wait for the end, and return what the server sent last."""
-        return await told(self, "trailing_metadata", *nothing())
+        """Wait for the end; return the trailing metadata."""
+        return await status_of(self, "trailing_metadata", *no_metadata())
 
     def code(self) -> Any:
-        """Wait for the end, and return the code."""
-        # No async function: gRPC makes a task of it when somebody writes, and earlier versions of it, when a
-        # channel is closed, look for tasks whose function has a call for ``self``, and know only their own.
+        """Wait for the end; return the status code."""
+        # Not an async function: gRPC creates a task of it when the caller writes. When a channel is closed,
+        # earlier versions of gRPC look for tasks whose coroutine has a call as ``self``, and expect one of
+        # their own classes.
         codes = grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN, grpc.StatusCode.CANCELLED
-        return told(self, "code", *codes)
+        return status_of(self, "code", *codes)
 
     async def details(self) -> Any:
-        """Wait for the end, and return what the server said."""
-        return await told(self, "details", "", "", CANCELLED)
+        """Wait for the end; return the status message."""
+        return await status_of(self, "details", "", "", CANCELLED)
 
     async def debug_error_string(self) -> Any:
-        """Wait for the end, and return what gRPC says about it."""
-        return await told(self, "debug_error_string", "", "", "")
+        """Wait for the end; return gRPC's debug text."""
+        return await status_of(self, "debug_error_string", "", "", "")
 
     async def wait_for_connection(self) -> None:
-        """Wait until an attempt has a connection."""
-        while (call := await self._going()) is not None:
-            with suppress(grpc.aio.AioRpcError):  # then it is up to the policy, which will hear of it soon
+        """Wait until an attempt is connected."""
+        while (call := await self._running_rpc()) is not None:
+            with suppress(grpc.aio.AioRpcError):  # the policy, which gets the same error, decides
                 await call.wait_for_connection()
                 return
             await sleep(0)
         self._task.result()
 
-    def _came_by(self) -> Any:
-        """Return the call by which the response came, if there is one."""
-        over = self._task.done() and not self._task.cancelled() and self._task.exception() is None
-        return self._permit.current if over else None
+    def _successful_rpc(self) -> Any:
+        """Return the RPC that succeeded, if any."""
+        succeeded = self._task.done() and not self._task.cancelled() and self._task.exception() is None
+        return self._guard.current if succeeded else None
 
-    async def _going(self) -> Any:
-        """Wait for an attempt to be under way, and return its call; None if it is over."""
+    async def _running_rpc(self) -> Any:
+        """Wait for a running attempt and return its RPC; None if the call has ended."""
         while not self._task.done():
-            if self._permit.current is not None:
-                return self._permit.current
-            self._permit.going.clear()
-            going = create_task(self._permit.going.wait(), name="going")
+            if self._guard.current is not None:
+                return self._guard.current
+            self._guard.attempt_started.clear()
+            started = create_task(self._guard.attempt_started.wait(), name="attempt started")
             try:
-                await wait([self._task, going], return_when=FIRST_COMPLETED)
+                await wait([self._task, started], return_when=FIRST_COMPLETED)
             finally:
-                going.cancel()
+                started.cancel()
         return None
 
 
-def nothing() -> tuple[grpc.aio.Metadata, ...]:
-    """Make metadata for calls without any, however they ended."""
+def no_metadata() -> tuple[grpc.aio.Metadata, ...]:
+    """Return empty metadata for each of the three outcomes: success, failure, cancellation."""
     return (grpc.aio.Metadata(),) * 3
 
 
-async def told(call: TaskCall, name: str, ok: Any, failed: Any, cut: Any) -> Any:
-    """Ask what has succeeded, or the error; where there is neither, there are other words for it."""
+async def status_of(call: TaskCall, name: str, ok: Any, failed: Any, cancelled: Any) -> Any:
+    """Read a status method of the RPC that succeeded, or of the error; else return the given default."""
     task = call._task
     await wait([task])
     if task.cancelled():
-        return cut
-    came_by, error = call._came_by(), task.exception()
-    if came_by is not None:
-        return await getattr(came_by, name)()
+        return cancelled
+    rpc, error = call._successful_rpc(), task.exception()
+    if rpc is not None:
+        return await getattr(rpc, name)()
     if isinstance(error, grpc.aio.AioRpcError):
         return getattr(error, name)()
     return ok if error is None else failed
 
 
 class WritableCall(TaskCall):
-    """A call whose requests are a stream."""
+    """A call with a stream of requests."""
 
     @property
     def _done_writing_flag(self) -> bool:
-        return bool(getattr(self._permit.current, "_done_writing_flag", False))
+        return bool(getattr(self._guard.current, "_done_writing_flag", False))
 
     async def write(self, request: Any) -> None:  # noqa: ARG002
-        """Refuse: gRPC hands on what the caller writes as an iterator."""
+        """Raise: gRPC passes on what the caller writes as an iterator."""
         raise grpc.aio.UsageError("an intercepted call is given its requests by gRPC itself")
 
     async def done_writing(self) -> None:
-        """Refuse, for the same reason."""
+        """Raise, for the same reason."""
         raise grpc.aio.UsageError("an intercepted call is given its requests by gRPC itself")
 
 
@@ -215,8 +215,8 @@ class UnaryResponseCall(WritableCall, grpc.aio.StreamUnaryCall[Any, Any]):
         return self._task.__await__()
 
 
-def _seen(task: Task[Any]) -> None:
-    """Look at how it ended, so that asyncio does not complain that nobody has."""
+def _retrieve_error(task: Task[Any]) -> None:
+    """Retrieve the error of the task, so that asyncio does not log it as never retrieved."""
     if not task.cancelled():
         task.exception()
 
@@ -231,14 +231,14 @@ class StreamResponseCall(TaskCall, grpc.aio.UnaryStreamCall[Any, Any]):
 
     async def __anext__(self) -> Any:
         if self._messages is None:
-            self._messages = messages(self._task, self._permit)
+            self._messages = messages(self._task, self._guard)
         message = await anext(self._messages, END)
         if message is not END:
             return message
-        # A generator that has raised is at its end, which must not pass for the end of the stream.
+        # A generator that has raised is exhausted: raise its error again instead of ending the stream.
         self._task.result()
-        if self._permit.broken is not None:
-            raise self._permit.broken
+        if self._guard.broken is not None:
+            raise self._guard.broken
         if self.cancelled():
             raise CancelledError
         raise StopAsyncIteration
@@ -249,14 +249,14 @@ class StreamResponseCall(TaskCall, grpc.aio.UnaryStreamCall[Any, Any]):
 
 
 class DuplexCall(WritableCall, StreamResponseCall, grpc.aio.StreamStreamCall[Any, Any]):
-    """A call with streams of both."""
+    """A call with a stream of requests and a stream of responses."""
 
 
-async def messages(task: Task[Any], permit: AioResendGuard) -> AsyncIterator[Any]:
-    """Hand on the messages of a stream."""
+async def messages(task: Task[Any], guard: AioResendGuard) -> AsyncIterator[Any]:
+    """Yield the messages of a stream."""
     opened = await task
-    if not isinstance(opened, OpenedStream):  # a fallback, for instance
-        async for item in _each(opened):
+    if not isinstance(opened, OpenedStream):  # the result of a fallback, for instance
+        async for item in _iterate(opened):
             yield item
         return
     if opened.first is END:
@@ -266,11 +266,11 @@ async def messages(task: Task[Any], permit: AioResendGuard) -> AsyncIterator[Any
         async for message in opened.items:
             yield message
     except Exception as error:
-        permit.breaks(error)
+        guard.record_break(error)
         raise
 
 
-async def _each(items: Any) -> AsyncIterator[Any]:
+async def _iterate(items: Any) -> AsyncIterator[Any]:
     if isinstance(items, AsyncIterable):
         async for item in cast("Any", items):
             yield item

@@ -1,14 +1,10 @@
-"""One attempt: begin a call, wait for its answer or for its first message, leave nothing behind.
+"""One attempt of an RPC: start it, wait for its response or its first message, and cancel it if it fails.
 
-Each comes twice, for blocking and for async code. Whether there is another attempt is not decided here.
+Each function has a blocking and an async twin. An attempt gets a copy of the caller's call details with the
+time that is left and the number of earlier attempts; the caller's own details are never changed.
 
-A limit of one attempt at a stream, up to its first message: it ends the call that is under way.
-
-A limit of the whole rpc, which gRPC knows, would also end the messages after the first.
-
-What an attempt is called with: the caller's own details, the time that is left, and its number.
-
-Nothing of the caller's is changed. Whether there may be an attempt is not known here.
+The limit of an attempt at a stream ends at its first message, so a timer or a cancel scope enforces it.
+gRPC's own timeout covers the whole RPC and would also cut the messages after the first.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from redouble._drivers.stream_source import END
 from redouble._runtime.backend import CancelScope, cut_after
 from redouble._runtime.deadline import Deadline
 from redouble.errors import AttemptTimeout
-from redouble.grpc._finished_call import AIO, SYNC, Known, ResolvedCall, known
+from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses, ResolvedCall, as_rpc_error
 from redouble.grpc._permit import WAITING, RpcResendGuard, cancel
 
 __all__ = [
@@ -48,22 +44,22 @@ __all__ = [
 ]
 
 
-def within(permit: RpcResendGuard, seconds: float) -> AttemptTimer:
-    """Return what cuts an attempt in blocking code."""
-    return AttemptTimer(permit, seconds)
+def within(guard: RpcResendGuard, seconds: float) -> AttemptTimer:
+    """Return the time limit of an attempt in blocking code."""
+    return AttemptTimer(guard, seconds)
 
 
 def awithin(_: RpcResendGuard, seconds: float) -> CancelScope:
-    """Return what cuts an attempt in async code."""
+    """Return the time limit of an attempt in async code."""
     return cut_after(seconds)
 
 
 class AttemptTimer:
-    """A limit in blocking code, with the face of `cut_after`: the call is cancelled when time is up."""
+    """The time limit of an attempt in blocking code, with the interface of `cut_after`: cancels the RPC."""
 
-    def __init__(self, permit: RpcResendGuard, seconds: float) -> None:
-        self.cancelled_caught = self._over = False
-        self._permit, self._deciding = permit, allocate_lock()
+    def __init__(self, guard: RpcResendGuard, seconds: float) -> None:
+        self.cancelled_caught = self._ended = False
+        self._guard, self._lock = guard, allocate_lock()
         self._timer = None if seconds == inf else Timer(max(0.0, seconds), self._cut)
 
     def __enter__(self) -> Self:
@@ -77,16 +73,16 @@ class AttemptTimer:
     ) -> bool:
         if self._timer is not None:
             self._timer.cancel()
-        with self._deciding:
-            self._over = True
+        with self._lock:
+            self._ended = True
         return self.cancelled_caught and isinstance(error, Exception)
 
     def _cut(self) -> None:
-        # All of it before the attempt may end, or the call that is cancelled would be that of the next one.
-        with self._deciding:
-            if not self._over:
-                self.cancelled_caught = self._permit.overdue = True
-                cancel(self._permit.current)
+        # Under the lock, so that the attempt cannot end in between: else the next attempt's RPC is cancelled.
+        with self._lock:
+            if not self._ended:
+                self.cancelled_caught = self._guard.timed_out = True
+                cancel(self._guard.current)
 
 
 PREVIOUS = "grpc-previous-rpc-attempts"
@@ -94,156 +90,158 @@ FIELDS = ("method", "timeout", "metadata", "credentials", "wait_for_ready", "com
 
 
 class AttemptDetails(grpc.ClientCallDetails):
-    """The details of one attempt. What the caller's do not have, these do not have either."""
+    """The call details of one attempt: a copy of the caller's, without the fields that those lack."""
 
-    def __init__(self, said: object) -> None:
+    def __init__(self, call_details: object) -> None:
         for field in FIELDS:
-            if hasattr(said, field):
-                setattr(self, field, getattr(said, field))
+            if hasattr(call_details, field):
+                setattr(self, field, getattr(call_details, field))
 
 
-def details_of(said: Any, rest: float, earlier: int) -> grpc.ClientCallDetails:
-    """Say it anew, for an attempt that may take so long and has so many before it."""
-    details = AttemptDetails(said)
-    if rest < inf:
-        details.timeout = max(0.0, rest)
+def details_of(call_details: Any, limit: float, earlier: int) -> grpc.ClientCallDetails:
+    """Copy the call details for an attempt, with its time limit and the number of earlier attempts."""
+    details = AttemptDetails(call_details)
+    if limit < inf:
+        details.timeout = max(0.0, limit)
     if earlier:
-        details.metadata = (*(getattr(said, "metadata", None) or ()), (PREVIOUS, str(earlier)))
+        details.metadata = (*(getattr(call_details, "metadata", None) or ()), (PREVIOUS, str(earlier)))
     return details
 
 
-def adetails_of(said: Any, rest: float, earlier: int) -> grpc.aio.ClientCallDetails:
-    """Do the same for `grpc.aio`."""
-    metadata = said.metadata
+def adetails_of(call_details: Any, limit: float, earlier: int) -> grpc.aio.ClientCallDetails:
+    """Copy the call details of `grpc.aio` in the same way."""
+    metadata = call_details.metadata
     if earlier:
         metadata = grpc.aio.Metadata(*(metadata or ()), (PREVIOUS, str(earlier)))
     return grpc.aio.ClientCallDetails(
-        said.method,
-        max(0.0, rest) if rest < inf else said.timeout,
+        call_details.method,
+        max(0.0, limit) if limit < inf else call_details.timeout,
         metadata,
-        said.credentials,
-        said.wait_for_ready,
+        call_details.credentials,
+        call_details.wait_for_ready,
     )
 
 
 def name_of(method: str | bytes) -> str:
-    """Return the name of a method, as in events: without the slash that it begins with."""
+    """Return the name of a method as events have it: without the leading slash."""
     text = method.decode("utf-8", "replace") if isinstance(method, bytes) else method
     return text.removeprefix("/")
 
 
 class OpenedStream(NamedTuple):
-    """A stream of responses that has begun: its first message, or `END`, and where the others are."""
+    """A stream of responses: its RPC, the iterator of its messages, and the first one (`END` if none)."""
 
     call: Any
     items: Any
     first: Any
 
 
-def start_rpc(permit: RpcResendGuard, rest: float) -> Any:
-    """Begin an attempt that may take so long."""
-    earlier = permit.begins()
-    rpc = permit.continuation(details_of(permit.said, rest, earlier), permit.requests.anew())
+def start_rpc(guard: RpcResendGuard, limit: float) -> Any:
+    """Start the RPC of an attempt with a time limit in seconds."""
+    earlier = guard.begin_attempt()
+    rpc = guard.continuation(details_of(guard.call_details, limit, earlier), guard.requests.for_attempt())
     try:
-        permit.goes(rpc)
+        guard.attach(rpc)
         return rpc
     finally:
-        del rpc  # it may be its own error, which knows this frame
+        del rpc  # it may be its own error, whose traceback refers to this frame
 
 
-async def astart_rpc(permit: RpcResendGuard, rest: float) -> Any:
-    """Begin an attempt that may take so long."""
-    earlier = permit.begins()
-    rpc = await permit.continuation(adetails_of(permit.said, rest, earlier), permit.requests.anew())
+async def astart_rpc(guard: RpcResendGuard, limit: float) -> Any:
+    """Start the RPC of an attempt with a time limit in seconds."""
+    earlier = guard.begin_attempt()
+    rpc = await guard.continuation(
+        adetails_of(guard.call_details, limit, earlier), guard.requests.for_attempt()
+    )
     try:
-        permit.goes(rpc)
+        guard.attach(rpc)
         return rpc
     finally:
-        del rpc  # it may be its own error, which knows this frame
+        del rpc  # it may be its own error, whose traceback refers to this frame
 
 
-# ------------------------------------------------------------------------ all attempts
+# ------------------------------------------------------------------------ the policy
 
 
-def run_policy(permit: RpcResendGuard) -> Any:
-    """Make attempts, as the policy says, within the time of the call."""
-    send = permit.plan.call_for(permit.plan.name)
-    before = WAITING.set(permit)
+def run_policy(guard: RpcResendGuard) -> Any:
+    """Run the policy of a call within the deadline of the call."""
+    send = guard.plan.call_for(guard.plan.name)
+    token = WAITING.set(guard)
     try:
-        rest = permit.waits()
-        if rest == inf:
-            return send(permit)
-        with Deadline(max(0.0, rest)):
-            return send(permit)
+        limit = guard.start_policy()
+        if limit == inf:
+            return send(guard)
+        with Deadline(max(0.0, limit)):
+            return send(guard)
     finally:
-        WAITING.reset(before)
+        WAITING.reset(token)
 
 
-async def arun_policy(permit: RpcResendGuard) -> Any:
-    """Make attempts, as the policy says, within the time of the call."""
-    send = permit.plan.call_for(permit.plan.name)
-    before = WAITING.set(permit)
+async def arun_policy(guard: RpcResendGuard) -> Any:
+    """Run the policy of a call within the deadline of the call."""
+    send = guard.plan.call_for(guard.plan.name)
+    token = WAITING.set(guard)
     try:
-        rest = permit.waits()
-        if rest == inf:
-            return await send(permit)
-        with Deadline(max(0.0, rest)):
-            return await send(permit)
+        limit = guard.start_policy()
+        if limit == inf:
+            return await send(guard)
+        with Deadline(max(0.0, limit)):
+            return await send(guard)
     finally:
-        WAITING.reset(before)
+        WAITING.reset(token)
 
 
-def finish_unary(permit: RpcResendGuard) -> Any:
-    """Make attempts at a call that has one response, and return the one that has succeeded."""
+def finish_unary(guard: RpcResendGuard) -> Any:
+    """Run the policy of a call with one response; return the RPC that succeeded."""
     try:
-        response = run_policy(permit)
+        response = run_policy(guard)
     except Exception as error:
-        permit.concludes(error, SYNC)
+        guard.conclude(error, SYNC)
         raise
-    same = response is permit.response and permit.current is not None
-    return permit.current if same else ResolvedCall(response)
+    same = response is guard.response and guard.current is not None
+    return guard.current if same else ResolvedCall(response)
 
 
 # ------------------------------------------------------------------------ one response
 
 
-def attempt_unary(permit: RpcResendGuard) -> Any:
-    """Make an attempt at a call that has one response."""
-    rpc, over = None, False
+def attempt_unary(guard: RpcResendGuard) -> Any:
+    """Make one attempt at a call with one response."""
+    rpc, succeeded = None, False
     try:
-        rpc = start_rpc(permit, permit.limit())
-        permit.response = result_of(rpc)
-        over = True
+        rpc = start_rpc(guard, guard.attempt_limit())
+        guard.response = result_of(rpc)
+        succeeded = True
     except Exception as error:
-        permit.failed(error)
+        guard.record_failure(error)
         raise
     finally:
-        if not over:
+        if not succeeded:
             cancel(rpc)
-        rpc = None  # it may be its own error, and that and this frame would keep each other alive
-    return permit.response
+        rpc = None  # it may be its own error: a reference cycle with this frame
+    return guard.response
 
 
-async def aattempt_unary(permit: RpcResendGuard) -> Any:
-    """Make an attempt at a call that has one response."""
-    rpc, over = None, False
+async def aattempt_unary(guard: RpcResendGuard) -> Any:
+    """Make one attempt at a call with one response."""
+    rpc, succeeded = None, False
     try:
-        rpc = await astart_rpc(permit, permit.limit())
-        permit.response = await aresult_of(rpc)
-        over = True
+        rpc = await astart_rpc(guard, guard.attempt_limit())
+        guard.response = await aresult_of(rpc)
+        succeeded = True
     except Exception as error:
-        permit.failed(error)
+        guard.record_failure(error)
         raise
     finally:
-        if not over:
+        if not succeeded:
             cancel(rpc)
-        rpc = None  # it may be its own error, and that and this frame would keep each other alive
-    return permit.response
+        rpc = None  # it may be its own error: a reference cycle with this frame
+    return guard.response
 
 
 def result_of(call: Any) -> Any:
-    """Wait for the response of a call in blocking code, or raise its error from here."""
-    # An error that is no call, of an interceptor behind ours, is handed on by gRPC as if it were one.
+    """Wait for the response of an RPC in blocking code; raise its error with this traceback."""
+    # gRPC passes an exception raised by an interceptor behind this one on as if it were an RPC.
     error = call.exception() if hasattr(call, "exception") else call
     try:
         if error is not None:
@@ -254,63 +252,63 @@ def result_of(call: Any) -> Any:
 
 
 def aresult_of(call: Any) -> Any:
-    """Return what waits for the response of a call in async code: the call itself."""
+    """Return the awaitable of the response of an RPC in async code: the RPC itself."""
     return call
 
 
 # ---------------------------------------------------------------- a stream of responses
 
 
-def attempt_stream(permit: RpcResendGuard) -> OpenedStream:
-    """Make an attempt at a stream of responses, up to its first message."""
-    rpc, items, first, over = permit.taken(), None, END, False
-    seconds = permit.limit()
-    cut = within(permit, seconds if seconds < permit.rest() else inf)
+def attempt_stream(guard: RpcResendGuard) -> OpenedStream:
+    """Make one attempt at a stream of responses, up to its first message."""
+    rpc, items, first, succeeded = guard.take_early_rpc(), None, END, False
+    seconds = guard.attempt_limit()
+    scope = within(guard, seconds if seconds < guard.call_limit() else inf)
     try:
-        with cut:
+        with scope:
             if rpc is None:
-                rpc = start_rpc(permit, permit.rest())
+                rpc = start_rpc(guard, guard.call_limit())
             items = iter(rpc)
             first = next(items, END)
-        if cut.cancelled_caught:
+        if scope.cancelled_caught:
             raise expired(seconds, SYNC)
-        over = True
+        succeeded = True
         return OpenedStream(rpc, items, first)
     except Exception as error:
-        permit.failed(error)
+        guard.record_failure(error)
         raise
     finally:
-        if not over:
+        if not succeeded:
             cancel(rpc)
-        rpc = None  # it may be its own error, and that and this frame would keep each other alive
+        rpc = None  # it may be its own error: a reference cycle with this frame
 
 
-async def aattempt_stream(permit: RpcResendGuard) -> OpenedStream:
-    """Make an attempt at a stream of responses, up to its first message."""
-    rpc, items, first, over = permit.taken(), None, END, False
-    seconds = permit.limit()
-    cut = awithin(permit, seconds if seconds < permit.rest() else inf)
+async def aattempt_stream(guard: RpcResendGuard) -> OpenedStream:
+    """Make one attempt at a stream of responses, up to its first message."""
+    rpc, items, first, succeeded = guard.take_early_rpc(), None, END, False
+    seconds = guard.attempt_limit()
+    scope = awithin(guard, seconds if seconds < guard.call_limit() else inf)
     try:
-        with cut:
-            if rpc is None:  # pragma: no branch  async code begins nothing early
-                rpc = await astart_rpc(permit, permit.rest())
+        with scope:
+            if rpc is None:  # pragma: no branch  async code starts no RPC early
+                rpc = await astart_rpc(guard, guard.call_limit())
             items = aiter(rpc)
             first = await anext(items, END)
-        if cut.cancelled_caught:
+        if scope.cancelled_caught:
             raise expired(seconds, AIO)
-        over = True
+        succeeded = True
         return OpenedStream(rpc, items, first)
     except Exception as error:
-        permit.failed(error)
+        guard.record_failure(error)
         raise
     finally:
-        if not over:
+        if not succeeded:
             cancel(rpc)
-        rpc = None  # it may be its own error, and that and this frame would keep each other alive
+        rpc = None  # it may be its own error: a reference cycle with this frame
 
 
-def expired(seconds: float, both: Known) -> Exception:
-    """Make the error of an attempt whose first message has not come in time."""
+def expired(seconds: float, classes: ErrorClasses) -> Exception:
+    """Return the error of an attempt whose first message did not arrive in time."""
     error = AttemptTimeout(f"no message within {max(0.0, seconds):.3g} s", limit="attempt", seconds=seconds)
-    known(error, both)
+    as_rpc_error(error, classes)
     return error

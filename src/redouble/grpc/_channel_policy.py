@@ -1,6 +1,6 @@
-"""What a policy becomes for one channel: for each method a function that makes attempts, by its name.
+"""The policy of one channel: a cache of call plans, one for each method and shape of call.
 
-Any layer or pipeline will do; what a limit of it means for a client is known to `http._client_plan`.
+A channel accepts any layer or pipeline except a `Hedge`; `redouble._clients.plan` derives the time limits.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble.grpc._permit import WAITING, pushback
 
-__all__ = ["MOST", "ChannelPolicy", "Shape", "channel_policy_of", "layer_of"]
+__all__ = ["MAX_PLANS", "ChannelPolicy", "Shape", "channel_policy_of", "layer_of"]
 
 
-MOST = 1000  # methods to keep the functions of
+MAX_PLANS = 1000  # cached plans
 Shape: TypeAlias = Literal["unary", "future", "stream"]
 
 
 class ChannelPolicy:
-    """What the interceptors of one channel go by."""
+    """The effective policy of one channel, shared by its interceptors."""
 
     def __init__(self, policy: object, sends: Mapping[Shape, Send], *, aio: bool) -> None:
         policy = layer_of(policy)
@@ -39,28 +39,30 @@ class ChannelPolicy:
         make_plan(policy, Plan, "redouble.grpc", sends["unary"], aio=aio)
         self._layers = flat(policy)
         self._sends, self._aio = sends, aio
-        self._plans = BoundedCache[Plan](MOST)
-        # Whether a stream may begin before anybody reads: nobody has to be asked about a first attempt.
+        self._plans = BoundedCache[Plan](MAX_PLANS)
+        # True if a stream may start before it is read: no layer has to admit its first attempt.
         self.eager = all(isinstance(layer, Retry | Timeout) for layer in self._layers)
-        self._reads = any(isinstance(layer, Retry) and layer.until is not None for layer in self._layers)
+        self._judges_results = any(
+            isinstance(layer, Retry) and layer.until is not None for layer in self._layers
+        )
 
     def plan(self, name: str, shape: Shape) -> Plan:
-        """Return what makes the attempts of this method."""
+        """Return the plan for the calls of this method."""
         key = (name, shape)
-        return self._plans.get(key) or self._plans.get_or_create(key, lambda: self._made(name, shape))
+        return self._plans.get(key) or self._plans.get_or_create(key, lambda: self._make_plan(name, shape))
 
-    def _made(self, name: str, shape: Shape) -> Plan:
-        if shape == "stream" and self._reads:
+    def _make_plan(self, name: str, shape: Shape) -> Plan:
+        if shape == "stream" and self._judges_results:
             raise TypeError(f"until= judges one response, and {name} gives a stream of them: leave it out")
-        waits = shape != "unary" and not self._aio  # a task is cancelled by itself
-        layers = (_prepared(layer, waits=waits) for layer in self._layers)
+        cancellable = shape != "unary" and not self._aio  # cancelling a task interrupts its sleep anyway
+        layers = (_adapt(layer, cancellable=cancellable) for layer in self._layers)
         return make_plan(Pipeline(*layers), Plan, name, self._sends[shape], aio=self._aio)
 
 
 def layer_of(policy: object) -> Layer:
-    """Look at what was passed as ``policy``."""
+    """Validate the ``policy`` option and return its layer; None stands for `presets.grpc`."""
     if policy is None:
-        from redouble.presets import grpc  # noqa: PLC0415  it is above
+        from redouble.presets import grpc  # noqa: PLC0415  presets is a layer above
 
         return grpc()
     if isinstance(policy, type) or not isinstance(policy, Layer):
@@ -74,42 +76,48 @@ def layer_of(policy: object) -> Layer:
     return policy
 
 
-def _prepared(layer: Layer, *, waits: bool) -> Layer:
+def _adapt(layer: Layer, *, cancellable: bool) -> Layer:
     if not isinstance(layer, Retry):
         return layer
     layer = replace(layer, on=PushbackRule(layer))
-    return replace(layer, clock=CANCELLABLE) if waits and layer.clock is SYSTEM else layer
+    return replace(layer, clock=CANCELLABLE) if cancellable and layer.clock is SYSTEM else layer
 
 
 class PushbackRule:
-    """The rules of a policy, and what the server says: whatever they go by, it is asked how long to wait."""
+    """The rules of a policy, with the server's pushback as the delay of a retry unless a rule sets one."""
 
     def __init__(self, policy: Retry) -> None:
         self._rules = policy._rules
-        self._counts = getattr(policy.budget, "_only_retried", False)
+        self._counts_pushback = getattr(policy.budget, "_only_retried", False)
 
     def judge(self, ended: Ended, /) -> Verdict | None:
-        """Answer for one ended attempt."""
+        """Return the verdict on one ended attempt."""
         error = cast("Exception", ended.error)
-        asked = pushback(error)
-        if asked is not None and asked < 0 and self._counts:
-            # A server that wants no retry counts for the throttling, as with gRPC; the permit will say no.
+        delay = pushback(error)
+        if delay is not None and delay < 0 and self._counts_pushback:
+            # As in gRPC, a pushback that forbids retries counts for the throttling; the guard vetoes a retry.
             return Verdict.retry(kind=Kind.server, reason="pushback")
-        said = judge(self._rules, error, lambda _: ended)
-        if asked is None or asked < 0 or said is None or said.action != "retry" or said.after is not None:
-            return said
-        return replace(said, after=asked)
+        verdict = judge(self._rules, error, lambda _: ended)
+        if (
+            delay is None
+            or delay < 0
+            or verdict is None
+            or verdict.action != "retry"
+            or verdict.after is not None
+        ):
+            return verdict
+        return replace(verdict, after=delay)
 
 
 class CancellableClock(Clock):
-    """The real clock, or a test's; but who cancels a call need not wait for its delay to end."""
+    """The system clock, or a test's, with a sleep that ends when the caller cancels the call."""
 
     def now(self) -> float:
         return SYSTEM.now()
 
     def sleep(self, seconds: float) -> None:
-        permit = WAITING.get()
-        (SYSTEM if permit is None else permit).sleep(seconds)
+        guard = WAITING.get()
+        (SYSTEM if guard is None else guard).sleep(seconds)
 
     def __repr__(self) -> str:
         return repr(SYSTEM)
@@ -121,21 +129,21 @@ CANCELLABLE = CancellableClock()
 def channel_policy_of(
     policy: Layer | None, sends: Mapping[Shape, Send], *, aio: bool
 ) -> Callable[[], ChannelPolicy]:
-    """Return what tells the terms to go by: those of a policy, or of what has the name it was given."""
+    """Return a function for the effective channel policy; it follows reloads of a policy given by name."""
 
-    def made(layer: object) -> ChannelPolicy | None:
+    def make(layer: object) -> ChannelPolicy | None:
         return ChannelPolicy(layer, sends, aio=aio)
 
     if not is_named(policy):
-        terms = ChannelPolicy(policy, sends, aio=aio)
-        return lambda: terms
+        channel_policy = ChannelPolicy(policy, sends, aio=aio)
+        return lambda: channel_policy
     named = cast("Any", policy)
-    cell = named._follow(made, None, "redouble.grpc")
+    cell = named._follow(make, None, "redouble.grpc")
 
     def current() -> ChannelPolicy:
-        found: ChannelPolicy | None = cell.made
-        if found is None:
+        channel_policy: ChannelPolicy | None = cell.made
+        if channel_policy is None:
             raise named._unloaded()
-        return found
+        return channel_policy
 
     return current

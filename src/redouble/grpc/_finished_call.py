@@ -1,10 +1,7 @@
-"""Over: what every call says that has come to its end, be it an answer or an error.
+"""Calls that have ended and for which gRPC has no object: responses of other layers, errors of redouble.
 
-Errors of ours that are gRPC's too: whoever catches `grpc.RpcError` and asks for its code gets an answer.
-
-A call that fails by itself raises gRPC's own error, as it is. Here is what comes out where there is none.
-
-Answer: how a call came out that gRPC has no object for.
+An attempt that fails raises gRPC's own error, unchanged. An error of redouble gets a class that is a
+`grpc.RpcError` too, so that code which catches that and reads its status code works.
 """
 
 from __future__ import annotations
@@ -23,11 +20,11 @@ __all__ = [
     "SYNC",
     "CallCancelled",
     "CancelledCall",
+    "ErrorClasses",
     "FinishedCall",
     "FutureOfAny",
-    "Known",
     "ResolvedCall",
-    "known",
+    "as_rpc_error",
 ]
 
 
@@ -38,38 +35,38 @@ else:
 
 
 class FinishedCall(grpc.Call, FutureOfAny):
-    """A call that is over: there is nothing left to wait for, and nothing to cancel."""
+    """A call that has ended: nothing to wait for, and nothing to cancel."""
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Call it at once."""
+        """Call the function at once."""
         fn(self)
 
     def add_callback(self, callback: Callable[[], object]) -> bool:  # noqa: ARG002
-        """Say that it will not be called."""
+        """Return False: the callback will not be called."""
         return False
 
     def cancel(self) -> bool:
-        """Say that it is too late for that."""
+        """Return False: the call has ended."""
         return False
 
     def done(self) -> bool:
-        """Say that it is over."""
+        """Return True: the call has ended."""
         return True
 
     def running(self) -> bool:
-        """Say that it is over."""
+        """Return False: the call has ended."""
         return False
 
     def is_active(self) -> bool:
-        """Say that it is over."""
+        """Return False: the call has ended."""
         return False
 
     def time_remaining(self) -> Any:
-        """Say that there is no limit any more."""
+        """Return None: no deadline applies any more."""
         return None
 
 
-CANCELLED = "Locally cancelled by application!"  # gRPC's own words
+CANCELLED = "Locally cancelled by application!"  # gRPC's own text
 KINDS: tuple[type[Exception], ...] = (
     errors.RetryError,
     errors.AttemptsExhausted,
@@ -81,70 +78,70 @@ KINDS: tuple[type[Exception], ...] = (
     errors.WorkerStillRunning,
     errors.WorkerFailed,
 )
-Known: TypeAlias = dict[type[Exception], type[Exception]]
+ErrorClasses: TypeAlias = dict[type[Exception], type[Exception]]
 
 
 def last_of(error: Any) -> Any:
-    """Return the error of gRPC's that an error of ours stands for, if there is one."""
+    """Return the `grpc.RpcError` of the last attempt that an error of redouble carries, if any."""
     last = getattr(error, "last", None)
     return last if isinstance(last, grpc.RpcError) and hasattr(last, "code") else None
 
 
 class StatusMixin:
-    """What is said about a call that ended with an error of ours, in either colour of gRPC's."""
+    """The status methods of a call that ended with an error of redouble, in either colour of gRPC."""
 
-    _nothing: Callable[[], Any]  # makes metadata with nothing in them
+    _no_metadata: Callable[[], Any]  # creates empty metadata
 
     def code(self) -> grpc.StatusCode:
-        """Return the code of the last attempt, or that time was up."""
+        """Return the status code: DEADLINE_EXCEEDED for a timeout, else that of the last attempt."""
         if isinstance(self, TimeoutError):
             return grpc.StatusCode.DEADLINE_EXCEEDED
         last = last_of(self)
         return grpc.StatusCode.UNKNOWN if last is None else cast("grpc.StatusCode", last.code())
 
     def details(self) -> str:
-        """Say what went wrong."""
+        """Return the error message."""
         return str(self)
 
     def initial_metadata(self) -> Any:
-        """Return those of the last attempt, if any."""
+        """Return the initial metadata of the last attempt, or empty ones."""
         last = last_of(self)
-        return self._nothing() if last is None else last.initial_metadata()
+        return self._no_metadata() if last is None else last.initial_metadata()
 
     def trailing_metadata(self) -> Any:
-        """Return those of the last attempt, if any."""
+        """Return the trailing metadata of the last attempt, or empty ones."""
         last = last_of(self)
-        return self._nothing() if last is None else last.trailing_metadata()
+        return self._no_metadata() if last is None else last.trailing_metadata()
 
     def debug_error_string(self) -> str:
-        """Say what went wrong."""
+        """Return the error message."""
         return self.details()
 
 
 class FailedCall(StatusMixin, grpc.RpcError, FinishedCall):
-    """An error that is a call too, one that has failed: other interceptors are handed it as that."""
+    """An error that is a failed call too: gRPC passes it to other interceptors as a call."""
 
-    _nothing = tuple[Any, ...]
+    _no_metadata = tuple[Any, ...]
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
-        """Raise it."""
+        """Raise this error."""
         raise self
 
     def exception(self, timeout: float | None = None) -> Self:  # noqa: ARG002
-        """Return it."""
+        """Return this error."""
         return self
 
     def traceback(self, timeout: float | None = None) -> TracebackType | None:  # noqa: ARG002
-        """Say where it was raised."""
+        """Return the traceback of the error."""
         return self.__traceback__
 
     def cancelled(self) -> bool:
-        """Say whether the caller has cancelled it."""
+        """Return True if the caller cancelled the call."""
         return False
 
 
 class CancelledCall(FailedCall):
-    """The caller has cancelled the call while no attempt was under way."""
+    """The error of a call that the caller cancelled while no attempt was running."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.CANCELLED
@@ -154,74 +151,75 @@ class CancelledCall(FailedCall):
 
 
 class CallCancelled(BaseException):
-    """What passes the layers of a policy when the caller has cancelled the call: as a task would be.
+    """The signal that unwinds the layers of a policy after the caller has cancelled a blocking call.
 
-    It is nobody's to judge, to count or to replace. What comes out is gRPC's own error, or `Cancelled`.
+    A `BaseException`, like the cancellation of a task, so that no layer judges, counts or replaces it. The
+    caller gets gRPC's own error, or `CancelledCall`.
     """
 
 
 class AioFailedCall(StatusMixin, grpc.aio.AioRpcError):
-    """The same as gRPC's async code has it."""
+    """An error that is a failed call of `grpc.aio` too."""
 
-    _nothing = grpc.aio.Metadata
+    _no_metadata = grpc.aio.Metadata
 
 
-def _both(face: type[grpc.RpcError]) -> Known:
-    def made(kind: type[Exception]) -> type[Exception]:
-        def reduced(error: Exception) -> tuple[Any, ...]:
-            plain = kind(*error.args)  # in another process it is ours alone
+def _error_classes(face: type[grpc.RpcError]) -> ErrorClasses:
+    def make(kind: type[Exception]) -> type[Exception]:
+        def reduce(error: Exception) -> tuple[Any, ...]:
+            plain = kind(*error.args)  # unpickled, it is an error of redouble only
             plain.__dict__.update(vars(error))
             return cast("tuple[Any, ...]", plain.__reduce__())
 
         own = {
             "__module__": "redouble.grpc",
-            "__reduce__": reduced,
+            "__reduce__": reduce,
             "__repr__": kind.__repr__,
             "__str__": kind.__str__,
         }
         return new_class(kind.__name__, (kind, face), exec_body=lambda namespace: namespace.update(own))
 
-    return {kind: made(kind) for kind in KINDS}
+    return {kind: make(kind) for kind in KINDS}
 
 
-SYNC = _both(FailedCall)
-AIO = _both(AioFailedCall)
+SYNC = _error_classes(FailedCall)
+AIO = _error_classes(AioFailedCall)
 
 
-def known(error: Exception, both: Known) -> None:
-    """Make an error of ours gRPC's too; all others are left as they are, and so are those of gates."""
-    kind = both.get(type(error))
+def as_rpc_error(error: Exception, classes: ErrorClasses) -> None:
+    """Make an error of redouble a `grpc.RpcError` too; other errors and those of gates stay unchanged."""
+    kind = classes.get(type(error))
     if kind is not None:
         error.__class__ = kind
 
 
 class ResolvedCall(FinishedCall):
-    """A call that is over: with a response (a fallback's, for instance), or with an error."""
+    """A call that ended with a response (a fallback's, for instance) or with an error."""
 
     def __init__(self, response: object = None, error: Exception | None = None) -> None:
         self._response, self._error = response, error
 
     def code(self) -> grpc.StatusCode:
-        """Return the code; an error that is not gRPC's is an unknown one."""
+        """Return the status code; UNKNOWN for an error that is not gRPC's."""
         if self._error is None:
             return grpc.StatusCode.OK
         if self.cancelled():
             return grpc.StatusCode.CANCELLED
-        code: grpc.StatusCode = self._told("code", grpc.StatusCode.UNKNOWN)
+        code: grpc.StatusCode = self._of_error("code", grpc.StatusCode.UNKNOWN)
         return code
 
     def details(self) -> str:
-        """Say what went wrong, if anything did."""
-        said: str = self._told("details", "" if self._error is None else str(self._error))
-        return CANCELLED if self.cancelled() else said
+        """Return the status message; empty after a success."""
+        text: str = self._of_error("details", "" if self._error is None else str(self._error))
+        return CANCELLED if self.cancelled() else text
 
     def initial_metadata(self) -> Any:
-        """Return what the server sent first."""
-        return self._told("initial_metadata", ())
+        """Return the initial metadata."""
+        return self._of_error("initial_metadata", ())
 
     def trailing_metadata(self) -> Any:
-        """Return what the server sent last."""
-        return self._told("trailing_metadata", ())
+        """Return the trailing metadata."""
+        return self._of_error("trailing_metadata", ())
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002
         """Return the response, or raise the error."""
@@ -233,22 +231,22 @@ class ResolvedCall(FinishedCall):
         return self._response
 
     def exception(self, timeout: float | None = None) -> Exception | None:  # noqa: ARG002
-        """Return the error."""
+        """Return the error, or None."""
         return self._error
 
     def traceback(self, timeout: float | None = None) -> TracebackType | None:  # noqa: ARG002
-        """Say where the error was raised."""
+        """Return the traceback of the error, or None."""
         return None if self._error is None else self._error.__traceback__
 
     def cancelled(self) -> bool:
-        """Say whether the caller has cancelled it."""
+        """Return True if the caller cancelled the call."""
         return isinstance(self._error, CancelledCall | grpc.FutureCancelledError)
 
     def debug_error_string(self) -> str:
-        """Say what gRPC says about it."""
-        said: str = self._told("debug_error_string", self.details())
-        return said
+        """Return gRPC's debug text, or the status message."""
+        text: str = self._of_error("debug_error_string", self.details())
+        return text
 
-    def _told(self, name: str, otherwise: Any) -> Any:
-        tell = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None
-        return otherwise if tell is None else tell()
+    def _of_error(self, name: str, otherwise: Any) -> Any:
+        method = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None
+        return otherwise if method is None else method()

@@ -1,6 +1,6 @@
-"""What ``stub.Method.future(...)`` returns in blocking code: a call that goes on in a thread of its own.
+"""The future that ``stub.Method.future(...)`` returns in blocking code: a thread of its own runs the policy.
 
-Its policy runs there, and blocks there. Whoever has the future may wait for it, ask it and cancel it.
+Every thread that has the future may wait for it, query it and cancel it.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from redouble.grpc._attempt import finish_unary
 from redouble.grpc._finished_call import CallCancelled, FutureOfAny, ResolvedCall
 from redouble.grpc._permit import RpcResendGuard
 
-__all__ = ["FutureCall", "tell"]
+__all__ = ["FutureCall", "run_callbacks"]
 
 
 class FutureCall(grpc.Call, FutureOfAny):
-    """A call that goes on in a thread."""
+    """A call whose policy runs in a thread; a future and a call of gRPC at once."""
 
-    def __init__(self, permit: RpcResendGuard) -> None:
-        self._permit = permit
+    def __init__(self, guard: RpcResendGuard) -> None:
+        self._guard = guard
         self._done = Event()
-        self._call: Any = None  # how it came out
+        self._call: Any = None  # the call that has ended
         self._callbacks: list[Callable[[], object]] = []
-        self._deciding = allocate_lock()
-        permit.bell = ThreadWaker()
-        ThreadJob(permit.now, self._work, (), {}).start()
+        self._lock = allocate_lock()
+        guard.waker = ThreadWaker()
+        ThreadJob(guard.now, self._work, (), {}).start()
 
     def _work(self) -> None:
         call: Any = None
         try:
-            call = finish_unary(self._permit)
+            call = finish_unary(self._guard)
         except CallCancelled:
             pass
         except Exception as error:
             call = ResolvedCall(error=error)
         finally:
-            with self._deciding:
-                if self._permit.cancelled:  # which holds, though an attempt may have come to its own end
-                    call = ResolvedCall(error=self._permit.withdrawn(None))
+            with self._lock:
+                if self._guard.cancelled:  # wins over the result of an attempt that ended meanwhile
+                    call = ResolvedCall(error=self._guard.cancellation_error(None))
                 self._call = call or ResolvedCall(error=Stopped("the thread of the call was ended"))
                 self._done.set()
-            tell(self._callbacks)
+            run_callbacks(self._callbacks)
 
     # ------------------------------------------------------------------- as a future
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the response, and return it; a call that has failed raises its error."""
+        """Wait for the response and return it; raise the error of a failed call."""
         error = self.exception(timeout)
         try:
             if error is not None:
@@ -65,7 +65,7 @@ class FutureCall(grpc.Call, FutureOfAny):
             del error
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait for the end, and return the error, or None."""
+        """Wait for the end; return the error, or None."""
         if not self.done() and not self._done.wait(timeout):
             raise grpc.FutureTimeoutError
         if self.cancelled():
@@ -74,81 +74,81 @@ class FutureCall(grpc.Call, FutureOfAny):
         return error
 
     def traceback(self, timeout: float | None = None) -> TracebackType | None:
-        """Wait for the end, and say where the error was raised."""
+        """Wait for the end; return the traceback of the error, or None."""
         error = self.exception(timeout)
         return None if error is None else error.__traceback__
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Call a function with the future when it is over: in its thread, or at once."""
+        """Call a function with the future at the end, in the thread of the call; at once if it has ended."""
         if not self.add_callback(lambda: fn(self)):
             fn(self)
 
     def cancel(self) -> bool:
-        """Cancel the call, or the waiting for its next attempt; say whether it was not over yet."""
-        with self._deciding:
+        """Cancel the call or its delay; return False if it has ended already."""
+        with self._lock:
             if self.done():
                 return False
-            self._permit.cancelled = True
-        self._permit.cancel()
+            self._guard.cancelled = True
+        self._guard.cancel()
         return True
 
     def cancelled(self) -> bool:
-        """Say whether it was cancelled."""
-        return self._permit.cancelled or (self._done.is_set() and bool(self._call.cancelled()))
+        """Return True if the call was cancelled."""
+        return self._guard.cancelled or (self._done.is_set() and bool(self._call.cancelled()))
 
     def done(self) -> bool:
-        """Say whether it is over; who has cancelled it need not wait for its thread."""
-        return self._permit.cancelled or self._done.is_set()
+        """Return True if the call has ended or was cancelled; its thread may still be running then."""
+        return self._guard.cancelled or self._done.is_set()
 
     def running(self) -> bool:
-        """Say whether it is not over."""
+        """Return True if the call has not ended."""
         return not self.done()
 
     # --------------------------------------------------------------------- as a call
 
     def code(self) -> Any:
-        """Wait for the end, and return the code."""
-        return self._over().code()
+        """Wait for the end; return the status code."""
+        return self._ended_call().code()
 
     def details(self) -> Any:
-        """Wait for the end, and return what the server said."""
-        return self._over().details()
+        """Wait for the end; return the status message."""
+        return self._ended_call().details()
 
     def initial_metadata(self) -> Any:
-        """Wait for the end, and return what the server sent first."""
-        return self._over().initial_metadata()
+        """Wait for the end; return the initial metadata."""
+        return self._ended_call().initial_metadata()
 
     def trailing_metadata(self) -> Any:
-        """Wait for the end, and return what the server sent last."""
-        return self._over().trailing_metadata()
+        """Wait for the end; return the trailing metadata."""
+        return self._ended_call().trailing_metadata()
 
     def debug_error_string(self) -> Any:
-        """Wait for the end, and return what gRPC says about it."""
-        return self._over().debug_error_string()
+        """Wait for the end; return gRPC's debug text."""
+        return self._ended_call().debug_error_string()
 
     def is_active(self) -> bool:
-        """Say whether it is not over."""
+        """Return True if the call has not ended."""
         return not self.done()
 
     def time_remaining(self) -> Any:
-        """Tell how long the call may take, or None."""
-        return self._permit.remaining()
+        """Return how many seconds are left for the call, or None if it has no deadline."""
+        return self._guard.time_remaining()
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
-        """Call a function when it is over; False if it is."""
-        with self._deciding:
+        """Call a function when the call ends; return False if it has ended already."""
+        with self._lock:
             active = not self._done.is_set()
             if active:
                 self._callbacks.append(callback)
         return active
 
-    def _over(self) -> Any:
+    def _ended_call(self) -> Any:
         self._done.wait()
         return self._call
 
 
-def tell(callbacks: list[Callable[[], object]]) -> None:
-    """Call who wants to know of the end, each once; what they raise is theirs."""
+def run_callbacks(callbacks: list[Callable[[], object]]) -> None:
+    """Call each callback once and remove it; log the errors that they raise."""
     while callbacks:
         try:
             callbacks.pop(0)()

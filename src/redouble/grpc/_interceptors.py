@@ -1,6 +1,6 @@
-"""The interceptor of blocking channels, for all shapes of calls. Whether to retry is up to its policy.
+"""The interceptors: one for all call shapes of a blocking channel, and one per call shape for `grpc.aio`.
 
-The interceptors of channels of `grpc.aio`: one for each shape of calls, because gRPC wants it so.
+`grpc.aio` registers an interceptor for one shape only, by its class.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from redouble.grpc._permit import RpcResendGuard
 from redouble.grpc._request_stream import RequestSource, requests_of
 from redouble.grpc._response_stream import ResponseStream
 
-__all__ = ["Interceptor", "aio_shapes"]
+__all__ = ["Interceptor", "make_aio_interceptors"]
 
 
 class Interceptor(
@@ -36,11 +36,11 @@ class Interceptor(
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """Makes the attempts of the calls of one channel."""
+    """The interceptor of one blocking channel: runs the policy of each call."""
 
     def __init__(self, policy: Layer | None) -> None:
         sends: dict[Shape, Send] = {"unary": attempt_unary, "future": attempt_unary, "stream": attempt_stream}
-        self._terms = channel_policy_of(policy, sends, aio=False)
+        self._channel_policy = channel_policy_of(policy, sends, aio=False)
 
     def __repr__(self) -> str:
         return "<redouble.grpc.interceptors() for grpc, not grpc.aio>"
@@ -48,13 +48,13 @@ class Interceptor(
     def intercept_unary_unary(
         self, continuation: Callable[..., Any], client_call_details: grpc.ClientCallDetails, request: Any
     ) -> Any:
-        """Make attempts at a call with one request and one response."""
+        """Retry a call with one request and one response."""
         return self._unary(continuation, client_call_details, RequestSource(request))
 
     def intercept_unary_stream(
         self, continuation: Callable[..., Any], client_call_details: grpc.ClientCallDetails, request: Any
     ) -> Any:
-        """Make attempts at a call with one request, until its first response."""
+        """Retry a call with one request and a stream of responses, until its first response."""
         return self._stream(continuation, client_call_details, RequestSource(request))
 
     def intercept_stream_unary(
@@ -63,7 +63,7 @@ class Interceptor(
         client_call_details: grpc.ClientCallDetails,
         request_iterator: Any,
     ) -> Any:
-        """Make attempts at a call with one response, as long as its requests can be sent."""
+        """Retry a call with a stream of requests and one response, as long as its requests can be resent."""
         return self._unary(continuation, client_call_details, requests_of(request_iterator, aio=False))
 
     def intercept_stream_stream(
@@ -72,86 +72,95 @@ class Interceptor(
         client_call_details: grpc.ClientCallDetails,
         request_iterator: Any,
     ) -> Any:
-        """Make attempts, until the first response, as long as the requests can be sent."""
+        """Retry a call with two streams, until its first response, as long as its requests can be resent."""
         return self._stream(continuation, client_call_details, requests_of(request_iterator, aio=False))
 
-    def _unary(self, continuation: Callable[..., Any], said: Any, requests: RequestSource) -> Any:
-        # gRPC asks in the same way for a response and for a future, and only its own function knows which.
-        ahead = ".future." in getattr(continuation, "__qualname__", "")
-        plan = self._terms().plan(name_of(said.method), "future" if ahead else "unary")
-        permit = RpcResendGuard(plan, continuation, said, requests)
-        return FutureCall(permit) if ahead else finish_unary(permit)
+    def _unary(self, continuation: Callable[..., Any], call_details: Any, requests: RequestSource) -> Any:
+        # gRPC intercepts a call and a ``.future()`` alike; only the name of its continuation differs.
+        is_future = ".future." in getattr(continuation, "__qualname__", "")
+        plan = self._channel_policy().plan(name_of(call_details.method), "future" if is_future else "unary")
+        guard = RpcResendGuard(plan, continuation, call_details, requests)
+        return FutureCall(guard) if is_future else finish_unary(guard)
 
-    def _stream(self, continuation: Callable[..., Any], said: Any, requests: RequestSource) -> ResponseStream:
-        terms = self._terms()
-        plan = terms.plan(name_of(said.method), "stream")
-        return ResponseStream(RpcResendGuard(plan, continuation, said, requests), eager=terms.eager)
+    def _stream(
+        self, continuation: Callable[..., Any], call_details: Any, requests: RequestSource
+    ) -> ResponseStream:
+        channel_policy = self._channel_policy()
+        plan = channel_policy.plan(name_of(call_details.method), "stream")
+        return ResponseStream(
+            RpcResendGuard(plan, continuation, call_details, requests), eager=channel_policy.eager
+        )
 
 
 class AioInterceptor:
-    """What the four have in common: the terms, of which there is one for a channel."""
+    """The base of the four `grpc.aio` interceptors: they share the policy of one channel."""
 
-    def __init__(self, terms: Callable[[], ChannelPolicy]) -> None:
-        self._terms = terms
+    def __init__(self, channel_policy: Callable[[], ChannelPolicy]) -> None:
+        self._channel_policy = channel_policy
 
     def __repr__(self) -> str:
         return "<redouble.grpc.aio_interceptors() for grpc.aio, not grpc>"
 
-    def _permit(
-        self, continuation: Callable[..., Any], said: Any, requests: RequestSource, shape: Shape
+    def _guard(
+        self, continuation: Callable[..., Any], call_details: Any, requests: RequestSource, shape: Shape
     ) -> AioResendGuard:
-        plan = self._terms().plan(name_of(said.method), shape)
-        return AioResendGuard(plan, continuation, said, requests)
+        plan = self._channel_policy().plan(name_of(call_details.method), shape)
+        return AioResendGuard(plan, continuation, call_details, requests)
 
 
 class UnaryUnary(AioInterceptor, grpc.aio.UnaryUnaryClientInterceptor):
-    """Makes the attempts of calls with one request and one response."""
+    """The interceptor of calls with one request and one response."""
 
     async def intercept_unary_unary(
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
-        """Make attempts."""
-        permit = self._permit(continuation, client_call_details, RequestSource(request), "unary")
-        response = await run(permit)
-        same = response is permit.response and permit.current is not None
-        return permit.current if same else response
+        """Run the policy of the call; return the call that succeeded, or the response of another layer."""
+        guard = self._guard(continuation, client_call_details, RequestSource(request), "unary")
+        response = await run(guard)
+        same = response is guard.response and guard.current is not None
+        return guard.current if same else response
 
 
 class UnaryStream(AioInterceptor, grpc.aio.UnaryStreamClientInterceptor):
-    """Makes the attempts of calls with one request, until their first response."""
+    """The interceptor of calls with one request and a stream of responses."""
 
     async def intercept_unary_stream(
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
-        """Begin to make attempts."""
+        """Start the policy of the call in a task; return the call at once."""
         return StreamResponseCall(
-            self._permit(continuation, client_call_details, RequestSource(request), "stream")
+            self._guard(continuation, client_call_details, RequestSource(request), "stream")
         )
 
 
 class StreamUnary(AioInterceptor, grpc.aio.StreamUnaryClientInterceptor):
-    """Makes the attempts of calls with one response, as long as their requests can be sent."""
+    """The interceptor of calls with a stream of requests and one response."""
 
     async def intercept_stream_unary(
         self, continuation: Callable[..., Any], client_call_details: Any, request_iterator: Any
     ) -> Any:
-        """Begin to make attempts."""
+        """Start the policy of the call in a task; return the call at once."""
         requests = requests_of(request_iterator, aio=True)
-        return UnaryResponseCall(self._permit(continuation, client_call_details, requests, "unary"))
+        return UnaryResponseCall(self._guard(continuation, client_call_details, requests, "unary"))
 
 
 class StreamStream(AioInterceptor, grpc.aio.StreamStreamClientInterceptor):
-    """Makes the attempts of calls, until their first response, as long as their requests can be sent."""
+    """The interceptor of calls with a stream of requests and a stream of responses."""
 
     async def intercept_stream_stream(
         self, continuation: Callable[..., Any], client_call_details: Any, request_iterator: Any
     ) -> Any:
-        """Begin to make attempts."""
+        """Start the policy of the call in a task; return the call at once."""
         requests = requests_of(request_iterator, aio=True)
-        return DuplexCall(self._permit(continuation, client_call_details, requests, "stream"))
+        return DuplexCall(self._guard(continuation, client_call_details, requests, "stream"))
 
 
-def aio_shapes(policy: Layer | None) -> list[grpc.aio.ClientInterceptor]:
-    """Make all four for one channel."""
-    terms = channel_policy_of(policy, {"unary": aattempt_unary, "stream": aattempt_stream}, aio=True)
-    return [UnaryUnary(terms), UnaryStream(terms), StreamUnary(terms), StreamStream(terms)]
+def make_aio_interceptors(policy: Layer | None) -> list[grpc.aio.ClientInterceptor]:
+    """Return the four interceptors of one channel of `grpc.aio`."""
+    channel_policy = channel_policy_of(policy, {"unary": aattempt_unary, "stream": aattempt_stream}, aio=True)
+    return [
+        UnaryUnary(channel_policy),
+        UnaryStream(channel_policy),
+        StreamUnary(channel_policy),
+        StreamStream(channel_policy),
+    ]

@@ -1,7 +1,7 @@
-"""What gRPC does by itself, and what of a policy comes nearest: attempts, delays, codes and throttling.
+"""gRPC's own retries: the service-config values that come nearest to a policy's attempts, backoff and budget.
 
-Each function returns what a service config can say, and adds to ``lost`` what it cannot. Pipelines, limits of
-time and the document itself are not known here.
+Each function returns the values that a service config can express, and adds a sentence to ``lost`` for each
+option that it cannot.
 """
 
 from __future__ import annotations
@@ -21,72 +21,72 @@ from redouble._internal.validation import in_seconds
 from redouble._layers.retry.analysis import ALMOST
 from redouble._layers.retry.retry import Retry
 
-__all__ = ["CODES", "retry_policy", "span", "throttling"]
+__all__ = ["CODES", "format_duration", "retry_policy", "throttling"]
 
 
 CODES = tuple(code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK)
-MOST = 5  # attempts: every client treats a higher number as this one
-SHARE = 0.2  # of each delay: it is made shorter or longer by at most so much, after all limits
+MAX_ATTEMPTS = 5  # attempts: every client reduces a higher number to this one
+JITTER = 0.2  # of each delay: gRPC's jitter, in both directions, applied after all limits
 
-# The C core, which Python uses, counts in whole milliseconds, and a call whose delay becomes none hangs until
-# its deadline: 0.8 ms, of 1 ms, is such a delay. A deadline of no milliseconds counts for nothing.
-SHORTEST_DELAY = 0.002
-SHORTEST = 0.001
-LONGEST = 315_576_000_000.0  # ten thousand years: more is refused
-FLATTEST = 0.01  # a factor has to be above 0, and is written with six decimals
-STEEPEST = LONGEST / SHORTEST_DELAY  # a factor beyond which nothing grows
+# The C core, which Python uses, counts in whole milliseconds, and a call whose delay is rounded to zero hangs
+# until its deadline: 0.8 ms, the jittered delay of 1 ms, is one. A deadline of zero milliseconds is ignored.
+MIN_DELAY = 0.002
+MIN_DURATION = 0.001
+MAX_DURATION = 315_576_000_000.0  # ten thousand years: gRPC rejects more
+MIN_FACTOR = 0.01  # gRPC requires a factor above 0; it is written with six decimals
+MAX_FACTOR = MAX_DURATION / MIN_DELAY  # a greater factor makes no difference
 
 JITTERS = ("full_jitter", "equal_jitter", "jitter")
 
 
 class FixedRandom(NamedTuple):
-    """A chance that never changes."""
+    """A random source that always returns the same number."""
 
     draw: float
 
     def random(self) -> float:
-        """Return it."""
+        """Return the fixed number."""
         return self.draw
 
 
 class Growth(NamedTuple):
-    """gRPC's own backoff."""
+    """The parameters of gRPC's exponential backoff."""
 
     initial: float
     longest: float
     factor: float
 
     def delays(self, count: int) -> list[float]:
-        """Return the delays, without what chance does to them."""
+        """Return the delays before jitter."""
         return [min(self.initial * self.factor**step, self.longest) for step in range(count)]
 
 
-def span(seconds: float) -> str:
-    """Write a duration as a service config does."""
-    return f"{min(max(seconds, SHORTEST), LONGEST):.9f}".rstrip("0").rstrip(".") + "s"
+def format_duration(seconds: float) -> str:
+    """Format a duration for a service config."""
+    return f"{min(max(seconds, MIN_DURATION), MAX_DURATION):.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def retry_policy(policy: Retry, codes: Sequence[str] | None, lost: list[str]) -> dict[str, object] | None:
-    """Write attempts, delays and codes; None if nothing is ever retried."""
-    recipe, words = _one_for_all(policy)
-    most = MOST if policy.attempts is None else min(policy.attempts - 1, MOST)
-    given = len(_drawn(recipe, 0.5, most))
+    """Return the ``retryPolicy`` of a service config; None if the policy never retries."""
+    backoff, remarks = _single_backoff(policy)
+    limit = MAX_ATTEMPTS if policy.attempts is None else min(policy.attempts - 1, MAX_ATTEMPTS)
+    given = len(_delays(backoff, 0.5, limit))
     if not given:
         return None
-    codes = _judged(policy, lost) if codes is None else codes
+    codes = _retried_codes(policy, lost) if codes is None else codes
     if not codes:
         return None
-    if given == MOST:
-        lost.append(f"attempts={policy.attempts}: gRPC makes at most {MOST}")
-    lost.extend(words)
-    count = min(given, MOST - 1)
-    growth = _fitted(recipe, count)
-    _compared(recipe, growth, count, lost)
+    if given == MAX_ATTEMPTS:
+        lost.append(f"attempts={policy.attempts}: gRPC makes at most {MAX_ATTEMPTS}")
+    lost.extend(remarks)
+    count = min(given, MAX_ATTEMPTS - 1)
+    growth = _fit_growth(backoff, count)
+    _compare_delays(backoff, growth, count, lost)
     factor = round(growth.factor, 6)
     return {
         "maxAttempts": count + 1,
-        "initialBackoff": span(growth.initial),
-        "maxBackoff": span(growth.longest),
+        "initialBackoff": format_duration(growth.initial),
+        "maxBackoff": format_duration(growth.longest),
         "backoffMultiplier": int(factor) if factor.is_integer() else factor,
         "retryableStatusCodes": list(codes),
     }
@@ -95,50 +95,55 @@ def retry_policy(policy: Retry, codes: Sequence[str] | None, lost: list[str]) ->
 # ------------------------------------------------------------------------------ delays
 
 
-def _one_for_all(policy: Retry) -> tuple[Backoff, list[str]]:
-    """Choose the backoff that is written, and say what that leaves out."""
-    recipe, words = policy._recipe, list[str]()
-    if not isinstance(recipe, Backoff):
-        kind = None if None in recipe else next(iter(recipe))
-        chosen = recipe[kind]
-        if any(other != chosen for other in recipe.values()):
-            whose = "all others" if kind is None else kind
-            words.append(f"backoff: each kind of failure has its own; gRPC has one, here that of {whose}")
-        recipe = chosen
-    source = recipe._source
+def _single_backoff(policy: Retry) -> tuple[Backoff, list[str]]:
+    """Return the one backoff to export, and sentences for what it leaves out."""
+    backoff, remarks = policy._recipe, list[str]()
+    if not isinstance(backoff, Backoff):
+        kind = None if None in backoff else next(iter(backoff))
+        chosen = backoff[kind]
+        if any(other != chosen for other in backoff.values()):
+            exported = "all others" if kind is None else kind
+            remarks.append(
+                f"backoff: each kind of failure has its own; gRPC has one, here that of {exported}"
+            )
+        backoff = chosen
+    source = backoff._source
     if source is not None and not isinstance(source, tuple):
-        recipe = _make("of", source=tuple(islice(source, MOST)), stages=recipe._stages)
-        words.append("backoff: it is an iterable of your own; here are the delays that it gave once")
-    return recipe, words
+        backoff = _make("of", source=tuple(islice(source, MAX_ATTEMPTS)), stages=backoff._stages)
+        remarks.append("backoff: it is an iterable of your own; here are the delays that it gave once")
+    return backoff, remarks
 
 
-def _fitted(recipe: Backoff, count: int) -> Growth:
-    """Find what is the same, or else what comes nearest: the same first delay, and none longer than ours."""
-    name, args = recipe._series
-    stages: tuple[Step, ...] = tuple(step for step in recipe._stages if step[0] not in JITTERS)
-    plain = _drawn(_make(name, *args, source=recipe._source, stages=stages), 0.5, max(count, 2))
-    delays = [min(max(delay, SHORTEST_DELAY), LONGEST) for delay in plain]
+def _fit_growth(backoff: Backoff, count: int) -> Growth:
+    """Return the equal growth, or the nearest: the same first delay, and no delay longer than ours."""
+    name, args = backoff._series
+    stages: tuple[Step, ...] = tuple(step for step in backoff._stages if step[0] not in JITTERS)
+    plain = _delays(_make(name, *args, source=backoff._source, stages=stages), 0.5, max(count, 2))
+    delays = [min(max(delay, MIN_DELAY), MAX_DURATION) for delay in plain]
     first, second, last = delays[0], delays[min(1, len(delays) - 1)], delays[count - 1]
-    factor = min(args[1], STEEPEST) if name == "exponential" else max(second / first, FLATTEST)
-    tallest = max(delays[:count])
-    said = min([bound for stage, (bound, _) in stages if stage == "maximum"], default=tallest)
-    nearest = Growth(first, tallest, max(1.0, (last / first) ** (1 / max(1, count - 1))))
-    # A maximum that was said is repeated, also if it is not reached.
-    for growth in (Growth(first, min(max(said, tallest), LONGEST), factor), Growth(first, tallest, factor)):
+    factor = min(args[1], MAX_FACTOR) if name == "exponential" else max(second / first, MIN_FACTOR)
+    longest = max(delays[:count])
+    maximum = min([bound for stage, (bound, _) in stages if stage == "maximum"], default=longest)
+    nearest = Growth(first, longest, max(1.0, (last / first) ** (1 / max(1, count - 1))))
+    # A maximum that the policy sets is exported even if no delay reaches it.
+    for growth in (
+        Growth(first, min(max(maximum, longest), MAX_DURATION), factor),
+        Growth(first, longest, factor),
+    ):
         if all(map(_close, growth.delays(count), delays)):
             return growth
     return nearest
 
 
-def _compared(recipe: Backoff, growth: Growth, count: int, lost: list[str]) -> None:
-    ours = list(zip(_drawn(recipe, 0.0, count), _drawn(recipe, ALMOST, count), strict=False))
-    theirs = [(delay * (1 - SHARE), delay * (1 + SHARE)) for delay in growth.delays(count)]
+def _compare_delays(backoff: Backoff, growth: Growth, count: int, lost: list[str]) -> None:
+    ours = list(zip(_delays(backoff, 0.0, count), _delays(backoff, ALMOST, count), strict=False))
+    theirs = [(delay * (1 - JITTER), delay * (1 + JITTER)) for delay in growth.delays(count)]
     if not all(_close(*ends) for pair in zip(ours, theirs, strict=False) for ends in zip(*pair, strict=True)):
         lost.append(f"backoff: the delays are {_ranges(ours)} here, and {_ranges(theirs)} in gRPC")
 
 
-def _drawn(recipe: Backoff, draw: float, count: int) -> list[float]:
-    return list(islice(recipe.delays(FixedRandom(draw)), count))
+def _delays(backoff: Backoff, draw: float, count: int) -> list[float]:
+    return list(islice(backoff.delays(FixedRandom(draw)), count))
 
 
 def _close(one: float, other: float) -> bool:
@@ -146,46 +151,46 @@ def _close(one: float, other: float) -> bool:
 
 
 def _ranges(pairs: Iterable[tuple[float, float]]) -> str:
-    told = [(in_seconds(low), in_seconds(high)) for low, high in pairs]
-    return ", ".join(high if low == high else f"{low[:-2]} to {high}" for low, high in told)
+    texts = [(in_seconds(low), in_seconds(high)) for low, high in pairs]
+    return ", ".join(high if low == high else f"{low[:-2]} to {high}" for low, high in texts)
 
 
 # -------------------------------------------------------------------------------- codes
 
 
-def _judged(policy: Retry, lost: list[str]) -> list[str]:
-    """Ask the rules of a policy about each code; say where they know more than a code can."""
+def _retried_codes(policy: Retry, lost: list[str]) -> list[str]:
+    """Return the codes that the rules of a policy retry; add to ``lost`` where a rule depends on more."""
     retried: list[str] = []
-    said: defaultdict[str, list[str]] = defaultdict(list)
+    remarks: defaultdict[str, list[str]] = defaultdict(list)
     for name in CODES:
         try:
             first, *later = _verdicts(policy, name)
-        except Exception as failure:  # a rule may look for what this error does not have
-            said[f"the rule raised {type(failure).__name__}, so gRPC does not retry it"].append(name)
+        except Exception as failure:  # a rule may read an attribute that this error lacks
+            remarks[f"the rule raised {type(failure).__name__}, so gRPC does not retry it"].append(name)
             continue
         if first.action == "accept":
-            said["the rule takes it for a success; gRPC never does"].append(name)
+            remarks["the rule takes it for a success; gRPC never does"].append(name)
         if first.action != "retry":
             continue
         retried.append(name)
         if first.after is not None:
-            said["the rule asks for a delay of its own; gRPC takes none but a server's"].append(name)
+            remarks["the rule asks for a delay of its own; gRPC takes none but a server's"].append(name)
         if any(each.action != "retry" for each in later):
-            said["the rule answers by the attempt; gRPC retries it each time"].append(name)
-    lost.extend(f"on, about {', '.join(names)}: {sentence}" for sentence, names in said.items())
+            remarks["the rule answers by the attempt; gRPC retries it each time"].append(name)
+    lost.extend(f"on, about {', '.join(names)}: {sentence}" for sentence, names in remarks.items())
     if not retried:
         lost.append("on: it retries none of gRPC's status codes; name those that are worth it: codes=[...]")
     return retried
 
 
 def _verdicts(policy: Retry, name: str) -> list[Verdict]:
-    """Ask about an error with this code; an object with ``judge`` once for each attempt."""
+    """Return the verdicts on an error with this code: one per attempt if a rule has ``judge``, else one."""
     nothing = grpc.aio.Metadata()
     error = grpc.aio.AioRpcError(grpc.StatusCode[name], nothing, nothing, "")
     judges = any(step == "judge" for step, _ in policy._rules)
     answers = [
         judge(policy._rules, error, lambda shown: Ended(attempt, shown, labels=policy.labels))  # noqa: B023
-        for attempt in range(1, MOST if judges else 2)
+        for attempt in range(1, MAX_ATTEMPTS if judges else 2)
     ]
     return [answer or Verdict.stop() for answer in answers]
 
@@ -194,7 +199,7 @@ def _verdicts(policy: Retry, name: str) -> list[Verdict]:
 
 
 def throttling(policy: Retry, lost: list[str]) -> dict[str, object] | None:
-    """Write the budget, if it is gRPC's."""
+    """Return the ``retryThrottling`` of a service config, if the budget is gRPC's."""
     budget: object = policy.budget
     if budget is None:
         return None
@@ -204,5 +209,5 @@ def throttling(policy: Retry, lost: list[str]) -> dict[str, object] | None:
     tokens, ratio = round(budget.capacity), round(budget.ratio, 3)
     if (tokens, ratio) != (budget.capacity, budget.ratio):
         lost.append(f"budget={budget!r}: gRPC takes whole tokens and a ratio in thousandths")
-    # With its decimal point: the C core reads a ratio of 1 as a thousandth of that.
+    # A float, for its decimal point: the C core parses a ratio of 1 as 0.001.
     return {"maxTokens": tokens, "tokenRatio": float(ratio)}

@@ -1,8 +1,8 @@
-"""What one call has done, and the permission to make another attempt, asked before every retry.
+"""The resend guard of one RPC: the state of a logical call, and the veto against further attempts.
 
-It is the mark that an interceptor of ours leaves on the error of each attempt. Whatever a policy says, there
-is no other attempt if the server has said so, if the caller has seen something of the answer, has cancelled
-the call, or has sent what cannot be sent again.
+The guard is the `RetryVeto` stamped on the error of each attempt, so the engine consults it before every
+retry. It vetoes a retry that the policy would allow if the server's pushback forbids retries, if the caller
+has cancelled the call or received a part of the response, or if the requests cannot be sent again.
 """
 
 from __future__ import annotations
@@ -26,210 +26,210 @@ from redouble._runtime.clock import SYSTEM, context_clock, virtual
 from redouble._runtime.deadline import time_left
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Reason, Stopped
-from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, Known, known
+from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, ErrorClasses, as_rpc_error
 from redouble.grpc._request_stream import RequestSource
 
 __all__ = ["PUSHBACK", "WAITING", "RpcResendGuard", "cancel", "forbids", "pushback"]
 
 PUSHBACK = "grpc-retry-pushback-ms"
-SLACK = 0.01  # second of which nothing would come, once an attempt has used up its time
+SLACK = 0.01  # seconds: too short for another attempt after one that exceeded its deadline
 
 
 class RpcResendGuard(RetryVeto):
-    """What one logical call has done, and may do."""
+    """The state of one logical call: its deadline, its attempts, and whether another one may follow."""
 
     asked = True
 
-    sends = 0  # attempts that have begun
-    current: Any = None  # the call of the attempt that is under way, or has succeeded
-    response: Any = None  # of that
-    forbidden = False  # the server has said: do not retry
-    overdue = False  # the attempt has had its time, and is to be cancelled as soon as it has a call
-    late = False  # the last attempt has used up its time
-    committed = False  # the caller has seen something of the answer
-    cancelled = False  # by the caller, who has no task to cancel
-    bell: ThreadWaker  # to be heard by who waits for a delay, where another thread may cancel the call
-    early: Any = None  # the call of a first attempt that has begun before anybody waits for it
-    patience = inf  # when the policy's time for the whole call is up
+    attempts = 0  # number of attempts started
+    current: Any = None  # the RPC object of the running or the successful attempt
+    response: Any = None  # the response of ``current``
+    forbidden = False  # the server's pushback forbids a retry
+    timed_out = False  # the attempt timed out: its RPC is cancelled as soon as it is attached
+    deadline_exceeded = False  # the last attempt ended with DEADLINE_EXCEEDED
+    committed = False  # the caller has received a part of the response
+    cancelled = False  # the caller has cancelled the call; in blocking code, where there is no task to cancel
+    waker: ThreadWaker  # interrupts a delay when another thread cancels the call
+    early_rpc: Any = None  # the RPC of a first attempt that started before the policy runs
+    policy_deadline = inf  # the moment at which the policy's total timeout ends
 
     def __init__(
         self,
         plan: Plan,
         continuation: Callable[[Any, Any], Any],
-        said: Any,
+        call_details: Any,
         requests: RequestSource,
     ) -> None:
         self.plan, self.requests = plan, requests
-        self.continuation, self.said = continuation, said
+        self.continuation, self.call_details = continuation, call_details
         self.now = now = context_clock()
         self.started = now()
-        timeout = getattr(said, "timeout", None)
-        rest = time_left() if ambient.active else inf
-        self.until = self.started + min(inf if timeout is None else timeout, rest)
-        self._deciding = allocate_lock()
+        timeout = getattr(call_details, "timeout", None)
+        ambient_limit = time_left() if ambient.active else inf
+        self.deadline = self.started + min(inf if timeout is None else timeout, ambient_limit)
+        self._lock = allocate_lock()
 
     # ----------------------------------------------------------------------------- time
 
-    def waits(self) -> float:
-        """Take in that the policy begins, and its time with it; tell how long the call may take."""
-        self.patience = self.now() + self.plan.total
-        return self.rest()
+    def start_policy(self) -> float:
+        """Start the policy's total timeout; return how many seconds are left for the call."""
+        self.policy_deadline = self.now() + self.plan.total
+        return self.call_limit()
 
-    def rest(self) -> float:
-        """Tell how long the call may take from now on, its messages included."""
-        return self.until - self.now()
+    def call_limit(self) -> float:
+        """Return how many seconds are left for the whole call, including the messages of a stream."""
+        return self.deadline - self.now()
 
-    def limit(self) -> float:
-        """Tell how long the attempt may take, up to its first message at least."""
-        shortest = min(self.until, self.patience)
-        rest = inf if shortest == inf else shortest - self.now()
-        return min(rest, time_left()) if ambient.active else rest
+    def attempt_limit(self) -> float:
+        """Return the time limit of an attempt, in seconds; of a stream, the limit until its first message."""
+        shortest = min(self.deadline, self.policy_deadline)
+        limit = inf if shortest == inf else shortest - self.now()
+        return min(limit, time_left()) if ambient.active else limit
 
-    def remaining(self) -> float | None:
-        """Tell how long the call may take from now on, or None, as gRPC does."""
-        return None if self.until == inf else max(0.0, self.rest())
+    def time_remaining(self) -> float | None:
+        """Return how many seconds are left for the call, or None if it has no deadline, as gRPC does."""
+        return None if self.deadline == inf else max(0.0, self.call_limit())
 
     def sleep(self, seconds: float) -> None:
-        """Wait for a delay, unless the caller cancels the call."""
+        """Wait for a delay; raise `CallCancelled` if the caller cancels the call meanwhile."""
         if virtual() is None:
-            self.bell.wait(seconds)
+            self.waker.wait(seconds)
         else:
             SYSTEM.sleep(seconds)
         if self.cancelled:
             raise CallCancelled
 
-    # -------------------------------------------------------------------- of an attempt
+    # ------------------------------------------------------------------------ attempts
 
-    def begins(self) -> int:
-        """Take in that an attempt begins; return how many there were before it."""
+    def begin_attempt(self) -> int:
+        """Record the start of an attempt; return the number of earlier ones."""
         if self.cancelled:
             raise CallCancelled
-        # A policy has asked; a layer of the caller's own that calls twice has not.
-        if self.sends and (reason := self._reason()) is not None:
-            raise self.failed(Stopped(f"no other attempt: {OUTCOMES[reason][0]}", reason=reason))
-        self.sends += 1
-        self.forbidden = self.late = False
-        return self.sends - 1
+        # The engine calls `check` before a retry; a user's own layer that calls twice does not.
+        if self.attempts and (reason := self._reason()) is not None:
+            raise self.record_failure(Stopped(f"no other attempt: {OUTCOMES[reason][0]}", reason=reason))
+        self.attempts += 1
+        self.forbidden = self.deadline_exceeded = False
+        return self.attempts - 1
 
-    def goes(self, call: Any) -> None:
-        """Take in what the attempt is going by."""
+    def attach(self, call: Any) -> None:
+        """Record the RPC object of the running attempt."""
         self.current = call
-        if self.cancelled or self.overdue:  # in between
+        if self.cancelled or self.timed_out:  # while the RPC was being created
             cancel(call)
 
-    def taken(self) -> Any:
-        """Return the call that has begun early, for the attempt that goes on with it."""
-        call, self.early = self.early, None
+    def take_early_rpc(self) -> Any:
+        """Return the early RPC, if any, to the attempt that continues it; a second call returns None."""
+        call, self.early_rpc = self.early_rpc, None
         return call
 
-    def failed(self, error: Exception) -> Exception:
-        """Leave the mark on an attempt's error, for whoever is about to retry; or end the call."""
-        with self._deciding:
-            self.current = None  # it may be the error itself
-        self.overdue = False
+    def record_failure(self, error: Exception) -> Exception:
+        """Stamp this guard on the error of an attempt; raise `CallCancelled` if the call was cancelled."""
+        with self._lock:
+            self.current = None  # the RPC object may be the error itself
+        self.timed_out = False
         self.forbidden = forbids(error)
-        self.late = code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
-        with suppress(Exception):  # it takes no marks: then nobody asks until the next attempt begins
+        self.deadline_exceeded = code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
+        with suppress(Exception):  # it has no __dict__: then the veto applies when the next attempt begins
             vars(error)[STAMP] = self
         if self.cancelled:
             raise CallCancelled from error
         return error
 
     def commit(self, call: Any) -> bool:
-        """Take in that the caller sees something of this call; False if it is too late for that."""
-        with self._deciding:
+        """Record that the caller receives a part of this RPC; return False if it is no longer current."""
+        with self._lock:
             if self.current is not call:
                 return False
             self.committed = True
             return True
 
     def cancel(self) -> None:
-        """Cancel what is under way, and begin nothing from now on."""
+        """Cancel the running RPC or the delay, and prevent further attempts."""
         self.cancelled = True
-        self.bell.wake()
+        self.waker.wake()
         cancel(self.current)
 
     # ------------------------------------------------------------------ before a retry
 
     def check(self, run: Any, /) -> Reason | None:  # noqa: ARG002
-        """Answer why there must be no other attempt, if so."""
-        if self.late and self.limit() <= SLACK:
+        """Return the reason for which another attempt is vetoed, or None."""
+        if self.deadline_exceeded and self.attempt_limit() <= SLACK:
             return Reason.timeout
         return self._reason()
 
     def _reason(self) -> Reason | None:
-        with self._deciding:
+        with self._lock:
             if self.cancelled or self.forbidden:
                 return Reason.stopped
             if self.committed:
                 return Reason.committed
             self.current = None
-        return None if self.requests.again() else Reason.not_replayable
+        return None if self.requests.can_resend() else Reason.not_replayable
 
-    # ------------------------------------------------------------------ once it is over
+    # ----------------------------------------------------------------- after the end
 
-    def concludes(self, error: Exception, both: Known) -> None:
-        """Take in what comes out: an error of ours about it is gRPC's too."""
+    def conclude(self, error: Exception, classes: ErrorClasses) -> None:
+        """Annotate the error that the call raises, and make an error of redouble a `grpc.RpcError` too."""
         if stamp_of(error) is self:
-            annotate(error, self._story(Reason.stopped, error), None)
-        known(error, both)
+            annotate(error, self._record(Reason.stopped, error), None)
+        as_rpc_error(error, classes)
 
-    def withdrawn(self, error: BaseException | None) -> Exception:
-        """Return what comes out of a call that the caller has cancelled, however it has ended."""
+    def cancellation_error(self, error: BaseException | None) -> Exception:
+        """Return the error of a call that the caller has cancelled; ``error`` is how its policy ended."""
         ended = error.__cause__ if isinstance(error, CallCancelled) else error
         if code_of(ended) is grpc.StatusCode.CANCELLED:
             cancelled = cast("Exception", ended)
         else:
             cancelled = CancelledCall(CANCELLED)
             cancelled.__cause__ = ended
-        annotate(cancelled, self._story(Reason.stopped, cancelled), None)
+        annotate(cancelled, self._record(Reason.stopped, cancelled), None)
         return cancelled
 
-    def breaks(self, error: Exception) -> None:
-        """Say on an error that the caller has had some of the answer already."""
-        self._story(Reason.committed, error).tell(error)
+    def record_break(self, error: Exception) -> None:
+        """Record the error of a stream that failed after the caller had received a part of it."""
+        self._record(Reason.committed, error).tell(error)
 
     def report(self) -> Report:
-        """Build the report as it is now, for those who look at an error before the policy has decided."""
-        return self._story(Reason.stopped, None).report()
+        """Build the report of the call so far, for code that reads an error before the policy has decided."""
+        return self._record(Reason.stopped, None).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return itself, (self.report(),)
 
-    def _story(self, reason: Reason, error: Exception | None) -> CallRecord:
-        return CallRecord(self.plan, reason, self.sends, self.now() - self.started, error)
+    def _record(self, reason: Reason, error: Exception | None) -> CallRecord:
+        return CallRecord(self.plan, reason, self.attempts, self.now() - self.started, error)
 
 
-# The call of this thread, which may be cancelled while it waits for a delay.
+# The guard of the call whose policy runs in this context: cancelling the call interrupts its delay.
 WAITING: ContextVar[RpcResendGuard | None] = ContextVar("redouble_grpc_waiting", default=None)
 
 
 def cancel(call: Any) -> bool:
-    """Cancel a call, if it can be cancelled: what others hand us may be any iterator."""
+    """Cancel an RPC if it has ``cancel``: an interceptor behind this one may return any iterator."""
     stop = getattr(call, "cancel", None)
     return stop is not None and bool(stop())
 
 
 def code_of(error: Any) -> object:
-    """Return the code of an error of gRPC's."""
+    """Return the status code of a `grpc.RpcError`, or None."""
     try:
         return error.code() if isinstance(error, grpc.RpcError) else None
-    except Exception:  # it has none to show
+    except Exception:  # the error has no code
         return None
 
 
 def pushback(error: object) -> float | None:
-    """Return how many seconds the server asks for, if it does; below zero if it wants no retry."""
+    """Return the server's pushback in seconds, negative if it forbids a retry, or None without one."""
     try:
-        said = cast("Any", error).trailing_metadata() if isinstance(error, grpc.RpcError) else None
-        asked = [milliseconds(value) for key, value in said or () if key == PUSHBACK]
-    except Exception:  # it has none to show
+        metadata = cast("Any", error).trailing_metadata() if isinstance(error, grpc.RpcError) else None
+        asked = [milliseconds(value) for key, value in metadata or () if key == PUSHBACK]
+    except Exception:  # the error has no metadata
         return None
-    if None in asked:  # a negative number, or none at all
+    if None in asked:  # a negative number, or not a number
         return -1.0
     return asked[-1] if asked else None
 
 
 def forbids(error: object) -> bool:
-    """Say whether the server wants no retry."""
+    """Return True if the server's pushback forbids a retry."""
     return (pushback(error) or 0.0) < 0

@@ -1,8 +1,8 @@
-"""The requests of a call whose client streams: whether they can be sent anew, and what sends them.
+"""The requests of a call: whether another attempt may send them, and the iterator of each attempt.
 
-What can be iterated anew is. Of what cannot (a generator), each item goes to one attempt only; as long as no
-attempt has had one, the next may begin. gRPC takes items in a thread or a task of its own, which may outlive
-its attempt: what it takes too late is kept for the attempt after it.
+An iterable is iterated from the beginning by each attempt. Of an iterator, each item goes to one attempt
+only; another attempt may start as long as no attempt has received an item. gRPC reads items in a thread or a
+task of its own, which may outlive its attempt: an item that it reads too late is buffered for the next one.
 """
 
 from __future__ import annotations
@@ -19,72 +19,71 @@ __all__ = ["AsyncBufferedRequests", "BufferedRequests", "RequestSource", "reques
 
 
 class RequestSource:
-    """Requests that each attempt has from the beginning: also the only one of a unary call."""
+    """Requests that every attempt can send: an iterable, or the single request of a unary call."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
 
-    def again(self) -> bool:
-        """Say whether another attempt may have them; if so, no earlier one will have any from now on."""
+    def can_resend(self) -> bool:
+        """Return True if another attempt may send them; if so, earlier attempts receive no further items."""
         return True
 
-    def anew(self) -> Any:
-        """Return what the next attempt sends."""
+    def for_attempt(self) -> Any:
+        """Return the requests for the next attempt."""
         return self._source
 
     def close(self) -> None:
-        """Learn that the call is over."""
+        """Release resources at the end of the call."""
 
 
 class RewindableRequests(RequestSource):
-    """The same for blocking streams, where gRPC wants an iterator."""
+    """Iterable requests in blocking code, where gRPC requires an iterator."""
 
-    def anew(self) -> Iterator[Any]:
+    def for_attempt(self) -> Iterator[Any]:
         return iter(self._source)
 
 
 class BufferedRequests(RequestSource):
-    """Requests that can be had once, in blocking code, or from a plain iterator in async code."""
+    """Requests of an iterator in blocking code, or of a synchronous iterator in async code."""
 
     def __init__(self, source: Any) -> None:
         super().__init__(source)
-        self._current: object = None  # the attempt that may take them
-        self._taken = False
-        self._kept: tuple[Any, Exception | None] | None = (
-            None  # what was taken by one that had failed by then
-        )
-        self._deciding = allocate_lock()  # held for a moment
-        self._taking = allocate_lock()  # held for as long as the next item is waited for
+        self._current: object = None  # the attempt that may receive items
+        self._sent = False
+        # The item or error that an attempt read after it had failed.
+        self._late_read: tuple[Any, Exception | None] | None = None
+        self._lock = allocate_lock()  # guards the state; held briefly
+        self._read_lock = allocate_lock()  # serialises reads; held while the next item is awaited
 
-    def again(self) -> bool:
-        with self._deciding:
-            if self._taken:
+    def can_resend(self) -> bool:
+        with self._lock:
+            if self._sent:
                 return False
             self._current = None
             return True
 
-    def anew(self) -> Iterator[Any]:
+    def for_attempt(self) -> Iterator[Any]:
         self._current = current = AttemptRequests(self)
         return current
 
     def take(self, attempt: object) -> Any:
-        """Take the next item for an attempt."""
-        with self._taking:
-            (item, error), self._kept = self._kept or self._asked(), None
+        """Return the next item for an attempt; `END` if there is none, or the attempt is not current."""
+        with self._read_lock:
+            (item, error), self._late_read = self._late_read or self._read(), None
             try:
-                with self._deciding:
+                with self._lock:
                     if self._current is attempt:
-                        self._taken = self._taken or error is not None or item is not END
+                        self._sent = self._sent or error is not None or item is not END
                         if error is not None:
                             raise error
                         return item
-                # An error too: after it there is nothing more, which must not pass for all there was.
-                self._kept = item, error
+                # Errors too: after it the iterator is exhausted, and the next attempt would send too little.
+                self._late_read = item, error
             finally:
                 del error
             return END
 
-    def _asked(self) -> tuple[Any, Exception | None]:
+    def _read(self) -> tuple[Any, Exception | None]:
         try:
             return next(self._source, END), None
         except Exception as error:
@@ -92,7 +91,7 @@ class BufferedRequests(RequestSource):
 
 
 class AttemptRequests:
-    """What one attempt takes its requests from."""
+    """The iterator from which one attempt reads its requests."""
 
     def __init__(self, requests: BufferedRequests) -> None:
         self._requests = requests
@@ -108,52 +107,53 @@ class AttemptRequests:
 
 
 class AsyncBufferedRequests(RequestSource):
-    """Requests that can be had once, in async code: the caller's async iterator, or what it writes."""
+    """Requests of an async iterator: the caller's own, or the one of what the caller writes."""
 
     def __init__(self, source: AsyncIterator[Any]) -> None:
         super().__init__(source)
         self._current: object = None
-        self._taken = False
-        self._next: Future[Any] | None = None  # what all attempts wait for, and one gets
+        self._sent = False
+        self._next: Future[Any] | None = None  # the pending read, shared by attempts; one gets its item
 
-    def again(self) -> bool:
-        if self._taken:
+    def can_resend(self) -> bool:
+        if self._sent:
             return False
         self._current = None
         return True
 
-    def anew(self) -> AsyncIterator[Any]:
+    def for_attempt(self) -> AsyncIterator[Any]:
         self._current = current = AsyncAttemptRequests(self)
         return current
 
     def close(self) -> None:
         self._current = None
         if self._next is not None:
-            self._next.cancel()  # which also tells asyncio that nobody minds how it ended
+            self._next.cancel()  # also keeps asyncio from logging its error as never retrieved
             self._next = None
 
     async def take(self, attempt: object) -> Any:
-        """Take the next item for an attempt."""
+        """Return the next item for an attempt; `END` if there is none, or the attempt is not current."""
         if self._current is not attempt:
             return END
         if self._next is None:
-            self._next = ensure_future(self._ask())
-        asked = self._next
-        await wait([asked])  # which leaves it alone if we are cancelled
+            self._next = ensure_future(self._read())
+        pending = self._next
+        await wait([pending])  # does not cancel the read if this task is cancelled
         if self._current is not attempt:
             return END
         self._next = None
-        taken, self._taken = self._taken, True  # also by an error: there is nothing after that
-        item = asked.result()
-        self._taken = taken or item is not END
+        # An error counts as sent too, because it exhausts the iterator.
+        sent, self._sent = self._sent, True
+        item = pending.result()
+        self._sent = sent or item is not END
         return item
 
-    async def _ask(self) -> Any:
+    async def _read(self) -> Any:
         return await anext(self._source, END)
 
 
 class AsyncAttemptRequests:
-    """What one attempt takes its requests from."""
+    """The iterator from which one attempt reads its requests."""
 
     def __init__(self, requests: AsyncBufferedRequests) -> None:
         self._requests = requests
@@ -169,8 +169,8 @@ class AsyncAttemptRequests:
 
 
 def requests_of(source: Any, *, aio: bool) -> RequestSource:
-    """Look at the requests of a call whose client streams."""
-    if isinstance(source, bytes | bytearray | str):  # which would be sent byte by byte, or never
+    """Return the request source for the requests of a call whose client streams."""
+    if isinstance(source, bytes | bytearray | str):  # would be sent byte by byte, or never
         raise TypeError(f"requests={shortly(source)} is one message: write [{shortly(source)}]")
     if aio and isinstance(source, AsyncIterable):
         items = aiter(cast("Any", source))
@@ -178,7 +178,7 @@ def requests_of(source: Any, *, aio: bool) -> RequestSource:
         return AsyncBufferedRequests(items) if once else RequestSource(source)
     try:
         once = iter(source) is source
-    except TypeError:  # gRPC itself has words for it
+    except TypeError:  # gRPC itself raises an error for it
         return RequestSource(source)
     if once:
         return BufferedRequests(source)

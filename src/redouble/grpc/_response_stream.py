@@ -1,7 +1,7 @@
-"""A stream of responses in blocking code: an iterator with the face of a call.
+"""The stream of responses of a blocking call: an iterator that is a call and a future of gRPC too.
 
-Its first attempt begins at once, as with gRPC itself, unless a layer has to be asked before. What follows a
-failure happens where somebody waits for the first message, and only until that has come.
+The first attempt starts at once, as with gRPC itself, unless a layer has to admit it first. The policy runs
+in the thread that waits for the first message, and ends when that message has arrived.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from redouble._drivers.stream_source import END
 from redouble._runtime.thread_waker import ThreadWaker
 from redouble.grpc._attempt import OpenedStream, run_policy, start_rpc
 from redouble.grpc._finished_call import SYNC, CallCancelled, FutureOfAny, ResolvedCall
-from redouble.grpc._future import tell
+from redouble.grpc._future import run_callbacks
 from redouble.grpc._permit import RpcResendGuard, cancel
 
 __all__ = ["ResponseStream"]
 
 
 class ResponseStream(grpc.Call, FutureOfAny):
-    """A stream of responses."""
+    """A stream of responses whose policy runs until the first message."""
 
-    def __init__(self, permit: RpcResendGuard, *, eager: bool) -> None:
-        self._permit = permit
-        self._call: Any = None  # the one that its messages come by, or how it came out
+    def __init__(self, guard: RpcResendGuard, *, eager: bool) -> None:
+        self._guard = guard
+        self._call: Any = None  # the RPC that delivers the messages, or the call that has ended
         self._items: Iterator[Any] = iter(())
-        self._opening = allocate_lock()  # held while somebody waits for it
+        self._opening = allocate_lock()  # held by the thread that runs the policy
         self._callbacks: list[Callable[[], object]] = []
-        self._deciding = allocate_lock()
-        permit.bell = ThreadWaker()
-        if eager and min(permit.limit(), permit.plan.total) > 0:
-            permit.early = start_rpc(permit, permit.rest())
+        self._lock = allocate_lock()
+        guard.waker = ThreadWaker()
+        if eager and min(guard.attempt_limit(), guard.plan.total) > 0:
+            guard.early_rpc = start_rpc(guard, guard.call_limit())
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
         if self._call is None:
-            self._opened()
+            self._opened_call()
         try:
             return next(self._items)
         except StopIteration:
             raise
         except Exception as error:
             if not isinstance(self._call, ResolvedCall):
-                self._permit.breaks(error)
+                self._guard.record_break(error)
             raise
 
     next = __next__
@@ -57,36 +57,36 @@ class ResponseStream(grpc.Call, FutureOfAny):
     # --------------------------------------------------------------------- as a call
 
     def initial_metadata(self) -> Any:
-        """Wait for what the server sends first, and return it: there is no other attempt after that."""
-        call = self._permit.current
+        """Wait for the initial metadata and return them; no attempt follows once the caller has them."""
+        call = self._guard.current
         if self._call is None and call is not None:
-            found = call.initial_metadata()
-            if self._permit.commit(call) if found else call.is_active():
-                return found
-        return self._opened().initial_metadata()
+            metadata = call.initial_metadata()
+            if self._guard.commit(call) if metadata else call.is_active():
+                return metadata
+        return self._opened_call().initial_metadata()
 
     def trailing_metadata(self) -> Any:
-        """Wait for the end, and return what the server sent last."""
-        return self._opened().trailing_metadata()
+        """Wait for the end; return the trailing metadata."""
+        return self._opened_call().trailing_metadata()
 
     def code(self) -> Any:
-        """Wait for the end, and return the code."""
-        return self._opened().code()
+        """Wait for the end; return the status code."""
+        return self._opened_call().code()
 
     def details(self) -> Any:
-        """Wait for the end, and return what the server said."""
-        return self._opened().details()
+        """Wait for the end; return the status message."""
+        return self._opened_call().details()
 
     def debug_error_string(self) -> Any:
-        """Wait for the end, and return what gRPC says about it."""
-        return self._opened().debug_error_string()
+        """Wait for the end; return gRPC's debug text."""
+        return self._opened_call().debug_error_string()
 
     def cancel(self) -> bool:
-        """Cancel the call, or the waiting for its next attempt; say whether it was not over yet."""
+        """Cancel the call or its delay; return False if it has ended already."""
         if self._call is not None:
             return cancel(self._call)
-        self._permit.cancel()
-        if self._opening.acquire(blocking=False):  # nobody reads it, who would come to its end by himself
+        self._guard.cancel()
+        if self._opening.acquire(blocking=False):  # no thread runs the policy: end the call here
             try:
                 self._open()
             finally:
@@ -94,19 +94,19 @@ class ResponseStream(grpc.Call, FutureOfAny):
         return True
 
     def is_active(self) -> bool:
-        """Say whether it is not over."""
-        call, permit = self._call, self._permit
+        """Return True if the call has not ended."""
+        call, guard = self._call, self._guard
         if call is not None:
             return bool(call.is_active())
-        return not permit.cancelled and permit.rest() > 0
+        return not guard.cancelled and guard.call_limit() > 0
 
     def time_remaining(self) -> Any:
-        """Tell how long the call may take, or None."""
-        return self._permit.remaining()
+        """Return how many seconds are left for the call, or None if it has no deadline."""
+        return self._guard.time_remaining()
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
-        """Call a function when it is over; False if it is."""
-        with self._deciding:
+        """Call a function when the call ends; return False if it has ended already."""
+        with self._lock:
             if self._call is None:
                 self._callbacks.append(callback)
                 return True
@@ -115,75 +115,75 @@ class ResponseStream(grpc.Call, FutureOfAny):
     # ------------------------------------------------------------------- as a future
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the end, and raise the error if there is one; responses are read."""
-        return self._kept().result(timeout)
+        """Wait for the end; raise the error of a failed call. Responses are read by iterating."""
+        return self._call_unless_cancelled().result(timeout)
 
     def exception(self, timeout: float | None = None) -> Any:
-        """Wait for the end, and return the error, or None."""
-        return self._kept().exception(timeout)
+        """Wait for the end; return the error, or None."""
+        return self._call_unless_cancelled().exception(timeout)
 
     def traceback(self, timeout: float | None = None) -> Any:
-        """Wait for the end, and say where the error was raised."""
-        return self._kept().traceback(timeout)
+        """Wait for the end; return the traceback of the error, or None."""
+        return self._call_unless_cancelled().traceback(timeout)
 
-    def _kept(self) -> Any:
-        """Wait for the first message, and return the call; who has cancelled it has none."""
-        call = self._opened()
+    def _call_unless_cancelled(self) -> Any:
+        """Wait for the first message and return the RPC; raise if the call was cancelled."""
+        call = self._opened_call()
         if self.cancelled():
             raise grpc.FutureCancelledError
         return call
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Call a function with the stream when it is over, or at once."""
+        """Call a function with the stream when the call ends; at once if it has."""
         if not self.add_callback(lambda: fn(self)):
             fn(self)
 
     def cancelled(self) -> bool:
-        """Say whether it was cancelled."""
-        return self._permit.cancelled if self._call is None else bool(self._call.cancelled())
+        """Return True if the call was cancelled."""
+        return self._guard.cancelled if self._call is None else bool(self._call.cancelled())
 
     def done(self) -> bool:
-        """Say whether it is over."""
+        """Return True if the call has ended."""
         return not self.is_active()
 
     def running(self) -> bool:
-        """Say whether it is not over."""
+        """Return True if the call has not ended."""
         return self.is_active()
 
     # ------------------------------------------------------------------------ opening
 
-    def _opened(self) -> Any:
-        """Wait for the first message, and return the call that it comes by, or how it came out."""
-        if self._call is None:  # it is there before anybody is called back, who may ask for it
+    def _opened_call(self) -> Any:
+        """Wait for the first message; return the RPC that delivers it, or the call that has ended."""
+        if self._call is None:  # set before callbacks run, because a callback may get here
             with self._opening:
                 self._open()
         return self._call
 
     def _open(self) -> None:
-        permit = self._permit
+        guard = self._guard
         if self._call is not None:
             return
         try:
-            opened = _failed(permit.withdrawn(None)) if permit.cancelled else run_policy(permit)
+            opened = _failed_stream(guard.cancellation_error(None)) if guard.cancelled else run_policy(guard)
         except CallCancelled as error:
-            opened = _failed(permit.withdrawn(error))
+            opened = _failed_stream(guard.cancellation_error(error))
         except Exception as error:
-            permit.concludes(error, SYNC)
-            opened = _failed(permit.withdrawn(error) if permit.cancelled else error)
+            guard.conclude(error, SYNC)
+            opened = _failed_stream(guard.cancellation_error(error) if guard.cancelled else error)
         finally:
-            cancel(permit.taken())  # which nobody has come for
-        if not isinstance(opened, OpenedStream):  # a fallback, for instance
+            cancel(guard.take_early_rpc())  # no attempt has continued the early RPC
+        if not isinstance(opened, OpenedStream):  # the result of a fallback, for instance
             opened = OpenedStream(ResolvedCall(), iter(opened), END)
         call, items, first = opened
         self._items = items if first is END else chain((first,), items)
-        with self._deciding:
+        with self._lock:
             self._call = call
         while self._callbacks:
             callback = self._callbacks.pop(0)
             if not call.add_callback(callback):
-                tell([callback])
+                run_callbacks([callback])
 
 
-def _failed(error: Exception) -> OpenedStream:
+def _failed_stream(error: Exception) -> OpenedStream:
     answer = ResolvedCall(error=error)
     return OpenedStream(answer, iter(answer.result, END), END)

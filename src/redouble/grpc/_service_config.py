@@ -1,7 +1,7 @@
-"""A policy as a service config: the document by which gRPC clients of all languages retry by themselves.
+"""The export of a policy as a gRPC service config, the document that configures gRPC's own retries.
 
-Everything that the policy says and the document cannot is told, in a sentence each. What gRPC does with
-attempts, delays, codes and budgets is known by `_native`.
+Each part of the policy that the document cannot express gets a sentence in ``lost``. `_native_retry` maps
+attempts, delays, codes and budgets.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
 from redouble.grpc._channel_policy import layer_of
-from redouble.grpc._native_retry import CODES, retry_policy, span, throttling
+from redouble.grpc._native_retry import CODES, format_duration, retry_policy, throttling
 
 __all__ = ["ServiceConfig", "service_config"]
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
-NAMES = "'package.Service' or 'package.Service/Method'"
+NAME_FORMATS = "'package.Service' or 'package.Service/Method'"
 
 
 @public("redouble.grpc")
 @dataclass(frozen=True)
 class ServiceConfig:
-    """What `service_config` makes: a document for gRPC, and what of the policy it cannot say.
+    """The result of `service_config`: a document for gRPC, and the parts of the policy that it lacks.
 
     json: the document.
-    lost: a sentence for each thing that the policy says, and gRPC will not do.
+    lost: a sentence for each part of the policy that gRPC will not apply.
     """
 
     json: str
@@ -45,8 +45,8 @@ class ServiceConfig:
 
     @property
     def mapping(self) -> dict[str, Any]:
-        """The document as a dictionary: a new one each time, to change and to merge as you like."""
-        from json import loads  # noqa: PLC0415  for those who export
+        """The document as a dictionary: a new one each time, free to change and to merge."""
+        from json import loads  # noqa: PLC0415  only needed for an export
 
         return cast("dict[str, Any]", loads(self.json))
 
@@ -56,8 +56,8 @@ class ServiceConfig:
 
         A ``timeout`` is left out: grpcio would end the calls up to two seconds before it.
         """
-        # https://github.com/grpc/grpc/issues/34547, since 2023: it takes the start of a call from one clock
-        # and the time from another, and a timeout of less than a second is over before the call begins.
+        # https://github.com/grpc/grpc/issues/34547, since 2023: grpcio reads the start of a call from one
+        # clock and the current time from another, so a timeout below one second ends before the call begins.
         from json import dumps  # noqa: PLC0415
 
         config = self.mapping
@@ -73,18 +73,18 @@ def service_config(
     methods: Sequence[str] | None = None,
     codes: Iterable[str | grpc.StatusCode] | None = None,
 ) -> ServiceConfig:
-    """Write a policy as a service config, for channels that retry by themselves instead of by interceptors.
+    """Export a policy as a service config, for channels that use gRPC's own retries, not interceptors.
 
     policy: a `Retry`, or a pipeline with one; `presets.grpc()` unless given.
-    methods: for which it is: ``"package.Service"``, ``"package.Service/Method"``; all, unless given.
-    codes: the status codes that are retried, or their names. Unless given, the rule of the policy is asked
-        about an error of each, without details: what it answers is written.
+    methods: those it applies to: ``"package.Service"``, ``"package.Service/Method"``; all, unless given.
+    codes: the status codes to retry, or their names. Unless given, those that the rules of the policy retry,
+        each judged by an error with this code and without details.
 
-    Attempts, growing delays, the time for the whole call (``timeout``, or a `Timeout` around the `Retry`) and
-    `TokenBucket.grpc` can be written. The rest is in ``lost``.
+    The document holds attempts, growing delays, the time limit of the whole call (``timeout``, or a `Timeout`
+    around the `Retry`) and `TokenBucket.grpc`. ``lost`` names the rest.
     """
     layers = tuple(_flat(layer_of(policy)))
-    retries = [place for place, layer in enumerate(layers) if isinstance(layer, Retry)]
+    retries = [index for index, layer in enumerate(layers) if isinstance(layer, Retry)]
     if not retries:
         raise TypeError(f"policy={policy!r} has no Retry to export: write Retry(...), or a pipeline with one")
     outer, (first, *inner) = layers[: retries[0]], layers[retries[0] :]
@@ -95,31 +95,33 @@ def service_config(
     config: dict[str, object] = {"methodConfig": [method]}
     retried = retry_policy(retry, chosen, lost)
     limits = [retry._total, *(layer.traits().time_limit for layer in outer if isinstance(layer, Timeout))]
-    if retried is None:  # then a limit of each attempt is one of the call
+    if retried is None:  # then the limits of an attempt limit the call
         limits += [retry._attempt_limit, retry._work_limit]
         limits += [layer.traits().time_limit for layer in inner if isinstance(layer, Timeout)]
     else:
         method["retryPolicy"] = retried
         if (tokens := throttling(retry, lost)) is not None:
             config["retryThrottling"] = tokens
-        lost += _of_retrying(retry)
+        lost += _lost_retry_options(retry)
     if (limit := min(limits)) < inf:
-        method["timeout"] = span(limit)
-        said = f"timeout={limit:g}"
-        lost.append(f"{said}: grpcio ends calls up to 2 s early, so options omit it; pass {said} with calls")
-    lost += _of_calling(retry)
-    lost += [_of_layer(layer) for layer in outer if not isinstance(layer, Timeout)]
-    lost += [_of_layer(layer) for layer in inner if retried is not None or not isinstance(layer, Timeout)]
-    from json import dumps  # noqa: PLC0415  for those who export
+        method["timeout"] = format_duration(limit)
+        option = f"timeout={limit:g}"
+        lost.append(
+            f"{option}: grpcio ends calls up to 2 s early, so options omit it; pass {option} with calls"
+        )
+    lost += _lost_call_options(retry)
+    lost += [_lost_layer(layer) for layer in outer if not isinstance(layer, Timeout)]
+    lost += [_lost_layer(layer) for layer in inner if retried is not None or not isinstance(layer, Timeout)]
+    from json import dumps  # noqa: PLC0415  only needed for an export
 
     return ServiceConfig(dumps(config), tuple(lost))
 
 
-# ---------------------------------------------------------------------------- what is lost
+# ------------------------------------------------------------------------- lost options
 
 
-def _of_retrying(policy: Retry) -> Iterator[str]:
-    """Say what is lost of a policy that retries."""
+def _lost_retry_options(policy: Retry) -> Iterator[str]:
+    """Yield a sentence for each lost option about retries."""
     hints = policy.hints
     if policy.give_up_after is not None:
         yield f"give_up_after={policy.give_up_after:g}: gRPC begins attempts until the time of the call is up"
@@ -140,8 +142,8 @@ def _of_retrying(policy: Retry) -> Iterator[str]:
         yield "random: gRPC has a chance of its own"
 
 
-def _of_calling(policy: Retry) -> Iterator[str]:
-    """Say what is lost of any policy."""
+def _lost_call_options(policy: Retry) -> Iterator[str]:
+    """Yield a sentence for each lost option about calls, retried or not."""
     if policy.until is not None:
         yield f"until={display_name(policy.until)}: gRPC looks at no results"
     for hook in HOOKS:
@@ -155,32 +157,32 @@ def _of_calling(policy: Retry) -> Iterator[str]:
         yield "clock: gRPC goes by the clock of the system"
 
 
-def _of_layer(layer: Layer) -> str:
-    told = f" ({words})" if (words := layer.describe()) else ""
-    what = f"{type(layer).__name__}{told}"
+def _lost_layer(layer: Layer) -> str:
+    description = f" ({words})" if (words := layer.describe()) else ""
+    label = f"{type(layer).__name__}{description}"
     if isinstance(layer, Retry):
-        return f"{what} inside a Retry: the outer one is exported"
+        return f"{label} inside a Retry: the outer one is exported"
     if isinstance(layer, Timeout):
-        return f"{what} for each attempt: gRPC limits the whole call, and no attempt"
-    return f"{what}: a service config knows no such layer"
+        return f"{label} for each attempt: gRPC limits the whole call, and no attempt"
+    return f"{label}: a service config knows no such layer"
 
 
-# -------------------------------------------------------------------------------- checking
+# ------------------------------------------------------------------------------ validation
 
 
 def _flat(policy: Layer) -> Iterator[Layer]:
-    """Return the layers, those that go by a name as they are now."""
+    """Yield the layers of a policy; a policy given by name yields its current ones."""
     if isinstance(policy, Pipeline):
         for layer in policy.layers:
             yield from _flat(layer)
-    elif hasattr(type(policy), "_unloaded"):  # of `redouble.policies`
+    elif hasattr(type(policy), "_unloaded"):  # a named policy of `redouble.policies`
         yield from _flat(cast("Any", policy).current)
     else:
         yield policy
 
 
-def _listed(items: object, option: str) -> list[object]:
-    """Accept several of something."""
+def _as_list(items: object, option: str) -> list[object]:
+    """Validate that an option is a list and not a single text; return it as a list."""
     if isinstance(items, str | bytes):
         raise TypeError(f"{option}={items!r}: write a list, such as [{items!r}]")
     if not isinstance(items, Iterable) or isinstance(items, Mapping):
@@ -189,35 +191,35 @@ def _listed(items: object, option: str) -> list[object]:
 
 
 def _names(methods: object) -> list[dict[str, str]]:
-    """Read methods, each of which counts once: gRPC refuses a document that repeats itself."""
-    names = [_name(method) for method in _listed(methods, "methods")]
+    """Parse method names without duplicates, because gRPC rejects a document that repeats one."""
+    names = [_name(method) for method in _as_list(methods, "methods")]
     if not names:
         raise ValueError("methods=[] is empty, so it would be for no method: write None for all of them")
-    return [name for place, name in enumerate(names) if name not in names[:place]]
+    return [name for index, name in enumerate(names) if name not in names[:index]]
 
 
 def _name(method: object) -> dict[str, str]:
     if not isinstance(method, str):
-        raise TypeError(f"methods: {method!r} is no text: write {NAMES}")
+        raise TypeError(f"methods: {method!r} is no text: write {NAME_FORMATS}")
     if method.startswith("/"):
         raise ValueError(f"methods: {method!r} begins with a slash: write {method.strip('/')!r}")
     if not NAME.fullmatch(method):
-        raise ValueError(f"methods: {method!r} is the name of no service or method: write {NAMES}")
+        raise ValueError(f"methods: {method!r} is the name of no service or method: write {NAME_FORMATS}")
     return dict(zip(("service", "method"), method.split("/"), strict=False))
 
 
 def _codes(codes: object) -> list[str]:
-    given = _listed(codes, "codes")
-    found = [code.name if isinstance(code, grpc.StatusCode) else code for code in given]
-    if not found:
+    given = _as_list(codes, "codes")
+    names = [code.name if isinstance(code, grpc.StatusCode) else code for code in given]
+    if not names:
         raise ValueError("codes=[] is empty, so nothing would be retried: write Retry(attempts=1) for that")
-    for code in found:
+    for code in names:
         if not isinstance(code, str):
             raise TypeError(f"codes: {code!r} is no text: write names, such as 'UNAVAILABLE'")
         if code == "OK":
             raise ValueError("codes: 'OK' is a success: write the codes of failures, such as 'UNAVAILABLE'")
         if code not in CODES:
-            from redouble.config._errors import nearest  # noqa: PLC0415  for those who misspell
+            from redouble.config._errors import nearest  # noqa: PLC0415  only needed for a misspelt code
 
             raise ValueError(f"codes: {code!r} is no status code; {nearest(code.upper(), CODES)}")
-    return list(dict.fromkeys(cast("list[str]", found)))
+    return list(dict.fromkeys(cast("list[str]", names)))

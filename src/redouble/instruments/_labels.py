@@ -1,4 +1,4 @@
-"""What an event says, in words that fit a label or a line: codes, reasons, statuses."""
+"""Label values and log fields derived from an event: status, error code, kind, reason."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from redouble._failures.error_readers import answer_of
 from redouble._failures.verdict import CUT, Kind
 from redouble._telemetry.events import Event
 
-__all__ = ["code_of", "http_status", "is_http", "kind_of", "reason_of", "word"]
+__all__ = ["code_of", "http_status", "is_http", "kind_of", "label_value", "reason_of"]
 
 
-MOST = 64  # characters of a label
+MAX_LENGTH = 64  # characters of a label value
 CLIENTS = frozenset({"httpx", "httpx2", "requests", "aiohttp", "urllib3"})
 UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
 def http_status(event: Event) -> int | None:
-    """Find the status of the answer, if there was one: the error's, or of what was returned."""
+    """Return the HTTP status of the error or of the returned response, or None."""
     try:
         status = answer_of(event.error)[0] if event.error is not None else None
         if status is None and event.value is not None:
             value = event.value
             status = getattr(value, "status_code", None) or getattr(value, "status", None)
-    except Exception:  # whatever it is, it does not let itself be looked at
+    except Exception:  # an attribute of the user's object raised
         return None
     return int(status) if isinstance(status, int) and 100 <= status <= 999 else None
 
 
 def code_of(event: Event) -> str:
-    """Name the error that came out: by status, by SQLSTATE, by type; never by what it says."""
+    """Return the code of the error that the call raised: status, SQLSTATE or type, never its message."""
     error, status = event.error, http_status(event)
     if event.verdict is CUT:
-        return "DeadlineExceeded"  # which comes out, and not what cut the attempt
+        return "DeadlineExceeded"  # the call raises this, not the error that cut the attempt
     if status is not None:
         return str(status)
     if error is None:
@@ -41,11 +41,11 @@ def code_of(event: Event) -> str:
         state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     except Exception:
         state = None
-    return word(state) if isinstance(state, str) else word(type(error).__name__)
+    return label_value(state) if isinstance(state, str) else label_value(type(error).__name__)
 
 
 def kind_of(event: Event) -> str:
-    """Say what sort of failure it was; of an answer that no rule had an opinion about, by its status."""
+    """Return the kind of failure; if no rule classified a response, the kind of its status."""
     kind, status = event.kind or Kind.unknown, http_status(event)
     if kind is Kind.unknown and status is not None and status >= 400:
         kind = Kind.server if status >= 500 else Kind.client
@@ -53,18 +53,18 @@ def kind_of(event: Event) -> str:
 
 
 def is_http(event: Event) -> bool:
-    """Say whether it is about a request: there was an answer, or the error is one of a client's."""
+    """Return True if the event has an HTTP status or an error of an HTTP client."""
     module = type(event.error).__module__.partition(".")[0]
     return module in CLIENTS or http_status(event) is not None
 
 
 def reason_of(event: Event) -> str:
-    """Say why: as the verdict has it, or else the kind of failure."""
+    """Return the reason of the verdict, or else the kind of failure."""
     verdict = event.verdict
     reason = verdict.reason if verdict is not None else None
-    return word(reason) if reason else str(event.kind or "unknown")
+    return label_value(reason) if reason else str(event.kind or "unknown")
 
 
-def word(text: str) -> str:
-    """Make a text fit to be the value of a label: a rule may give any reason."""
-    return UNFIT.sub("_", text[:MOST])
+def label_value(text: str) -> str:
+    """Shorten and escape a text for a label value, because a rule may give any reason."""
+    return UNFIT.sub("_", text[:MAX_LENGTH])

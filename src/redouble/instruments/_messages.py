@@ -1,4 +1,4 @@
-"""What is logged of an event: how loud, in which words, with which fields. Never an argument or a result."""
+"""The log line of an event: its level, message and fields. It never contains an argument or a result."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
 from redouble.instruments._labels import http_status, reason_of
 
-__all__ = ["LOUD", "OF_RECORDS", "QUIET", "LogLine", "level_of", "line"]
+__all__ = ["DEBUG_EVENTS", "INFO_EVENTS", "RECORD_ATTRIBUTES", "LogLine", "level_of", "line"]
 
 
-LOUD: Final[tuple[What, ...]] = (
+INFO_EVENTS: Final[tuple[What, ...]] = (
     "retry",
     "give_up",
     "circuit_opened",
@@ -25,34 +25,40 @@ LOUD: Final[tuple[What, ...]] = (
     "circuit_closed",
     "circuit_isolated",
 )
-QUIET: Final[tuple[What, ...]] = ("success", "failure", "rejected", "timeout")  # only where DEBUG is on
+# Logged only if DEBUG is enabled.
+DEBUG_EVENTS: Final[tuple[What, ...]] = ("success", "failure", "rejected", "timeout")
 
-OF_RECORDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})  # what logging has
+# The attributes of a LogRecord.
+RECORD_ATTRIBUTES = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 
 LEVELS: Mapping[What, int] = {
-    **dict.fromkeys(LOUD, logging.INFO),
-    **dict.fromkeys(QUIET, logging.DEBUG),
+    **dict.fromkeys(INFO_EVENTS, logging.INFO),
+    **dict.fromkeys(DEBUG_EVENTS, logging.DEBUG),
     "give_up": logging.WARNING,
 }
-DECISIONS: Mapping[What, str] = {"success": "accept", "retry": "retry", "give_up": "stop"}  # else none yet
+DECISIONS: Mapping[What, str] = {
+    "success": "accept",
+    "retry": "retry",
+    "give_up": "stop",
+}  # other events come before a decision
 
 
 class LogLine(NamedTuple):
-    """One line of a log: ``message`` has no line break in it, whatever the event is about."""
+    """One log line: ``message`` never contains a line break."""
 
     message: str
     fields: dict[str, object]
 
 
 def level_of(event: Event) -> int:
-    """Say how loud it is. What nobody would retry is not given up by us, and its caller has it anyway."""
+    """Return the log level; DEBUG if the first error is not retryable, because its caller handles it."""
     if event.what == "give_up" and event.reason is Reason.stopped and event.attempt == 1:
         return logging.DEBUG
     return LEVELS[event.what]
 
 
 def line(event: Event, taken: Collection[str] = ()) -> LogLine:
-    """Say it, with no field of a name that the logger has ``taken``."""
+    """Return the log line of an event, without fields whose names the logger has ``taken``."""
     what, verdict = event.what, event.verdict
     reason = event.reason or (reason_of(event) if verdict is not None else event.by)
     fields: dict[str, object] = {
@@ -68,18 +74,20 @@ def line(event: Event, taken: Collection[str] = ()) -> LogLine:
         "labels": {one_line(key): one_line(value) for key, value in event.labels.items()},
     }
     for key, value in event.bound.items():
-        fields[_free(one_line(key), fields, taken)] = one_line(value) if isinstance(value, str) else value
-    return LogLine(one_line(f"{event.name}: {_said(event)}"), fields)
+        fields[_free_name(one_line(key), fields, taken)] = (
+            one_line(value) if isinstance(value, str) else value
+        )
+    return LogLine(one_line(f"{event.name}: {_message(event)}"), fields)
 
 
-def _free(key: str, fields: Mapping[str, object], taken: Collection[str]) -> str:
-    """Rename a bound field that is called like one of ours, or of the logger's."""
+def _free_name(key: str, fields: Mapping[str, object], taken: Collection[str]) -> str:
+    """Rename a bound field whose name is a field of ours or of the logger."""
     while key in fields or key in taken:
         key = f"bound_{key}"
     return key
 
 
-def _said(event: Event) -> str:
+def _message(event: Event) -> str:
     what, took = event.what, in_seconds(event.attempt_elapsed or 0.0)
     if what == "success":
         return f"attempt {event.attempt} succeeded in {took}"
@@ -102,7 +110,7 @@ def _said(event: Event) -> str:
 
 
 def _error(event: Event) -> str:
-    """Say which error it was, without what is secret in addresses."""
+    """Return the type and message of the error, with secrets in URLs redacted."""
     if event.error is None:
         return ": the result was not accepted" if event.what == "give_up" and event.attempt else ""
     kind = type(event.error).__name__

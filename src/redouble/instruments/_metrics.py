@@ -1,4 +1,4 @@
-"""What each event adds to which metric, for whoever counts: one logical call is counted once."""
+"""The mapping from events to metrics, and the readers of gauges. A logical call is counted once."""
 
 from __future__ import annotations
 
@@ -9,30 +9,36 @@ from redouble._telemetry.events import Event, What
 from redouble._telemetry.registry import Section, registered
 from redouble._telemetry.stats import snapshot_of
 from redouble.instruments import _schema as schema
-from redouble.instruments._labels import code_of, kind_of, reason_of, word
+from redouble.instruments._labels import code_of, kind_of, label_value, reason_of
 from redouble.instruments._schema import Metric
 
-__all__ = ["COUNTED", "Recorder", "gauged", "measured"]
+__all__ = ["METRIC_EVENTS", "Recorder", "metrics_observer", "read_gauge"]
 
 
-COUNTED: Final[tuple[What, ...]] = ("success", "failure", "retry", "give_up", "rejected", "timeout")
+METRIC_EVENTS: Final[tuple[What, ...]] = ("success", "failure", "retry", "give_up", "rejected", "timeout")
 OK, FAILED = ("true",), ("false",)
 
 
 class Recorder(Protocol):
-    """Adds to a counter, or to a histogram: what comes after ``name`` in its labels is given in order."""
+    """A function that adds to a counter or a histogram; ``rest`` are the label values after ``name``."""
 
     def __call__(
-        self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
+        self,
+        metric: Metric,
+        amount: float,
+        name: str,
+        label_values: tuple[str, ...],
+        labels: Mapping[str, str],
+        /,
     ) -> None:
-        """Record."""
+        """Record an amount."""
         ...
 
 
-def measured(record: Recorder) -> Callable[[Event], None]:
-    """Return an observer that records what events say."""
+def metrics_observer(record: Recorder) -> Callable[[Event], None]:
+    """Return an observer that records the metrics of each event."""
 
-    def measure(event: Event) -> None:
+    def record_event(event: Event) -> None:
         what, name, labels = event.what, event.name, event.labels
         took = event.attempt_elapsed
         if what == "success":
@@ -44,7 +50,7 @@ def measured(record: Recorder) -> Callable[[Event], None]:
             _first_item(record, event)
         elif what == "failure":
             if event.again and event.attempt == 1:
-                return  # it was counted when it succeeded, and then its body broke
+                return  # counted as a success before its response body failed
             record(schema.ATTEMPTS, 1, name, (kind_of(event), "failed"), labels)
             record(schema.ATTEMPT_DURATION, took or 0.0, name, (), labels)
         elif what == "retry":
@@ -58,11 +64,11 @@ def measured(record: Recorder) -> Callable[[Event], None]:
             record(schema.GIVEN_UP, 1, name, (str(event.reason),), labels)
             _first_item(record, event)
         elif what == "rejected":
-            record(schema.REJECTED, 1, name, (word(event.by or "gate"),), labels)
+            record(schema.REJECTED, 1, name, (label_value(event.by or "gate"),), labels)
         elif what == "timeout":
             record(schema.TIMEOUTS, 1, name, (), labels)
 
-    return measure
+    return record_event
 
 
 def _first_item(record: Recorder, event: Event) -> None:
@@ -70,21 +76,21 @@ def _first_item(record: Recorder, event: Event) -> None:
         record(schema.FIRST_ITEM, event.first_item, event.name, (), event.labels)
 
 
-Gauged: TypeAlias = dict[tuple[str, ...], float]
+GaugeValues: TypeAlias = dict[tuple[str, ...], float]
 
 
-def gauged(metric: Metric) -> Gauged:
-    """Tell what a gauge shows now, for each of its labels. Those of one name are added up."""
+def read_gauge(metric: Metric) -> GaugeValues:
+    """Return the current values of a gauge by label values; objects of one name are added up."""
     section, read = READERS[metric]
-    found: Gauged = {}
+    totals: GaugeValues = {}
     for name, thing in registered(section):
         try:
-            told = read(snapshot_of(thing, section))
-        except Exception:  # noqa: S112  of a subclass: the others can be read all the same
+            values = read(snapshot_of(thing, section))
+        except Exception:  # noqa: S112  a user's subclass raised: skip it and read the others
             continue
-        for rest, value in told.items():
-            found[name, *rest] = found.get((name, *rest), 0.0) + value
-    return found
+        for label_values, value in values.items():
+            totals[name, *label_values] = totals.get((name, *label_values), 0.0) + value
+    return totals
 
 
 def _states(shown: Mapping[str, Any]) -> Mapping[tuple[str, ...], float]:

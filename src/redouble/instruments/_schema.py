@@ -1,8 +1,8 @@
-"""The schema: every metric there is, once. Back-ends take their names from it, and dashboards rely on them.
+"""The schema of all metrics: back-ends derive the exported names from it, and dashboards rely on those.
 
 Rule 1: names, labels and units are stable; a new one may be added, an old one never changes its meaning.
-Rule 2: no label ever holds an attempt number, an argument, an address or a key: each value of each label is
-        one of a few that are known when the program is written.
+Rule 2: no label ever holds an attempt number, an argument, an address or a key: each label has a small set of
+        values that is known when the program is written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["METRICS", "Metric"]
 
 @public("redouble.instruments")
 class Metric(NamedTuple):
-    """One thing that is counted or measured."""
+    """The definition of one metric."""
 
     name: str
     kind: Literal["counter", "histogram", "gauge"]
@@ -76,6 +76,6 @@ METRICS: Final = (
     BULKHEAD_QUEUED,
 )
 
-# From a local cache to a patient client of language models.
+# In seconds: from a local cache to a patient client of language models.
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 STATES: Final = ("closed", "half_open", "open", "isolated")

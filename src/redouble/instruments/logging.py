@@ -1,4 +1,4 @@
-"""The standard library's logging: WARNING when a call is given up, INFO for a retry, DEBUG for an attempt.
+"""Logging by the standard library: WARNING when a call is given up, INFO for a retry, DEBUG for an attempt.
 
 >>> from redouble.instruments import logging
 >>> handle = logging.instrument()
@@ -13,29 +13,29 @@ from functools import partial
 from redouble._internal.validation import instance
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._messages import LOUD, OF_RECORDS, QUIET, level_of, line
+from redouble.instruments._messages import DEBUG_EVENTS, INFO_EVENTS, RECORD_ATTRIBUTES, level_of, line
 
 __all__ = ["instrument"]
 
 
 def instrument(logger: str | logging.Logger = "redouble") -> Observation:
-    """Log what happens to calls, from now on, to this logger.
+    """Log the events of all calls to this logger, from now on.
 
     Each record has fields of its own (``extra``): ``policy attempt delay reason kind http_status decision
-    error elapsed labels``, and what `redouble.bind` has bound. None ever has an argument or a result.
+    error elapsed labels``, and the values bound by `redouble.bind`. None ever has an argument or a result.
     """
     instance(logger, "logger", str | logging.Logger, "a logger, or the name of one")
     target = logging.getLogger(logger) if isinstance(logger, str) else logger
-    tell = partial(_log, target)
-    loud = observing(tell, LOUD)
-    quiet = observing(tell, QUIET, partial(target.isEnabledFor, logging.DEBUG))
-    return Observation(loud.remove, quiet.remove)
+    observer = partial(_log, target)
+    info = observing(observer, INFO_EVENTS)
+    debug = observing(observer, DEBUG_EVENTS, partial(target.isEnabledFor, logging.DEBUG))
+    return Observation(info.remove, debug.remove)
 
 
 def _log(logger: logging.Logger, event: Event) -> None:
     level = level_of(event)
     if logger.isEnabledFor(level):
         if event.what == "circuit_closed" and event.rejected and logger.name == "redouble":
-            return  # the breaker says so itself
-        said = line(event, OF_RECORDS)
-        logger.log(level, "%s", said.message, extra=said.fields)
+            return  # the breaker logs it itself
+        log_line = line(event, RECORD_ATTRIBUTES)
+        logger.log(level, "%s", log_line.message, extra=log_line.fields)

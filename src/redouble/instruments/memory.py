@@ -16,19 +16,19 @@ from redouble._internal.handle import Handle
 from redouble._internal.locks import ForkSafe
 from redouble._internal.validation import instance
 from redouble._telemetry.observers import observing
-from redouble.instruments._metrics import COUNTED, gauged, measured
+from redouble.instruments._metrics import METRIC_EVENTS, metrics_observer, read_gauge
 from redouble.instruments._schema import METRICS, Metric
 
 __all__ = ["Metrics", "Summary", "instrument"]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-Key: TypeAlias = tuple[str, str, tuple[str, ...], Labels]  # a metric, a name, and the rest of its labels
+Key: TypeAlias = tuple[str, str, tuple[str, ...], Labels]  # metric, name, other schema labels, policy labels
 
 BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 class Summary(NamedTuple):
-    """What a histogram has seen: how ``many``, their ``total``, the ``least`` and the ``most``."""
+    """The values of a histogram: how ``many``, their ``total``, the ``least`` and the ``most``."""
 
     many: int
     total: float
@@ -37,13 +37,13 @@ class Summary(NamedTuple):
 
 
 class Metrics(ForkSafe, Handle):
-    """What was counted since `instrument` was called, also after it was removed."""
+    """The metrics recorded since `instrument` was called; readable also after ``remove()``."""
 
     def __init__(self) -> None:
         super().__init__()
         self._counts: dict[Key, float] = {}
-        self._seen: dict[Key, Summary] = {}
-        self._observation = observing(measured(self._record), COUNTED)
+        self._summaries: dict[Key, Summary] = {}
+        self._observation = observing(metrics_observer(self._record), METRIC_EVENTS)
 
     def counter(self, metric: str, /, **labels: str) -> float:
         """Return a counter, added up over all the labels that are not given."""
@@ -53,59 +53,70 @@ class Metrics(ForkSafe, Handle):
         return sum((n for key, n in counts if key[0] == metric and labels.items() <= set(_labels(key))), 0.0)
 
     def histogram(self, metric: str, /, **labels: str) -> Summary:
-        """Return what a histogram has seen, over all the labels that are not given."""
+        """Return the summary of a histogram, over all the labels that are not given."""
         _check(metric, "histogram", labels)
         with self._lock:
-            seen = list(self._seen.items())
-        found = [one for key, one in seen if key[0] == metric and labels.items() <= set(_labels(key))]
-        if not found:
+            recorded = list(self._summaries.items())
+        summaries = [one for key, one in recorded if key[0] == metric and labels.items() <= set(_labels(key))]
+        if not summaries:
             return Summary(0, 0.0, 0.0, 0.0)
-        many, totals, least, most = zip(*found, strict=True)
+        many, totals, least, most = zip(*summaries, strict=True)
         return Summary(sum(many), sum(totals), min(least), max(most))
 
     def gauge(self, metric: str, /, **labels: str) -> float:
-        """Return what a gauge shows now, added up over all the labels that are not given."""
+        """Return the current value of a gauge, added up over all the labels that are not given."""
         wanted = _check(metric, "gauge", labels)
-        shown = {tuple(zip(wanted.labels, said, strict=True)): n for said, n in gauged(wanted).items()}
-        return sum((n for said, n in shown.items() if labels.items() <= set(said)), 0.0)
+        shown = {
+            tuple(zip(wanted.labels, label_values, strict=True)): n
+            for label_values, n in read_gauge(wanted).items()
+        }
+        return sum((n for label_values, n in shown.items() if labels.items() <= set(label_values)), 0.0)
 
     def series(self) -> dict[str, dict[Labels, float | Summary]]:
-        """Return all that was counted and measured, by metric and by labels."""
+        """Return all counters and histograms, by metric and by labels."""
         with self._lock:
-            both: dict[Key, float | Summary] = {**self._counts, **self._seen}
-        told: dict[str, dict[Labels, float | Summary]] = {}
-        for key, value in both.items():
-            told.setdefault(key[0], {})[_labels(key)] = value
-        return told
+            recorded: dict[Key, float | Summary] = {**self._counts, **self._summaries}
+        series: dict[str, dict[Labels, float | Summary]] = {}
+        for key, value in recorded.items():
+            series.setdefault(key[0], {})[_labels(key)] = value
+        return series
 
     def remove(self) -> None:
-        """Count no further."""
+        """Stop recording."""
         self._observation.remove()
 
     def _record(
-        self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
+        self,
+        metric: Metric,
+        amount: float,
+        name: str,
+        label_values: tuple[str, ...],
+        labels: Mapping[str, str],
+        /,
     ) -> None:
-        key = (metric.name, name, rest, _added(metric, labels) if labels else ())
+        key = (metric.name, name, label_values, _policy_labels(metric, labels) if labels else ())
         with self._lock:
             if metric.kind == "counter":
                 self._counts[key] = self._counts.get(key, 0.0) + amount
             else:
-                many, total, least, most = self._seen.get(key, (0, 0.0, amount, amount))
-                self._seen[key] = Summary(many + 1, total + amount, min(least, amount), max(most, amount))
+                many, total, least, most = self._summaries.get(key, (0, 0.0, amount, amount))
+                self._summaries[key] = Summary(
+                    many + 1, total + amount, min(least, amount), max(most, amount)
+                )
 
 
 def instrument() -> Metrics:
-    """Count and measure, from now on."""
+    """Record the metrics of all calls in memory, from now on."""
     return Metrics()
 
 
-def _added(metric: Metric, labels: Mapping[str, str]) -> Labels:
+def _policy_labels(metric: Metric, labels: Mapping[str, str]) -> Labels:
     return tuple(pair for pair in labels.items() if pair[0] not in metric.labels)
 
 
 def _labels(key: Key) -> Labels:
-    metric, name, rest, added = key
-    return (*zip(BY_NAME[metric].labels, (name, *rest), strict=True), *added)
+    metric, name, label_values, policy_labels = key
+    return (*zip(BY_NAME[metric].labels, (name, *label_values), strict=True), *policy_labels)
 
 
 def _check(name: str, kind: str, labels: Mapping[str, str]) -> Metric:

@@ -1,6 +1,6 @@
-"""OpenTelemetry, by its API alone: metrics, and events on the span that is current.
+"""OpenTelemetry metrics, and events on the current span, by the API package alone.
 
-Which SDK there is, if any, is the program's business; without one, calls that succeed cost next to nothing.
+The program chooses the SDK, if any; without one, calls that succeed cost next to nothing.
 
 >>> from redouble.instruments import opentelemetry
 >>> handle = opentelemetry.instrument()
@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary
 
 from redouble._internal.extras import missing_extra
 from redouble._internal.logger import one_line
-from redouble._telemetry import observers as _watch
+from redouble._telemetry import observers
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.observers import observing
 from redouble.instruments._labels import code_of, http_status, is_http, reason_of
-from redouble.instruments._metrics import COUNTED, gauged, measured
+from redouble.instruments._metrics import METRIC_EVENTS, metrics_observer, read_gauge
 from redouble.instruments._schema import BUCKETS, METRICS, Metric
 
 try:
@@ -33,19 +33,19 @@ except ModuleNotFoundError as error:
 
 __all__ = ["instrument"]
 
-SPOKEN: Final[tuple[What, ...]] = ("retry", "give_up", "rejected", "timeout")
-RESENT: Final = "http.request.resend_count"
+SPAN_EVENTS: Final[tuple[What, ...]] = ("retry", "give_up", "rejected", "timeout")
+RESEND_COUNT: Final = "http.request.resend_count"
 INTERNAL: Any = getattr(metrics, "_internal", None)
 
 
-def instrument(meter_provider: MeterProvider | None = None) -> _watch.Observation:
-    """Measure all calls, and tell of retries on the spans they happen in, from now on.
+def instrument(meter_provider: MeterProvider | None = None) -> observers.Observation:
+    """Record metrics of all calls, and add span events for retries, from now on.
 
-    meter_provider: whose meter to use; by default the program's, also one that is set later.
+    meter_provider: the provider of the meter; by default the global one, even if it is set later.
 
-    Attributes are those of the schema and the ``labels`` of the policy. A span gets an event for each retry,
-    and for a call that is given up, rejected or cut, with what `redouble.bind` has bound; and
-    ``http.request.resend_count`` if it is a request that is sent again.
+    Attributes are those of the schema and the ``labels`` of the policy. The current span gets an event for
+    each retry, and for a call that is given up, rejected or cut, with the values bound by `redouble.bind`;
+    and ``http.request.resend_count`` if an HTTP request is sent again.
     """
     if meter_provider is not None and not isinstance(meter_provider, MeterProvider):
         raise TypeError(
@@ -53,19 +53,19 @@ def instrument(meter_provider: MeterProvider | None = None) -> _watch.Observatio
         )
     meter = metrics.get_meter("redouble", meter_provider=meter_provider)
     gauges = _gauges_of(meter_provider or metrics.get_meter_provider(), meter)
-    awake = None if meter_provider is not None else _has_sdk
-    measuring = observing(measured(partial(_record, _instruments(meter))), COUNTED, awake)
-    speaking = observing(_speak, SPOKEN)
-    return _watch.Observation(measuring.remove, speaking.remove, gauges.close)
+    enabled = None if meter_provider is not None else _has_sdk
+    measuring = observing(metrics_observer(partial(_record, _instruments(meter))), METRIC_EVENTS, enabled)
+    spans = observing(_add_span_event, SPAN_EVENTS)
+    return observers.Observation(measuring.remove, spans.remove, gauges.close)
 
 
 def exported(metric: Metric) -> str:
-    """Return what a metric is called."""
+    """Return the exported name of a metric."""
     return "redouble." + re.sub("^(call|attempt|budget|breaker|bulkhead)_", r"\1.", metric.name)
 
 
 def _has_sdk() -> bool:
-    """Say whether anybody reads the metrics. The API's own way to ask takes longer than a call."""
+    """Return True if an SDK is set. The API's own function for this takes longer than a call."""
     if hasattr(INTERNAL, "_METER_PROVIDER"):
         return INTERNAL._METER_PROVIDER is not None
     return type(metrics.get_meter_provider()).__name__ != "_ProxyMeterProvider"
@@ -75,15 +75,15 @@ Add = Callable[[float, Mapping[str, AttributeValue]], None]
 
 
 def _instruments(meter: Meter) -> dict[Metric, Add]:
-    made: dict[Metric, Add] = {}
+    recorders: dict[Metric, Add] = {}
     for metric in METRICS:
         if metric.kind == "counter":
-            made[metric] = meter.create_counter(exported(metric), f"{{{metric.unit}}}", metric.help).add
+            recorders[metric] = meter.create_counter(exported(metric), f"{{{metric.unit}}}", metric.help).add
         elif metric.kind == "histogram":
-            made[metric] = meter.create_histogram(
+            recorders[metric] = meter.create_histogram(
                 exported(metric), metric.unit, metric.help, explicit_bucket_boundaries_advisory=BUCKETS
             ).record
-    return made
+    return recorders
 
 
 def _record(
@@ -91,15 +91,15 @@ def _record(
     metric: Metric,
     amount: float,
     name: str,
-    rest: tuple[str, ...],
+    label_values: tuple[str, ...],
     labels: Mapping[str, str],
     /,
 ) -> None:
-    instruments[metric](amount, {**labels, **dict(zip(metric.labels, (name, *rest), strict=True))})
+    instruments[metric](amount, {**labels, **dict(zip(metric.labels, (name, *label_values), strict=True))})
 
 
 class Gauges:
-    """Gauges that are read when somebody looks, as long as anybody has them open."""
+    """Gauges that the SDK reads by callback, while at least one handle has them open."""
 
     def __init__(self, meter: Meter) -> None:
         self._open = 0
@@ -109,32 +109,35 @@ class Gauges:
                 meter.create_observable_gauge(exported(metric), [read], f"{{{metric.unit}}}", metric.help)
 
     def _read(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
-        found = gauged(metric) if self._open else {}
-        return [Observation(n, dict(zip(metric.labels, said, strict=True))) for said, n in found.items()]
+        gauges = read_gauge(metric) if self._open else {}
+        return [
+            Observation(n, dict(zip(metric.labels, attributes, strict=True)))
+            for attributes, n in gauges.items()
+        ]
 
     def open(self) -> None:
-        """Show them."""
+        """Export the gauges, for one more handle."""
         self._open += 1
 
     def close(self) -> None:
-        """Show nothing from now on, unless others do: the API cannot take a gauge back."""
+        """Export nothing once all handles are closed: the API cannot unregister a gauge."""
         self._open -= 1
 
 
-# The SDK makes each gauge once, so that whoever comes again has to find it.
+# The SDK creates a gauge of one name once, so a second `instrument()` reuses the first one's gauges.
 _gauges: WeakKeyDictionary[MeterProvider, Gauges] = WeakKeyDictionary()
-_early: list[Gauges] = []  # made before there was an SDK, which takes them over when it is set
+_early: list[Gauges] = []  # created before an SDK was set, which adopts them then
 
 
 def _gauges_of(provider: MeterProvider, meter: Meter) -> Gauges:
-    of_program = provider is metrics.get_meter_provider()
-    found = _gauges.get(provider)
-    if found is None:
-        found = _gauges[provider] = _early[0] if of_program and _early else Gauges(meter)
-        if of_program and not _has_sdk():
-            _early.append(found)
-    found.open()
-    return found
+    is_global = provider is metrics.get_meter_provider()
+    gauges = _gauges.get(provider)
+    if gauges is None:
+        gauges = _gauges[provider] = _early[0] if is_global and _early else Gauges(meter)
+        if is_global and not _has_sdk():
+            _early.append(gauges)
+    gauges.open()
+    return gauges
 
 
 def _reason(event: Event) -> str | None:
@@ -143,12 +146,12 @@ def _reason(event: Event) -> str | None:
     return None if event.verdict is None else reason_of(event)
 
 
-def _speak(event: Event) -> None:
+def _add_span_event(event: Event) -> None:
     span = trace.get_current_span()
     if not span.is_recording():
         return
     status = http_status(event)
-    said: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         **{one_line(key): one_line(it) if isinstance(it, str) else it for key, it in event.bound.items()},
         "redouble.name": one_line(event.name),
         "redouble.attempt": event.attempt,
@@ -159,6 +162,8 @@ def _speak(event: Event) -> None:
         "http.response.status_code": status,
         "error.type": code_of(event),
     }
-    span.add_event(f"redouble.{event.what}", {key: value for key, value in said.items() if value is not None})
+    span.add_event(
+        f"redouble.{event.what}", {key: value for key, value in attributes.items() if value is not None}
+    )
     if event.what == "retry" and is_http(event):
-        span.set_attribute(RESENT, event.attempt)
+        span.set_attribute(RESEND_COUNT, event.attempt)

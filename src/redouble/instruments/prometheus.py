@@ -1,12 +1,13 @@
-"""Prometheus, by its official client: ``redouble_calls_total`` and its kin, in one process or in many.
+"""Prometheus metrics (``redouble_calls_total``, ...), by the official client, in one process or several.
 
 >>> from prometheus_client import CollectorRegistry
 >>> from redouble.instruments import prometheus
 >>> handle = prometheus.instrument(registry=CollectorRegistry())
 >>> handle.remove()
 
-With ``PROMETHEUS_MULTIPROC_DIR`` set, all of it works under gunicorn and the like too; gauges are then
-refreshed by the calls of each process, once a second at most, and added up over those that live.
+With ``PROMETHEUS_MULTIPROC_DIR`` set, metrics also work under servers with several processes, such as
+gunicorn; gauges are then refreshed by the calls of each process, once a second at most, and added up over the
+live processes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from redouble._internal.extras import missing_extra
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._metrics import COUNTED, gauged, measured
+from redouble.instruments._metrics import METRIC_EVENTS, metrics_observer, read_gauge
 from redouble.instruments._schema import BUCKETS, METRICS, Metric
 
 try:
@@ -35,7 +36,7 @@ __all__ = ["instrument"]
 
 GAUGES = tuple(metric for metric in METRICS if metric.kind == "gauge")
 NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-OFTEN = 1.0  # seconds from one refreshing of the gauges to the next, where nobody asks for them
+REFRESH_INTERVAL = 1.0  # seconds between refreshes of the gauges with several processes
 
 
 def instrument(
@@ -43,100 +44,104 @@ def instrument(
 ) -> Observation:
     """Export metrics of all calls, from now on.
 
-    registry: where to; by default the one that ``prometheus_client`` exposes.
-    labels: which of the ``labels`` of policies to add; a policy without one of them has "" there.
-    buckets: of all histograms, in seconds.
+    registry: the registry to export to; by default the one that ``prometheus_client`` exposes.
+    labels: those of the ``labels`` of policies to add; a policy without one of them has "" there.
+    buckets: the bucket boundaries of all histograms, in seconds.
     """
     if not isinstance(registry, CollectorRegistry):
         raise TypeError(f"registry={registry!r}: write a prometheus_client.CollectorRegistry")
-    series = Series(registry, _added(labels), _rising(buckets))
+    series = Series(registry, _label_names(labels), _bucket_edges(buckets))
     try:
         observer = _observer(series)
     except Exception as error:
-        series.unregister()  # all of it, or nothing
+        series.unregister()  # register all metrics or none
         raise ValueError(
             "this registry has metrics of redouble already: instrument() once, and remove() it before another"
         ) from error
-    return Observation(observing(observer, COUNTED).remove, series.unregister)
+    return Observation(observing(observer, METRIC_EVENTS).remove, series.unregister)
 
 
 def _observer(series: Series) -> Callable[[Event], None]:
     series.register()
-    if _many_processes():
-        return GaugeRefresher(measured(series.record), series.gauges())
-    series.show(GaugeCollector())
-    return measured(series.record)
+    if _multiprocess():
+        return GaugeRefresher(metrics_observer(series.record), series.gauges())
+    series.register_collector(GaugeCollector())
+    return metrics_observer(series.record)
 
 
 def exported(metric: Metric) -> str:
-    """Return what a metric is called: with its unit, and without the ``_total`` that the client adds."""
+    """Return the exported name of a metric: with its unit, without the ``_total`` that the client adds."""
     return f"redouble_{metric.name}" + ("_seconds" if metric.unit == "s" else "")
 
 
 class Series:
-    """The client's own metrics, and the children of each by their labels."""
+    """The metrics of ``prometheus_client``, and a cache of their children by label values."""
 
-    def __init__(self, registry: CollectorRegistry, added: tuple[str, ...], buckets: Sequence[float]) -> None:
-        self._registry, self._added, self._buckets = registry, added, buckets
+    def __init__(
+        self, registry: CollectorRegistry, extra_labels: tuple[str, ...], buckets: Sequence[float]
+    ) -> None:
+        self._registry, self._extra_labels, self._buckets = registry, extra_labels, buckets
         self._metrics: dict[Metric, Any] = {}
         self._registered: list[Collector] = []
         self._children: dict[tuple[str, tuple[str, ...]], Callable[[float], object]] = {}
 
     def register(self) -> None:
-        """Make the counters and the histograms."""
+        """Create and register the counters and the histograms."""
         for metric in METRICS:
             if metric.kind == "counter":
-                self._add(metric, Counter, (*metric.labels, *self._added))
+                self._add(metric, Counter, (*metric.labels, *self._extra_labels))
             elif metric.kind == "histogram":
-                self._add(metric, Histogram, (*metric.labels, *self._added), buckets=self._buckets)
+                self._add(metric, Histogram, (*metric.labels, *self._extra_labels), buckets=self._buckets)
 
     def gauges(self) -> dict[Metric, Gauge]:
-        """Make gauges that every process sets, and whoever exposes them adds up."""
+        """Create gauges that every process sets and the exposing process adds up."""
         for metric in GAUGES:
             self._add(metric, Gauge, metric.labels, multiprocess_mode="livesum")
         return {metric: self._metrics[metric] for metric in GAUGES}
 
-    def show(self, collector: Collector) -> None:
-        """Register something that is read when somebody looks."""
+    def register_collector(self, collector: Collector) -> None:
+        """Register a collector, which the client reads at each scrape."""
         self._registry.register(collector)
         self._registered.append(collector)
 
     def _add(self, metric: Metric, kind: Callable[..., Any], names: tuple[str, ...], **more: Any) -> None:
-        made = kind(exported(metric), metric.help, names, registry=self._registry, **more)
-        self._metrics[metric] = made
-        self._registered.append(made)
+        collector = kind(exported(metric), metric.help, names, registry=self._registry, **more)
+        self._metrics[metric] = collector
+        self._registered.append(collector)
 
     def record(
-        self, metric: Metric, amount: float, name: str, rest: tuple[str, ...], labels: Mapping[str, str], /
+        self, metric: Metric, amount: float, name: str, values: tuple[str, ...], labels: Mapping[str, str], /
     ) -> None:
-        """Count, or measure."""
-        said = (name, *rest, *(labels.get(label, "") for label in self._added))
-        add = self._children.get((metric.name, said))
+        """Add to a counter or observe a value in a histogram."""
+        label_values = (name, *values, *(labels.get(label, "") for label in self._extra_labels))
+        add = self._children.get((metric.name, label_values))
         if add is None:
-            child = self._metrics[metric].labels(*said)
-            add = self._children[metric.name, said] = child.inc if metric.kind == "counter" else child.observe
+            child = self._metrics[metric].labels(*label_values)
+            add = self._children[metric.name, label_values] = (
+                child.inc if metric.kind == "counter" else child.observe
+            )
         add(amount)
 
     def unregister(self) -> None:
-        """Take them out of the registry."""
+        """Remove the metrics from the registry."""
         while self._registered:
             self._registry.unregister(self._registered.pop())
 
 
 class GaugeCollector(Collector):
-    """Gauges that are read when somebody looks."""
+    """A collector of gauges, read at each scrape."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Read them."""
+        """Yield the current values of the gauges."""
         for metric in GAUGES:
             family = GaugeMetricFamily(exported(metric), metric.help, labels=metric.labels)
-            for said, value in gauged(metric).items():
-                family.add_metric(said, value)
+            for label_values, value in read_gauge(metric).items():
+                family.add_metric(label_values, value)
             yield family
 
 
 class GaugeRefresher:
-    """An observer that sets gauges now and then: who exposes them may be another process."""
+    """An observer that also refreshes the gauges, because another process may expose them."""
 
     def __init__(self, observer: Callable[[Event], None], gauges: Mapping[Metric, Gauge]) -> None:
         self._observer, self._gauges = observer, gauges
@@ -147,32 +152,32 @@ class GaugeRefresher:
         self._observer(event)
         now = SYSTEM.now()
         if now >= self._next:
-            self._next = now + OFTEN
+            self._next = now + REFRESH_INTERVAL
             for metric, gauge in self._gauges.items():
-                shown = gauged(metric)
-                for said in self._set[metric].union(shown):
-                    gauge.labels(*said).set(shown.get(said, 0.0))  # 0 for what is gone
+                shown = read_gauge(metric)
+                for label_values in self._set[metric].union(shown):
+                    gauge.labels(*label_values).set(shown.get(label_values, 0.0))  # 0 if no longer shown
                 self._set[metric].update(shown)
 
 
-def _many_processes() -> bool:
+def _multiprocess() -> bool:
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
 
 
-def _rising(buckets: object) -> tuple[float, ...]:
+def _bucket_edges(buckets: object) -> tuple[float, ...]:
     wanted = "write seconds in rising order, such as [0.1, 1, 10]"
     if not isinstance(buckets, list | tuple):
         raise TypeError(f"buckets={buckets!r}: {wanted}")
-    found = tuple(cast("Sequence[object]", buckets))
-    edges = [edge for edge in found if isinstance(edge, int | float) and not isinstance(edge, bool)]
-    if len(edges) < len(found):
+    given = tuple(cast("Sequence[object]", buckets))
+    edges = [edge for edge in given if isinstance(edge, int | float) and not isinstance(edge, bool)]
+    if len(edges) < len(given):
         raise TypeError(f"buckets={buckets!r}: {wanted}")
     if not edges or not all(low < high for low, high in pairwise([0, *edges])):
         raise ValueError(f"buckets={buckets!r}: {wanted}")
     return tuple(edges)
 
 
-def _added(labels: Sequence[str]) -> tuple[str, ...]:
+def _label_names(labels: Sequence[str]) -> tuple[str, ...]:
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise TypeError(f"labels={labels!r}: write a list of names, such as ['team']")
     taken = {label for metric in METRICS for label in metric.labels} | {"le"}

@@ -1,4 +1,4 @@
-"""structlog: the same as `redouble.instruments.logging`, with fields instead of words.
+"""Logging by structlog: the events of `redouble.instruments.logging`, as fields instead of sentences.
 
 >>> from redouble.instruments import structlog
 >>> handle = structlog.instrument()
@@ -15,7 +15,7 @@ from redouble._internal.extras import missing_extra
 from redouble._internal.validation import methods
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import Observation, observing
-from redouble.instruments._messages import LOUD, OF_RECORDS, QUIET, level_of, line
+from redouble.instruments._messages import DEBUG_EVENTS, INFO_EVENTS, RECORD_ATTRIBUTES, level_of, line
 
 try:
     import structlog
@@ -24,37 +24,42 @@ except ModuleNotFoundError as error:
 
 __all__ = ["instrument"]
 
-# What structlog has for itself, and its processors.
+# Field names that structlog and its processors use.
 OWN = "event level timestamp logger exc_info stack_info exception stack positional_args log_level logger_name"
-TAKEN = frozenset({*OWN.split(), "summary", "self", "method_name", "_record", "_from_structlog", *OF_RECORDS})
+RESERVED = frozenset(
+    {*OWN.split(), "summary", "self", "method_name", "_record", "_from_structlog", *RECORD_ATTRIBUTES}
+)
 
 
 def instrument(logger: Any = None) -> Observation:
-    """Log what happens to calls, from now on: the event is ``redouble.retry``, ``redouble.give_up``, ...
+    """Log the events of all calls, from now on, as ``redouble.retry``, ``redouble.give_up``, ...
 
-    logger: one of structlog's; by default ``structlog.get_logger("redouble")``. Its fields are those that
-        `redouble.instruments.logging` has, and ``summary``, the line it would be there.
+    logger: one of structlog's; by default ``structlog.get_logger("redouble")``. The fields are those of
+        `redouble.instruments.logging`, and ``summary``, which is the log line there.
     """
     target = structlog.get_logger("redouble") if logger is None else logger
     methods(target, "logger", ("log",))
     if isinstance(target, stdlib.Logger):
         raise TypeError(f"logger={target!r} is one of logging's: use redouble.instruments.logging")
-    tell = partial(_log, target)
-    loud = observing(tell, LOUD)
-    quiet = observing(tell, QUIET, partial(_hears, target))
-    return Observation(loud.remove, quiet.remove)
+    observer = partial(_log, target)
+    info = observing(observer, INFO_EVENTS)
+    debug = observing(observer, DEBUG_EVENTS, partial(_debug_enabled, target))
+    return Observation(info.remove, debug.remove)
 
 
-def _hears(logger: Any) -> bool:
-    """Say whether attempts are logged at all; a logger that cannot tell is told of them."""
-    for name in ("is_enabled_for", "isEnabledFor"):  # of structlog's own, and of those on logging's
+def _debug_enabled(logger: Any) -> bool:
+    """Return True if DEBUG is enabled, or if the logger has no method that returns it."""
+    for name in (
+        "is_enabled_for",
+        "isEnabledFor",
+    ):  # of structlog's loggers, and of those that wrap a logging.Logger
         try:
             return bool(getattr(logger, name)(stdlib.DEBUG))
-        except Exception:  # noqa: S112  it has none, or another one
+        except Exception:  # noqa: S112  the logger lacks the method, or has another signature
             continue
     return True
 
 
 def _log(logger: Any, event: Event) -> None:
-    said, called = line(event, TAKEN), f"redouble.{event.what}"
-    logger.log(level_of(event), called, summary=said.message, **said.fields)
+    log_line, event_name = line(event, RESERVED), f"redouble.{event.what}"
+    logger.log(level_of(event), event_name, summary=log_line.message, **log_line.fields)

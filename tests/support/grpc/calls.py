@@ -1,4 +1,4 @@
-"""One way to make a gRPC call, in every shape and in every colour, and what was seen of it."""
+"""A helper that makes a gRPC call in every shape and colour, and records its result and its attempts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MOST_LOOKS = 20_000
 
 @dataclass
 class Seen:
-    """How a call came out, and what the server has seen of it."""
+    """The result of a call, and the attempts that the server received."""
 
     got: list[bytes]  # until the end, or the error
     error: Any
@@ -60,12 +60,12 @@ class Seen:
 
     @property
     def code(self) -> str:
-        """The code, as everybody would ask for it."""
+        """The status code, read as a caller reads it."""
         return "OK" if self.error is None else self.error.code().name
 
     @property
     def report(self) -> Report:
-        """What the error tells."""
+        """The report of the error."""
         return report_of(self.error)
 
     @property
@@ -81,7 +81,7 @@ def retry(**options: Any) -> Retry:
 
 
 def report_of(error: object) -> Report:
-    """Return what an error tells."""
+    """Return the report of an error."""
     report = redouble.report(error)
     assert report is not None
     return report
@@ -199,5 +199,5 @@ async def _aio(
 
 
 def seen_of(seen: Seen) -> tuple[bytes, str, int, str | None]:
-    """Say it in a line: what came, how it ended, how many attempts there were, and why no more."""
+    """Return one line: messages, end, number of attempts, and the reason for no further one."""
     return b" ".join(seen.got), seen.code, len(seen.attempts), seen.reason

@@ -1,4 +1,4 @@
-"""Interceptors of somebody else's, for all shapes of calls: each does what a function says."""
+"""Third-party interceptors for all shapes of calls: each delegates to a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies to export: `native` makes one that gRPC can follow in every point but those that are named."""
+"""Policies to export: `native` makes one that gRPC can apply entirely, except for the given options."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ QUIET: dict[str, Any] = {"backoff": NATIVE, "hints": Hints("instead", spread=0),
 
 
 def native(**options: Any) -> Retry:
-    """Make a policy of which nothing is lost, but for what is said here."""
+    """Make a policy that loses nothing in an export, except for the given options."""
     return Retry(**QUIET | options)

@@ -1,6 +1,6 @@
-"""A gRPC server that does what a script says, and writes down what each attempt has brought.
+"""A gRPC server that follows a script, and records each attempt.
 
-A call says by its metadata which script it goes by. A script has a step for each attempt, divided by commas.
+The metadata of a call name its script. A script has a step for each attempt, divided by commas.
 A step is made of words: ``head`` sends metadata, ``@20`` asks for a pushback of 20 ms, ``hang`` waits until
 the caller is gone, ``deaf`` reads no requests, ``echo`` sends each back, a code ends the attempt, and every
 other word is a message.
@@ -40,7 +40,7 @@ class Attempt:
 
 @dataclass
 class Call:
-    """What the server knows of one call: its script, and the attempts there were."""
+    """The server's record of one call: its script and its attempts."""
 
     steps: list[str]
     attempts: list[Attempt] = field(default_factory=list[Attempt])
@@ -55,7 +55,7 @@ class Server(grpc.GenericRpcHandler):
         self._lock = Lock()
 
     def script(self, text: str) -> tuple[Call, tuple[tuple[str, str], ...]]:
-        """Write down a script; return what will be seen, and the metadata of the call that goes by it."""
+        """Register a script; return the record of its call, and the metadata for that call."""
         name = f"script-{next(_number)}"
         call = self.calls[name] = Call([step.strip() for step in text.split(",")])
         return call, (("script", name),)

@@ -1,4 +1,4 @@
-"""What was counted of one policy, as short words; and the shapes a call can have beyond those of `shapes`."""
+"""The metrics of one policy as short texts; and shapes of calls in addition to those of `shapes`."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def coloured(operation: Operation) -> Callable[[], Any]:
 def every_shape(
     colour: str, script: Script, options: Callable[[], dict[str, Any]]
 ) -> dict[str, dict[str, float]]:
-    """Make a call in every shape of a colour; tell what was counted in each."""
+    """Make a call in every shape of a colour; return the counts of each."""
     seen: dict[str, dict[str, float]] = {}
 
     def prepared(shape: str) -> tuple[Retry, Operation] | None:
@@ -152,7 +152,7 @@ def every_shape(
 
 @contextmanager
 def events_made() -> Generator[list[object]]:
-    """Count the events that are made, whoever is told of them: they are made in one place."""
+    """Count the events that are created, for any observer: they are created in one place."""
     made: list[object] = []
     really = _telling.new
 

@@ -1,4 +1,4 @@
-"""What is really exported, after calls of every sort: the labels of each series, by back-end."""
+"""The series that each back-end exports after calls of every sort, with their labels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _items() -> Iterator[int]:
 
 
 def _make_calls() -> tuple[object, ...]:
-    """Make calls of every sort; return what gauges tell of, for as long as somebody has it."""
+    """Make calls of every sort; return the objects that gauges show while they are referenced."""
     budget, breaker = RetryBudget(name="shared"), CircuitBreaker(name="billing", failures=1)
     bulkhead = Bulkhead(1, wait=0, name="db")
     policy = Retry(name="orders", attempts=2, budget=budget)
@@ -70,7 +70,7 @@ def exported_by_prometheus() -> dict[str, frozenset[str]]:
 
 @cache
 def exported_by_opentelemetry() -> dict[str, Instrument]:
-    """Return what a reader of the SDK is given."""
+    """Return the series that a reader of the SDK receives."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     with opentelemetry.instrument(provider):

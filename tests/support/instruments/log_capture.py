@@ -12,7 +12,7 @@ BARE = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 
 
 class Kept(logging.Handler):
-    """Keeps what it is given."""
+    """A handler that stores the records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Kept(logging.Handler):
 
 @contextmanager
 def logger(level: int = logging.DEBUG) -> Generator[tuple[logging.Logger, Kept]]:
-    """Give a logger that nobody else has, and what it logged."""
+    """Yield a private logger, and the list of its records."""
     made, kept = logging.getLogger(f"redouble.test{next(NUMBERS)}"), Kept()
     made.setLevel(level)
     made.propagate = False

@@ -1,4 +1,4 @@
-"""PromQL, as far as our dashboard and our alerts go: reads a query, and says what is wrong with it.
+"""A checker for the PromQL of our dashboard and alerts: parses a query and reports its mistakes.
 
 A query is judged as a program is: each series must be there, with the labels that are asked for; counters are
 asked for their rate, gauges are not; both sides of a division have the same labels. It is told what is
@@ -28,11 +28,11 @@ MATCHES = ("=", "!=", "=~", "!~")
 
 
 class Wrong(ValueError):
-    """A query that asks for what there is not."""
+    """A query for a series or a label that does not exist."""
 
 
 class Asked(NamedTuple):
-    """What a query asks for: its series, and the labels of what comes out (None for a plain number)."""
+    """The type of an expression: its series, and the labels of its result (None for a plain number)."""
 
     series: frozenset[str]
     labels: frozenset[str] | None
@@ -122,7 +122,7 @@ class _Reading:
         return labels - {"le"}
 
     def _selected(self, series: str, growing: bool | None) -> frozenset[str]:
-        """Read a series; ``growing`` says which sort a range is for, None that there is no range."""
+        """Parse a series; ``growing`` is the kind of metric that a range is for, None without a range."""
         if series not in self._exported:
             raise Wrong(f"nobody exports {series}")
         if (growing is True) != series.endswith(SUMS):
