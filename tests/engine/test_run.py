@@ -10,7 +10,7 @@ import pytest
 from redouble import Hints, Kind, Retry, Verdict, errors, report
 from redouble._engine import run as _run
 from redouble._engine.outcome import MAX_RECORDS
-from redouble._engine.run import MAX_STALLED, Run
+from redouble._engine.run import Run
 from redouble.types import Event
 from tests.support.fakes import Boom, Draws, Ledger, Virtual, always
 from tests.support.fakes import options as defaults
@@ -214,14 +214,14 @@ def test_the_order_of_one_call(script: list[object], expected: list[str]) -> Non
 def test_a_policy_that_waits_for_nothing_on_a_clock_that_stands_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stalls = 2 * MOST_RECORDS
-    monkeypatch.setattr(_run, "MOST_STALLED", stalls)
-    run = run_of(attempts=None, backoff=[0] * 10 + [1] + [0] * (2 * MAX_STALLED))
-    for _ in range(2 * MAX_STALLED):
+    stalls = 2 * MAX_RECORDS
+    monkeypatch.setattr(_run, "MAX_STALLED", stalls)
+    run = run_of(attempts=None, backoff=[0] * 10 + [1] + [0] * (2 * stalls))
+    for _ in range(2 * stalls):
         run.start(0)
         if run.failed(Boom(), 0) is None:
             break
-    assert (run.reason, run.attempt) == ("timeout", 11 + MAX_STALLED + 2)
+    assert (run.reason, run.attempt) == ("timeout", 11 + stalls + 2)
     assert len(run.report().history) == MAX_RECORDS + 1  # of a long call only the end is remembered
     assert run.report().history[-1].number == run.attempt
 
