@@ -139,7 +139,7 @@ def test_what_an_error_counts_for(on: Any, error: Exception, action: str | None,
     assert failures.on is on
 
 
-def test_a_verdict_tells_of_what_kind_and_when() -> None:
+def test_a_verdict_has_a_kind_and_a_hint() -> None:
     verdict = FailureFilter(always(BUSY), "Gate").verdict(Boom())
     assert verdict is not None
     assert (verdict.kind, verdict.after) == (Kind.throttled, 3)
