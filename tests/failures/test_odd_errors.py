@@ -85,7 +85,7 @@ def failing(error: Exception) -> Callable[[], object]:
         (3, 3),
     ],
 )
-def test_odd_notes_cost_nobody_his_exception(notes: object, expected: object) -> None:
+def test_malformed_notes_do_not_replace_the_exception(notes: object, expected: object) -> None:
     error = Odd(notes)
     with pytest.raises(Odd):
         Retry(on=Odd, attempts=3, backoff=[1, 2], clock=Virtual()).call(failing(error))
@@ -148,7 +148,7 @@ def test_what_errors_do_to_themselves(colour: str, kind: type[Exception], option
     ],
     ids=repr,
 )
-def test_odd_contents_cost_nobody_his_error(error: Exception) -> None:
+def test_malformed_contents_do_not_replace_the_error(error: Exception) -> None:
     """Under the default policy, which looks into it."""
     with pytest.raises(type(error)) as caught:
         Retry(clock=Virtual()).call(failing(error))

@@ -193,7 +193,7 @@ def test_errors_in_a_circle() -> None:
     assert transient(connecting) == UNSENT
 
 
-def test_an_exit_inside_is_nobodys_business() -> None:
+def test_an_inner_exit_is_not_judged() -> None:
     assert transient(alike("sqlalchemy.exc.DBAPIError", orig=KeyboardInterrupt())) is None
 
 

@@ -377,7 +377,7 @@ def test_groups_of_any_depth() -> None:
     assert transient(wide) == found
 
 
-def test_what_is_no_exception_is_nobodys_business() -> None:
+def test_what_is_no_exception_is_not_judged() -> None:
     leaving: Any = KeyboardInterrupt()
     assert transient(leaving) is None
 

@@ -103,7 +103,7 @@ def test_every_form_of_on_and_every_answer(on: Any, error: Exception, expected: 
     assert waits(on, error) == expected
 
 
-def test_once_somebody_answers_nobody_else_is_asked() -> None:
+def test_rules_after_the_first_answer_are_not_called() -> None:
     asked: list[str] = []
 
     def rule(name: str, answer: Answer) -> Callable[[Exception], Answer]:

@@ -91,7 +91,7 @@ def test_other_errors_ask_for_nothing(drive: Drive) -> None:
 
 
 def test_retries_that_a_gate_refuses_cost_nothing(colour: str) -> None:
-    """However many retries of a call are rejected: the function was not called, so the budget is not charged."""
+    """However many retries are rejected: the function was not called, so the budget is not charged."""
     clock, budget = Virtual(), TokenBucket()
     retry = Retry(on=Exception, backoff=[0] * 3, hints=Hints(mode="ignore"), budget=budget, clock=clock)
     pipeline = retry | CircuitBreaker(failures=1, clock=clock)
@@ -139,7 +139,7 @@ def test_what_an_error_counts_for(on: Any, error: Exception, action: str | None,
     assert failures.on is on
 
 
-def test_a_verdict_tells_of_what_kind_and_when() -> None:
+def test_a_verdict_has_a_kind_and_a_hint() -> None:
     verdict = FailureFilter(always(BUSY), "Gate").verdict(Boom())
     assert verdict is not None
     assert (verdict.kind, verdict.after) == (Kind.throttled, 3)

@@ -65,7 +65,7 @@ class Contended(list[Any]):
         super().remove(way)
 
 
-def test_somebody_is_quicker() -> None:
+def test_another_thread_removes_the_exit_first() -> None:
     ways = entered("first", "second")
     ways._open = open_ = Contended(ways._open, ways)
     assert ways.leave() == "first"

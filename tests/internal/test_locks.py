@@ -100,7 +100,7 @@ def program(script: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_beginning_anew_leaves_what_was_counted() -> None:
+def test_counts_survive_a_fork() -> None:
     """Run the hooks that a child process runs after a fork, in this process."""
     budget, bucket = RetryBudget(per_second=1), TokenBucket(20)
     assert [shared.spend(Kind.unknown, 5.0) is None for shared in (budget, bucket)] == [False, False]

@@ -82,7 +82,7 @@ class Whose:
         self.seen.append(number)
 
 
-def test_a_method_is_called_as_long_as_there_is_somebody() -> None:
+def test_a_weak_method_is_called_while_its_object_lives() -> None:
     somebody = Whose()
     see = weak_method(somebody.see)
     see(1)
@@ -93,7 +93,7 @@ def test_a_method_is_called_as_long_as_there_is_somebody() -> None:
     see(2)
 
 
-def test_a_breaker_that_nobody_has_is_gone_at_once() -> None:
+def test_an_unreferenced_breaker_is_freed_at_once() -> None:
     gc.collect()
     gc.disable()
     try:

@@ -159,7 +159,7 @@ def test_complaints_come_to_an_end(caplog: pytest.LogCaptureFixture, monkeypatch
 
 
 @pytest.mark.parametrize("limit", ["give_up_after", "timeout", "work_timeout"])
-def test_giving_up_before_any_attempt_is_told(limit: str) -> None:
+def test_giving_up_before_any_attempt_is_logged(limit: str) -> None:
     """There was no attempt to have a verdict on."""
     heard: list[Event] = []
     outcome = policy(**{limit: 0, "before_attempt": heard.append, "on_give_up": heard.append}).run(lambda: 1)

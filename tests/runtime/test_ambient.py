@@ -28,7 +28,7 @@ def test_the_ambient_flag_is_counted() -> None:
     assert seen == [False, True, True, True, False]
 
 
-def test_observers_are_told_apart_from_others() -> None:
+def test_observers_are_counted_apart_from_others() -> None:
     flag = Ambient()
     seen: list[str] = []
     for count, users in ((flag.watch, 1), (flag.hold, 1), (flag.watch, -1), (flag.hold, -1)):

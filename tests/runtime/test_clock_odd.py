@@ -229,7 +229,7 @@ def test_time_comes_from_the_clock_of_the_colour(colour: str) -> None:
     assert ledger.times == [1.0 if colour in SYNC else 100.0] * 2
 
 
-def test_somebodys_clock_needs_only_two_methods(drive: Drive) -> None:
+def test_a_foreign_clock_needs_only_two_methods(drive: Drive) -> None:
     class Theirs:
         """Not a subclass of ours."""
 

@@ -36,7 +36,7 @@ def test_time_that_runs_out(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [1000, 1e300, inf])
-def test_it_wakes_who_waits(seconds: float) -> None:
+def test_it_wakes_the_waiting_thread(seconds: float) -> None:
     bell, woken = ThreadWaker(), list[str]()
 
     def wait() -> None:

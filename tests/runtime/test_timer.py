@@ -63,7 +63,7 @@ async def limited(seconds: float, takes: float = LONG) -> bool:
 
 
 @LOOPS
-def test_nobody_is_cut_early(colour: str) -> None:
+def test_no_task_is_cancelled_early(colour: str) -> None:
     early: list[float] = []
 
     async def one(number: int) -> None:

@@ -83,7 +83,7 @@ def test_a_call_made_outside_of_it() -> None:
 
 
 def test_an_abandoned_stream_whose_closing_waits_unforeseen(caplog: pytest.LogCaptureFixture) -> None:
-    """A plain `close()` that returns an awaitable is awaited, not dropped."""
+    """A plain `close()` that returns an awaitable is interrupted at its first wait, and that is logged."""
     log: list[str] = []
 
     async def closing() -> None:

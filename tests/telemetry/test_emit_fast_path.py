@@ -165,7 +165,7 @@ ROWS: dict[str, Row] = {
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("shape", ["decorator", "call"])
 @pytest.mark.parametrize("colour", ["sync", *ASYNC])
-def test_the_quick_way_tells_what_the_others_do(colour: str, shape: str, row: str) -> None:
+def test_the_fast_path_emits_the_same_events(colour: str, shape: str, row: str) -> None:
     quick = told(colour, shape, ROWS[row], "quick")
     assert quick.events
     for way in SLOW:

@@ -115,7 +115,7 @@ EACH = pytest.mark.parametrize("gate", GATES)
 @EACH
 @pytest.mark.parametrize("shape", ["call", "decorator", "block", "mixed", "stream"])
 @pytest.mark.parametrize("colour", ["sync", *ASYNC])
-def test_a_refused_call_is_told_once(colour: str, shape: str, gate: str) -> None:
+def test_a_rejected_call_is_emitted_once(colour: str, shape: str, gate: str) -> None:
     make, by, kind, knows = GATES[gate]
     refusing, service, events = make("gate"), Service(), list[Event]()
     with observe(events.append, only=["rejected"]):
@@ -159,13 +159,13 @@ def test_an_observer_may_use_the_gate_again(gate: str) -> None:
 
 
 @EACH
-def test_nobody_need_listen(gate: str) -> None:
+def test_a_gate_rejects_without_observers(gate: str) -> None:
     refusing = GATES[gate][0]("gate")
     assert isinstance(made("sync", "call", refusing, Service()), errors.Rejected)
 
 
 @pytest.mark.parametrize("place", ["sync", "asyncio around", "trio around"])
-def test_who_has_waited_in_vain_is_told_once(place: str) -> None:
+def test_a_waiter_that_times_out_is_emitted_once(place: str) -> None:
     gate, service = full(Bulkhead(1, 5, name="gate")), Service()
 
     def blocking(clock: VirtualClock) -> float:
@@ -185,7 +185,7 @@ def test_who_has_waited_in_vain_is_told_once(place: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["call", "block"])
-def test_a_gate_that_has_but_one_error_tells_of_each_call(shape: str) -> None:
+def test_a_gate_with_one_error_object_emits_each_call(shape: str) -> None:
     class Sparing(Turnstile):
         error = errors.Rejected("closed")
 
@@ -199,7 +199,7 @@ def test_a_gate_that_has_but_one_error_tells_of_each_call(shape: str) -> None:
     assert [event.by for event in events] == ["sparing"] * 3
 
 
-def test_inside_others_it_is_told_once() -> None:
+def test_inside_other_gates_it_is_emitted_once() -> None:
     """By itself, inside any layer; each attempt of a policy is a call."""
     refusing = Turnstile("inner")
     layers: list[Layer] = [
@@ -218,7 +218,7 @@ def test_inside_others_it_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("story", ["bad bad good good", "isolate good good", "bad bad +30 a> good good"])
-def test_a_breaker_tells_of_every_call_and_once_of_the_outage(story: str) -> None:
+def test_a_breaker_emits_every_call_and_the_outage_once(story: str) -> None:
     described = BreakerScript(failures=2, name="pay")
     with recorded() as events:
         described.run(story)

@@ -69,7 +69,7 @@ def test_what_an_event_says() -> None:
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_one_observer_alone_is_told(hook: str) -> None:
+def test_a_single_hook_is_called(hook: str) -> None:
     events: list[Event] = []
     retrying = policy(attempts=2, **{hook: events.append})
     for step in (fail(), ok(1)):
@@ -79,7 +79,7 @@ def test_one_observer_alone_is_told(hook: str) -> None:
     assert [event.what for event in events] == [hook.removeprefix("on_")] * times.get(hook, 1)
 
 
-def test_a_refused_result_is_not_told_twice() -> None:
+def test_an_unaccepted_result_is_emitted_once() -> None:
     """An error that follows it has no value."""
     events: list[Event] = []
 
@@ -228,7 +228,7 @@ def test_ctrl_c_in_an_observer(hook: str, crash: type[BaseException]) -> None:
             call(policy(**options), script)
 
 
-def test_nobody_listening_no_event() -> None:
+def test_without_observers_there_is_no_event() -> None:
     """Counted where it would show: an Event is a tuple, and the garbage collector knows them all."""
     retrying = policy(attempts=3)
     kept: list[Event] = []

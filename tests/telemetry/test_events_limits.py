@@ -52,7 +52,7 @@ def told(events: list[Event]) -> list[tuple[str, str | None, float]]:
 @pytest.mark.parametrize(
     ("left", "limit", "took"), [(HOUR, "attempt", 2), (1, "deadline", 1), (0, "deadline", 0)]
 )
-def test_it_is_told_once(place: str, way: str, left: float, limit: str, took: float) -> None:
+def test_a_reached_limit_is_emitted_once(place: str, way: str, left: float, limit: str, took: float) -> None:
     async def main(_: VirtualClock) -> None:
         with deadline(left), pytest.raises(errors.AttemptTimeout) as caught:
             await WAYS[way]()
@@ -78,7 +78,7 @@ def test_a_worker_that_goes_on() -> None:
     assert (event.what, event.limit, event.elapsed) == ("timeout", "attempt", SOON)
 
 
-def test_a_worker_that_stops_when_told() -> None:
+def test_a_worker_that_stops_when_cancelled() -> None:
     with recorded() as events, pytest.raises(errors.AttemptTimeout) as caught:
         Timeout(SOON, worker=Worker(grace=60))(until_told)()
     assert told(events) == [("until_told", "attempt", SOON)]
@@ -91,7 +91,7 @@ def test_before_it_has_begun() -> None:
     assert told(events) == [("until_told", "deadline", 0)]
 
 
-def test_one_that_is_not_reached_tells_nothing() -> None:
+def test_a_limit_that_is_not_reached_emits_nothing() -> None:
     with recorded() as events:
         assert Timeout(60, worker=AT_ONCE)(cancelled)() is False
         in_colour("asyncio", int, Timeout(60)(quick))

@@ -117,7 +117,7 @@ def test_the_order_of_observers() -> None:
     assert ", ".join(heard) == told + ", c before_attempt, c success"
 
 
-def test_observers_come_and_go_while_an_event_is_told() -> None:
+def test_observers_change_while_an_event_is_dispatched() -> None:
     """An event goes to the observers that were subscribed when it happened; changes apply to the next one."""
     heard: list[str] = []
 

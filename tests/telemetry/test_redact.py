@@ -211,7 +211,7 @@ def test_addresses_in_a_text(text: str, expected: str) -> None:
         ("?x/Authorization=\t.", "?x/Authorization=REDACTED"),
     ],
 )
-def test_proofs_of_who_one_is(text: str, expected: str) -> None:
+def test_credentials(text: str, expected: str) -> None:
     assert redacted(text) == expected
     assert redacted(expected) == expected
 

@@ -15,7 +15,7 @@ from tests.telemetry.test_observers_failures_only import EVERY_SHAPE, made
 from tests.telemetry.test_stats import listed
 
 
-def test_what_a_policy_tells() -> None:
+def test_the_entry_of_a_policy() -> None:
     limits: dict[str, Any] = {"attempts": 3, "give_up_after": 20.0, "timeout": 30.0, "work_timeout": 10.0}
     policy = Retry(name="stats policy", budget=RetryBudget(name="stats budget"), attempt_timeout=5, **limits)
     assert listed("stats policy") == {
