@@ -1,8 +1,7 @@
 """An async generator around another one, as a class.
 
-Why not an async generator itself: one that is left by ``break`` stays open until the event loop gets
-round to it, and Trio warns of that. This one closes what it is wrapped around at once. What is opened, and
-what is made of its end, is its owner's business.
+A real async generator stays open after a ``break`` until the event loop finalises it, and Trio warns about
+that. This class closes its source at once. Its owner opens the source and handles its end.
 """
 
 from __future__ import annotations
@@ -26,37 +25,37 @@ T = TypeVar("T")
 
 
 class StreamOwner(Protocol):
-    """Whoever wraps a stream."""
+    """The owner of a wrapped stream: opens its sources and learns how they end."""
 
     async def aopen(self) -> tuple[AsyncSource[Any], Any]:
         """Open a source and take its first item, or `END`."""
         ...
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
-        """Learn that the source failed after its first item; say whether to open another one.
+        """Handle the failure of the source after its first item; return True to open another one.
 
-        ``final``: it failed to close, and nobody wants another one.
+        ``final``: closing it failed, and the consumer wants no more items.
         """
         ...
 
     def returned(self, error: Exception) -> None:
-        """Learn that the consumer threw an error of its own into the source, and had it back."""
+        """Handle the end of the source by an error that the consumer has thrown into it."""
         ...
 
     def cut(self, error: BaseException | None) -> None:
-        """Learn that a cancellation, or its like, went through the source and ended it.
+        """Handle the end of the source by a cancellation, or another BaseException.
 
-        What is left of it may still be closed, and then `ended` or `failed` are called too.
+        Closing what is left of it may follow, and then `ended` or `failed` are called too.
         """
         ...
 
     def ended(self) -> None:
-        """Learn that the source came to its end, or was closed."""
+        """Handle the regular end, or the closing, of the source."""
         ...
 
 
 class AsyncItems(AsyncGenerator[T, Any]):
-    """The items of one stream, on behalf of one consumer."""
+    """The items of one stream, for one consumer."""
 
     __slots__ = ("__weakref__", "_backend", "_home", "_owner", "_source", "_take")
 
@@ -66,7 +65,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
         self._take: Callable[[], Awaitable[T]] | None = None  # nothing is open yet
         self._home: object = None
 
-    # Not split in two, though `take` and `thrown` are only for `asend` and `athrow`: every item comes here.
+    # One method, for speed, although `take` and `thrown` are only for `asend` and `athrow`.
     async def __anext__(self, take: Callable[[], Awaitable[T]] | None = None, thrown: object = None) -> T:
         cut = True
         try:
@@ -81,7 +80,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
             cut = False
             source = self._source
             if source is None or self.ag_running:
-                raise  # it was not opened, or is busy with somebody else, as the error says
+                raise  # it was not opened, or serves another task, as the error says
             self._source, self._take = None, _raise_running
             try:
                 await aclose_failed(source)
@@ -112,7 +111,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
         if self._source is None:
             self._take = _raise_stop
             raise error
-        # As in blocking code: what is thrown before the second item is asked for is known by its thrower.
+        # As in blocking code: only an error thrown before the second item is known to be the consumer's.
         thrown = error if isinstance(self._take, functools.partial) else None
         return await self.__anext__(functools.partial(_generator(self._source).athrow, kind, *more), thrown)
 
@@ -128,21 +127,23 @@ class AsyncItems(AsyncGenerator[T, Any]):
         if source is None:
             return
         if not self._backend.is_home(self._home):
-            self._owner.cut(None)  # in another thread, or after the event loop, whose own hooks see to it
+            self._owner.cut(
+                None
+            )  # another thread, or the loop has ended: the hooks of the event loop close it
         elif not source.may_wait():
             close_without_suspending(_close(source, self._owner))
         elif not in_garbage_collection() or not has_own_end(source.items):
             self._backend.finish(_close(source, self._owner))
         else:
-            # What is collected with us is finalised too, in whatever order, and would be in the middle of
-            # its cleanup. So it is left to that; what else was opened is not.
+            # The garbage collector finalises the iterator together with this object, in any order, so it may
+            # be in the middle of its cleanup. It is left alone; everything else that was opened is closed.
             self._owner.cut(None)
             if source.leave_iterator():
                 self._backend.finish(_close(source, self._owner))
 
     @property
     def ag_running(self) -> bool:
-        """Whether somebody waits for an item, as an async generator's attribute of that name says it."""
+        """True if a task awaits an item, like the attribute of an async generator."""
         source = self._source
         return self._take is _raise_running or bool(
             source is not None and getattr(source.items, "ag_running", False)
@@ -150,16 +151,16 @@ class AsyncItems(AsyncGenerator[T, Any]):
 
     @property
     def is_open(self) -> bool:
-        """Whether something is open."""
+        """True if a source is open."""
         return self._source is not None
 
     def may_wait(self) -> bool:
-        """Say whether closing it may have to wait."""
+        """Return True if closing it may have to await something."""
         return self._source is not None and self._source.may_wait()
 
     async def _begin(self) -> T:
         self._take = _raise_running
-        self._backend: Backend = backend()  # not before: blocking code loads no event loop
+        self._backend: Backend = backend()  # here, not in __init__: blocking code loads no backend
         self._home = self._backend.home()
         try:
             source, item = await self._owner.aopen()
@@ -172,8 +173,8 @@ class AsyncItems(AsyncGenerator[T, Any]):
         return first
 
 
-# What taking the next item amounts to, other than asking the source. Functions, and not methods: an object
-# that refers to itself would not be closed at once.
+# The values of `_take` other than the source's `__anext__`. Functions, and not methods: an object that refers
+# to itself would not be finalised at once.
 
 
 async def _raise_running() -> Any:
@@ -181,7 +182,7 @@ async def _raise_running() -> Any:
 
 
 async def _take_second(reader: Callable[[], AsyncItems[T] | None]) -> T:
-    items: Any = reader()  # from here on it asks the source itself
+    items: Any = reader()  # from here on it calls the source directly
     items._take = items._source.items.__anext__
     second: T = await items._take()
     return second
@@ -209,20 +210,20 @@ async def _close(source: AsyncSource[Any], owner: StreamOwner) -> None:
 def _has_ended(items: AsyncIterator[Any]) -> bool:
     if isinstance(items, AsyncItems):
         return items._take is _raise_stop
-    return getattr(items, "ag_frame", items) is None  # what is no generator may be asked again
+    return getattr(items, "ag_frame", items) is None  # an iterator that is no generator may go on
 
 
 def has_own_end(items: object) -> bool:
-    """Say whether a garbage collector that finds it finalises it too."""
+    """Return True if the garbage collector finalises it by a method of its own."""
     return isinstance(items, AsyncItems | AsyncGeneratorType) or getattr(items, "has_own_end", False) is True
 
 
-# The thread in which the garbage collector is at work, if it is.
+# The thread in which the garbage collector is running, if it is.
 _collecting_thread: list[int] = []
 
 
 def in_garbage_collection() -> bool:
-    """Say whether it is the garbage collector that brought us here."""
+    """Return True if the garbage collector is running in this thread."""
     return get_ident() in _collecting_thread
 
 
@@ -235,4 +236,4 @@ gc.callbacks.append(_track_collector)
 
 def _generator(source: AsyncSource[T]) -> AsyncGenerator[T, Any]:
     items: Any = source.items
-    return items  # type: ignore[no-any-return]  # whoever sends to a mere iterator is told so by Python
+    return items  # type: ignore[no-any-return]  # sending to a plain iterator raises Python's own error

@@ -1,7 +1,6 @@
-"""One attempt under its limit: cut if it is async, on a worker if it blocks.
+"""Enforcement of an attempt's limit: by a cancel scope in async code, on a worker for blocking code.
 
-The drivers call these in place of the function. The engine says how long an attempt may take; here is how
-that is kept.
+The drivers call these functions in place of the operation. The engine computes how long an attempt may take.
 """
 
 from __future__ import annotations
@@ -35,42 +34,42 @@ T = TypeVar("T")
 
 
 class LimitedCall(Protocol):
-    """What has a limit: a run, or one call under a `Timeout`."""
+    """A call with a limit: a run, or one call under a `Timeout`."""
 
     @property
     def clock(self) -> Clock:
-        """Whose time it goes by."""
+        """The clock that times it."""
         ...
 
     def refresh_now(self) -> float:
-        """Learn how late it is."""
+        """Read the clock and return the time."""
         ...
 
     def time_left(self, *, own: bool = True) -> float:
-        """Say how long it may take; ``own=False``: it has not begun, so its own limit does not count."""
+        """Return how long it may take; ``own=False``: not begun, so its own limit does not apply."""
         ...
 
     def expired(self) -> AttemptTimeout:
-        """Learn that it took longer; return what to raise."""
+        """Record that it exceeded its limit; return the error to raise."""
         ...
 
     def leave_worker(self, *, alone: bool) -> None:
-        """Learn that its worker goes on; ``alone``: no other may run beside it."""
+        """Record that its worker did not stop; ``alone``: no other may run beside it."""
         ...
 
 
 def run_limited(run: Run, fn: Callable[..., T]) -> Callable[..., T]:
-    """Return what a driver calls for ``fn``: blocking code has limits only on a worker."""
+    """Return the function that a driver calls for ``fn``: with limits only if the policy has a worker."""
     return fn if run.policy.worker is None else partial(run_on_worker, run, run.policy.worker, fn)
 
 
 def arun_limited(run: Run, fn: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-    """Return what a driver calls for ``fn``."""
+    """Return the function that a driver calls for ``fn``: in a cancel scope if there are limits."""
     return fn if run.policy._cuts == inf and run.deadline == inf else partial(run_with_cancel_scope, run, fn)
 
 
 async def run_with_cancel_scope(run: Run, fn: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
-    """Call ``fn``, for no longer than it may take."""
+    """Call ``fn`` in a cancel scope of the attempt's limit."""
     limit = cut_after(run.time_left())
     with limit:
         result = await fn(*args, **kwargs)
@@ -85,7 +84,7 @@ async def run_with_cancel_scope(run: Run, fn: Callable[..., Awaitable[T]], /, *a
 def run_on_worker(
     run: LimitedCall, worker: Worker, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> Any:
-    """Call ``fn`` on a worker, and wait for it no longer than it may take."""
+    """Call ``fn`` on a worker, and wait for it until the limit of the attempt."""
     if worker.kind == "process":
         return _run_in_process(run, worker, fn, args, kwargs)
     job = thread_job()(_clock_of(run), fn, args, kwargs)
@@ -95,22 +94,22 @@ def run_on_worker(
 
 
 def overdue(run: LimitedCall, worker: Worker, job: ThreadJob) -> AttemptTimeout:
-    """Give a thread that was told to stop a little time; return what its attempt failed with."""
+    """Wait for the grace period after a thread was asked to stop; return the error of its attempt."""
     until = run.refresh_now() + worker._grace
     job.wait(worker._grace)
     job.discard_result()
     if not job.ended:
         _advance_virtual_clock(until)
-    if not job.ended or job.stuck:  # which it is if it has left another one itself
+    if not job.ended or job.stuck:  # stuck: the operation itself has left a worker running
         run.leave_worker(alone=not worker.overlap)
     return run.expired()
 
 
 def _run_in_time(run: LimitedCall, job: ThreadJob, seconds: float) -> bool:
-    """Have a job done, and wait for it by the clock of the call; say whether it has ended in time.
+    """Run a job and wait for it; return True if it has ended in time by the clock of the call.
 
-    Nobody knows how long a worker takes, so the waiting is real under a clock of a test too, which is then
-    moved by as much.
+    The wait takes real time under a virtual clock too, because a worker's duration is unknown; the virtual
+    clock is then advanced by as much.
     """
     until = run.refresh_now() + seconds
     if job.run_within(seconds) and (_waits_by_system_clock(run) or job.ended_in_time()):
@@ -122,12 +121,12 @@ def _run_in_time(run: LimitedCall, job: ThreadJob, seconds: float) -> bool:
 
 
 def _waits_by_system_clock(run: LimitedCall) -> bool:
-    """Say whether the clock of the call is the one that the waiting goes by."""
+    """Return True if the clock of the call is the system clock, which times the wait."""
     return run.clock is SYSTEM and virtual() is None
 
 
 def _clock_of(run: LimitedCall) -> Callable[[], float]:
-    """Return what tells the time of the call, in any thread."""
+    """Return a function that reads the clock of the call in any thread."""
     return context_clock() if run.clock is SYSTEM else run.clock.now
 
 
@@ -140,9 +139,9 @@ def _advance_virtual_clock(moment: float) -> None:
 def _run_in_process(
     run: LimitedCall, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    from redouble._drivers.workers import processes as _processes  # noqa: PLC0415  for those who use them
+    from redouble._drivers.workers import processes  # noqa: PLC0415  imported only if used
 
-    job = _processes.ProcessJob(worker.start, fn, args, kwargs)
+    job = processes.ProcessJob(worker.start, fn, args, kwargs)
     until = run.refresh_now() + run.time_left(own=False)
     try:
         for step in (job.is_ready, job.has_loaded):
@@ -153,7 +152,7 @@ def _run_in_process(
             seconds = run.time_left()
             until = run.refresh_now() + seconds
             job.start(seconds)
-            if job.wait(max(0.0, until - run.refresh_now())):  # sending it may have taken its time
+            if job.wait(max(0.0, until - run.refresh_now())):  # sending the call has taken time
                 return job.result()
     finally:
         job.close()
@@ -162,7 +161,7 @@ def _run_in_process(
 
 
 def thread_job() -> type[ThreadJob]:
-    """Return the jobs of worker threads, which are imported by whoever uses them."""
+    """Return the class of jobs on worker threads, imported only if used."""
     from redouble._drivers.workers.threads import ThreadJob  # noqa: PLC0415
 
     return ThreadJob
@@ -171,21 +170,21 @@ def thread_job() -> type[ThreadJob]:
 async def arun_on_worker(
     run: LimitedCall, worker: Worker, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> Any:
-    """Call ``fn`` on a worker, and await it no longer than it may take."""
+    """Call ``fn`` on a worker, and await it until the limit of the attempt."""
     await backend().checkpoint()
     if worker.kind == "process":
         return await _arun_in_process(run, worker, fn, args, kwargs)
-    ring, ended = backend().waker()
-    job = thread_job()(_clock_of(run), fn, args, kwargs, ring)
+    wake, ended = backend().waker()
+    job = thread_job()(_clock_of(run), fn, args, kwargs, wake)
     in_time = False
     try:
         seconds = run.time_left()
         job.start(seconds)
-        heard = await _wait_within(seconds, ended)
-        # What counts is when it ended, and not when we hear of it: the loop may have been busy.
-        in_time = job.ended_in_time() or (heard and job.succeeded() and _waits_by_system_clock(run))
+        woken = await _wait_within(seconds, ended)
+        # The time of its end counts, not the time of the wake-up: the event loop may have been busy.
+        in_time = job.ended_in_time() or (woken and job.succeeded() and _waits_by_system_clock(run))
     finally:
-        job.end(in_time=in_time)  # it may also have been cancelled
+        job.end(in_time=in_time)  # also after a cancellation
     if in_time:
         return job.result()
     if not await _wait_within(worker._grace, ended) or job.stuck:
@@ -197,14 +196,12 @@ async def arun_on_worker(
 async def _arun_in_process(
     run: LimitedCall, worker: Worker, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Do the same in a process; a thread sees to it, so that nobody else has to wait."""
-    from redouble._drivers.workers import processes as _processes  # noqa: PLC0415  for those who use them
+    """Call ``fn`` in a process; a thread waits for the process, so that the event loop does not block."""
+    from redouble._drivers.workers import processes  # noqa: PLC0415  imported only if used
 
-    (ring, ended), (ring_ready, ready) = backend().waker(), backend().waker()
-    steps = _processes.AsyncJobSteps(
-        partial(_processes.ProcessJob, worker.start, fn, args, kwargs), ring_ready
-    )
-    job = thread_job()(context_clock(), steps.run, (), {}, ring)
+    (wake, ended), (wake_ready, ready) = backend().waker(), backend().waker()
+    steps = processes.AsyncJobSteps(partial(processes.ProcessJob, worker.start, fn, args, kwargs), wake_ready)
+    job = thread_job()(context_clock(), steps.run, (), {}, wake)
     job.then = steps.stop
     is_ready = in_time = False
     try:
@@ -217,23 +214,23 @@ async def _arun_in_process(
             steps.start(seconds)
             in_time = await _wait_within(seconds, ended) or job.ended_in_time()
     finally:
-        job.end(in_time=in_time)  # it may also have been cancelled
+        job.end(in_time=in_time)  # also after a cancellation
     if in_time:
         return job.result()
     if is_ready:
-        await _wait_within(_processes.REAP_TIMEOUT, ended)
+        await _wait_within(processes.REAP_TIMEOUT, ended)
     raise run.expired()
 
 
-async def _wait_within(seconds: float, heard: Callable[[], Awaitable[object]]) -> bool:
-    """Wait for a bell; say whether it was heard in time. The clock of a test is held meanwhile."""
+async def _wait_within(seconds: float, wait: Callable[[], Awaitable[object]]) -> bool:
+    """Await a waker; return True if it was woken in time. A virtual clock is held meanwhile."""
     test = virtual()
     limit = cut_after(seconds)
     if test is not None:
         test._hold(1)
     try:
         with limit:
-            await heard()
+            await wait()
     finally:
         if test is not None:
             test._hold(-1)

@@ -1,7 +1,7 @@
 """Blocks: ``for attempt in policy: with attempt: ...``, and ``async for``.
 
-The loop asks for attempts, the ``with`` learns how each one ended. Like all drivers these call, wait
-and raise, and decide nothing; `wait` and `await_` are twins.
+The loop starts attempts, the ``with`` records how each one ended. Like all drivers these call, wait and
+raise, and decide nothing; `start_attempt` and `astart_attempt` are twins.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ READY, ENTERED, FAILED, OVER = range(4)
 class Attempt:
     """The attempt a loop is at: write ``with attempt:`` around what may fail.
 
-    One object serves the whole loop; ``number`` says which attempt it is, counted from 1.
+    One object serves the whole loop; ``number`` is the number of the attempt, counted from 1.
     """
 
-    # Defaults of the class, and no __init__: most attempts are the first and the last of their loop.
+    # Class defaults, and no __init__, for speed: most loops have one attempt.
     number: int = 1
     _aio: ClassVar = False
     _state: int = READY
@@ -62,7 +62,7 @@ class Attempt:
         return isinstance(error, Exception) and self._record_failure(error)
 
     def _record_failure(self, error: Exception) -> bool:
-        """Take in that the attempt failed; say whether there is another."""
+        """Record that the attempt failed; return True if there is another."""
         run = self._run or self._begin(1)
         self._delay = run.failed(error, run.reading())
         if self._delay is not None:
@@ -72,18 +72,18 @@ class Attempt:
         return self._delay is not None
 
     def _begin(self, attempt: int) -> Run:
-        """Begin the run: before the first attempt if something must be done then, else when one fails."""
+        """Begin the run: before the first attempt (``attempt=0``), or when it has failed (``attempt=1``)."""
         name, started = self._policy.name or "block", self._started
         self._run = begin_run(Run, self._policy, name, aio=self._aio, attempt=attempt, started=started)
         return self._run
 
     def _begin_before_first(self) -> None:
-        """Let the run see the first attempt too."""
+        """Begin the run before the first attempt."""
         self._begin(0)
         self._state = FAILED
 
     def _next_run(self) -> Run | None:
-        """Return the run if there is another turn, having made sure that this one was used."""
+        """Return the run if there is another attempt; raise if the last one was not entered."""
         if self._state == READY:
             raise RuntimeError(
                 "the last attempt was never entered: write `with attempt:` around what may fail"
@@ -91,7 +91,7 @@ class Attempt:
         return self._run if self._state == FAILED else None
 
     def _refund(self) -> None:
-        """Hand back what was paid for a retry that never started."""
+        """Refund a grant whose retry never started."""
         if self._run is not None:
             self._run.refund()
 
@@ -121,7 +121,7 @@ class AsyncAttempt(Attempt):
         if limit is not None and self._run is not None:
             try:
                 limit.__exit__(kind, error, tb)
-            except Exception as other:  # Trio takes its cancellation out of a group, and raises the rest
+            except Exception as other:  # Trio removes its Cancelled from a group, and raises the others
                 return self._fail_with(other)
             if limit.cancelled_caught:
                 return self._fail_with(self._run.expired())
@@ -130,16 +130,16 @@ class AsyncAttempt(Attempt):
         return super().__exit__(kind, error, tb)
 
     def _fail_with(self, error: Exception) -> bool:
-        """Take in an error other than the one that left the block."""
+        """Record the failure of the attempt by an error other than the one that left the block."""
         self._state = OVER
         try:
             if not self._record_failure(error):
                 raise error
         finally:
-            del error  # or it and this frame would keep each other alive
+            del error  # break the cycle of the error and this frame
         return True
 
-    if not TYPE_CHECKING:  # pragma: no branch  so that type checkers say so too
+    if not TYPE_CHECKING:  # pragma: no branch  so that type checkers reject it too
 
         async def __aenter__(self) -> NoReturn:
             raise TypeError(
@@ -147,7 +147,7 @@ class AsyncAttempt(Attempt):
             )
 
         async def __aexit__(self, *_: object) -> None:
-            """Be there, so that `async with` comes as far as the message above."""
+            """Exist, so that `async with` reaches the message above."""
 
 
 def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
@@ -160,7 +160,7 @@ def start_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
     finally:
-        refusal = None  # or this frame and its error would keep each other alive
+        refusal = None  # break the cycle of the error and this frame
         run.refund()
 
 
@@ -174,16 +174,16 @@ async def astart_attempt(policy: Options, attempt: Attempt, run: Run) -> None:
             raise refusal
         attempt.number, attempt._state = run.attempt, READY
     finally:
-        refusal = None  # or this frame and its error would keep each other alive
+        refusal = None  # break the cycle of the error and this frame
         run.refund()
 
 
 def attempts(policy: Options) -> Iterator[Attempt]:
     """Yield the attempts of a ``for`` loop."""
-    # A generator, because nothing is faster.
+    # A generator is the fastest iterator.
     attempt = Attempt()
     attempt._policy = policy
-    attempt._state, attempt._run = READY, None  # what every turn reads is faster off the instance
+    attempt._state, attempt._run = READY, None  # faster to read from the instance than from the class
     if (ambient.active and slow_path_needed()) or not policy._straight:
         refuse_until(policy, "a `for` loop sees none")
         refuse_limits(policy, "a `for` loop")
@@ -205,8 +205,8 @@ def attempts(policy: Options) -> Iterator[Attempt]:
 class AsyncAttempts:
     """The attempts of an ``async for`` loop.
 
-    Not an async generator: one that is left by ``break`` stays open until the garbage collector finds
-    it, and Trio warns of that.
+    Not an async generator, which stays open after a ``break`` until the garbage collector finds it; Trio
+    warns about that.
     """
 
     __slots__ = ("_attempt", "_policy", "_straight")

@@ -1,12 +1,10 @@
 """The drivers of calls: they call, wait and raise, and decide nothing.
 
-Each comes twice, for blocking and for async code, side by side; a test erases ``async`` and ``await``,
+Each has two versions side by side, for blocking and for async code; a test erases ``async`` and ``await``,
 applies its table of renames, and asserts that nothing else differs.
 
-Calls that a run sees from the start, because something is to be done or told before, or after a success.
-
-Where that is only to tell observers that all goes well, there is no run until something does not. Each comes
-twice, for blocking and for async code, like all drivers.
+`call` and `acall` are the slow path: they serve calls with work to do before the first attempt or after a
+success. If that is only to emit the events of a success, no run is created until an attempt fails.
 """
 
 from __future__ import annotations
@@ -59,23 +57,23 @@ def begin_run(
     attempt: int = 0,
     started: float | None = None,
 ) -> R:
-    """Begin a run; one that nobody listens to has nothing to tell."""
+    """Begin a run, with an emitter if it has observers, and with the overrides and the deadline in force."""
     now = policy._anow if aio else policy._now
-    tell = make_emitter(policy)
+    emit = make_emitter(policy)
     if ambient.active:
         now = call_reader(policy._time, aio=aio)
     started = now() if started is None else started
-    run = kind(policy, started, name, now, cancelling if aio else None, tell, attempt)
+    run = kind(policy, started, name, now, cancelling if aio else None, emit, attempt)
     if ambient.active:
-        if (said := ATTEMPT_OVERRIDE.get()) is not None and not said.over:
-            run.max_attempts = said.most
-        if (rest := time_left()) < inf:
-            run.apply_deadline(rest)
+        if (override := ATTEMPT_OVERRIDE.get()) is not None and not override.over:
+            run.max_attempts = override.most
+        if (seconds := time_left()) < inf:
+            run.apply_deadline(seconds)
     return run
 
 
 def slow_path_needed() -> bool:
-    """Say whether anything ambient that is at work anywhere is at work here."""
+    """Return True if an observer, deadline, virtual clock or attempt override applies in this context."""
     if watch.of_calls():
         return True
     if not ambient.others:
@@ -87,7 +85,7 @@ def slow_path_needed() -> bool:
 
 
 def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
-    """Make attempts until one succeeds or the run says no; ``delay`` is what to wait for the first."""
+    """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.reading
     try:
@@ -103,18 +101,18 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
                 delay = run.failed(error, now())
                 if delay is None:
                     if run.replaces_error:
-                        raise error_of(run, error)  # noqa: B904  it knows its cause
+                        raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
                     raise
             else:
                 if run.emit is None and policy._plain:
-                    return result  # there is nobody to tell, and nothing to check or to credit
+                    return result  # no events to emit, nothing to check or to credit
                 delay = run.returned(result, now())
                 if delay is None:
                     if run.ok:
                         return result
                     raise error_of(run, None)
     finally:
-        refusal = None  # or this frame and its error would keep each other alive
+        refusal = None  # break the cycle of the error and this frame
         if run.unspent_grant is not None:
             run.refund()
 
@@ -122,7 +120,7 @@ def drive(run: Run, delay: float | None, fn: Callable[..., T], args: Args, kwarg
 async def adrive(
     run: Run, delay: float | None, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs
 ) -> T:
-    """Make attempts until one succeeds or the run says no; ``delay`` is what to wait for the first."""
+    """Make attempts until one succeeds or the run gives up; ``delay`` is the wait before the first."""
     policy = run.policy
     clock, now = policy._time, run.reading
     try:
@@ -138,18 +136,18 @@ async def adrive(
                 delay = run.failed(error, now())
                 if delay is None:
                     if run.replaces_error:
-                        raise error_of(run, error)  # noqa: B904  it knows its cause
+                        raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
                     raise
             else:
                 if run.emit is None and policy._plain:
-                    return result  # there is nobody to tell, and nothing to check or to credit
+                    return result  # no events to emit, nothing to check or to credit
                 delay = run.returned(result, now())
                 if delay is None:
                     if run.ok:
                         return result
                     raise error_of(run, None)
     finally:
-        refusal = None  # or this frame and its error would keep each other alive
+        refusal = None  # break the cycle of the error and this frame
         if run.unspent_grant is not None:
             run.refund()
 
@@ -158,7 +156,7 @@ async def adrive(
 
 
 def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> Outcome[T]:
-    """Make attempts, and tell how it ended instead of raising."""
+    """Make attempts; return the outcome instead of raising."""
     run = begin_run(Run, policy, name, aio=False)
     try:
         value = drive(run, None, run_limited(run, fn), args, kwargs)
@@ -172,7 +170,7 @@ def outcome(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs
 async def aoutcome(
     policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs
 ) -> Outcome[T]:
-    """Make attempts, and tell how it ended instead of raising."""
+    """Make attempts; return the outcome instead of raising."""
     run = begin_run(Run, policy, name, aio=True)
     try:
         value = await adrive(run, None, arun_limited(run, fn), args, kwargs)
@@ -184,19 +182,19 @@ async def aoutcome(
 
 
 def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
-    """Make attempts."""
+    """Call a function with retries."""
     if not (policy._direct and not ambient.others):
         run = begin_run(Run, policy, name, aio=False)
         return drive(run, None, run_limited(run, fn), args, kwargs)
     now, budget = policy._now, policy.budget
-    when = policy._now if policy.clock is SYSTEM else now  # budgets go by one clock in all colours
+    when = policy._now if policy.clock is SYSTEM else now  # budgets read one clock in every colour
     began = now()
     if budget is not None:
         budget.start(when())
-    started, telling = began, None
+    started, emitter = began, None
     if watch.of_calls():
-        telling = FastEmitter(policy, name)
-        telling.attempt(began)
+        emitter = FastEmitter(policy, name)
+        emitter.attempt(began)
         started = now()
     try:
         result = fn(*args, **kwargs)
@@ -206,19 +204,19 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
         delay = run_after_failure(run, error, now())
         if delay is None:
             if run.replaces_error:
-                raise error_of(run, error)  # noqa: B904  it knows its cause
+                raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
             raise
     else:
         if budget is not None:
             budget.credit(None, when())
-        if telling is not None:
-            telling.success(result, began, started, now())
+        if emitter is not None:
+            emitter.success(result, began, started, now())
         return result
     return drive(run, delay, fn, args, kwargs)
 
 
 def run_after_failure(run: Run, error: Exception, now: float) -> float | None:
-    """Decide, and hand back what was paid for a retry if an observer is interrupted."""
+    """Let the run decide about a failure; refund the grant if an observer raises a BaseException."""
     done = False
     try:
         delay = run.failed(error, now)
@@ -230,19 +228,19 @@ def run_after_failure(run: Run, error: Exception, now: float) -> float | None:
 
 
 async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], args: Args, kwargs: Kwargs) -> T:
-    """Make attempts."""
+    """Call a function with retries."""
     if not (policy._direct and policy._cuts == inf and not ambient.others):
         run = begin_run(Run, policy, name, aio=True)
         return await adrive(run, None, arun_limited(run, fn), args, kwargs)
     now, budget = policy._anow, policy.budget
-    when = policy._now if policy.clock is SYSTEM else now  # budgets go by one clock in all colours
+    when = policy._now if policy.clock is SYSTEM else now  # budgets read one clock in every colour
     began = now()
     if budget is not None:
         budget.start(when())
-    started, telling = began, None
+    started, emitter = began, None
     if watch.of_calls():
-        telling = FastEmitter(policy, name)
-        telling.attempt(began)
+        emitter = FastEmitter(policy, name)
+        emitter.attempt(began)
         started = now()
     try:
         result = await fn(*args, **kwargs)
@@ -252,20 +250,20 @@ async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], arg
         delay = run_after_failure(run, error, now())
         if delay is None:
             if run.replaces_error:
-                raise error_of(run, error)  # noqa: B904  it knows its cause
+                raise error_of(run, error)  # noqa: B904  `error_of` sets the cause
             raise
     else:
         if budget is not None:
             budget.credit(None, when())
-        if telling is not None:
-            telling.success(result, began, started, now())
+        if emitter is not None:
+            emitter.success(result, began, started, now())
         return result
     return await adrive(run, delay, fn, args, kwargs)
 
 
 async def acall_blocking(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
-    """Make attempts at blocking code, on a worker."""
-    from redouble._engine.worker import Worker  # noqa: PLC0415  for those who use one
+    """Call a blocking function with retries, on a worker, from async code."""
+    from redouble._engine.worker import Worker  # noqa: PLC0415  imported only if used
 
     run = begin_run(Run, policy, name, aio=True)
     return await adrive(run, None, partial(arun_on_worker, run, policy.worker or Worker(), fn), args, kwargs)

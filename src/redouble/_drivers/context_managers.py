@@ -1,6 +1,6 @@
-"""Entering context managers with retries: the entering only, never the body of the ``with``.
+"""Entering context managers with retries: only the entering, never the body of the ``with``.
 
-A body that failed has done things; whether it may be done again, only its author knows.
+A body that failed may have had effects; only its author knows whether it may run again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @public("redouble.types")
 class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManager[T, bool | None]):
-    """What `Retry.enter` returns: for ``with`` or ``async with``, as what ``make`` makes demands."""
+    """What `Retry.enter` returns: for ``with`` or ``async with``, depending on the manager."""
 
     def __init__(self, policy: Options, name: str, make: Callable[[], Any]) -> None:
         self._policy, self._name, self._make = policy, name, make
@@ -54,7 +54,7 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
             refuse_limits(self._policy, "a `with` block")
         return begin_run(Run, self._policy, self._name, aio=aio)
 
-    def _enter(self, run: Run) -> T:  # noqa: ARG002  blocking code has no limit to keep
+    def _enter(self, run: Run) -> T:  # noqa: ARG002  blocking code has no limit
         manager = self._make_manager()
         enter, leave = self._methods(manager, aio=False)
         entered: T = enter(manager)
@@ -73,7 +73,7 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
             if seconds < inf and not backend().lift(limit):
                 await leave(manager, None, None, None)
                 raise run.expired()
-            # Not closed yet: what the manager has opened, such as a nursery, has to be closed before.
+            # The cancel scope stays open: a nursery that the manager has opened inside has to close first.
             self._exits.enter(partial(_leave, stack.pop_all(), partial(leave, manager)))
         if limit.cancelled_caught:
             raise run.expired()
@@ -102,7 +102,7 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
         return manager
 
     def _methods(self, manager: object, *, aio: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Find the ways in and out, as ``with`` does: on the type, both before either is used."""
+        """Look up the enter and exit methods, as ``with`` does: on the type, both before either is called."""
         kind: Any = type(manager)
         enter, leave = ("__aenter__", "__aexit__") if aio else ("__enter__", "__exit__")
         if not (hasattr(kind, enter) and hasattr(kind, leave)):

@@ -1,9 +1,7 @@
-"""What decorating an async generator function gives: a callable that passes for such a function.
+"""The result of decorating an async generator function, and the simplest owner of its items.
 
-And the owner of its items where a layer has nothing more to say once they are open.
-
-The items of a decorated async generator come from a class, so what makes them is no async generator function.
-Frameworks ask `inspect.isasyncgenfunction`, and so do our own layers.
+The items of a decorated async generator come from a class, so the decorated function is no async generator
+function. Frameworks check `inspect.isasyncgenfunction`, and so do our own layers: `StreamFunction` passes.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ T = TypeVar("T")
 
 
 class StreamFunction(Generic[P, T, S]):
-    """A function, and to `inspect` an async generator function: it shows the code of what it stands for."""
+    """A callable that `inspect` takes for an async generator function: it has the code of the original."""
 
-    # In slots: what a wrapper around this one takes over (`functools.update_wrapper`) must not be these.
+    # In slots, and not in `__dict__`, which `functools.update_wrapper` copies to a wrapper of this one.
     __slots__ = ("__code__", "__defaults__", "__dict__", "__kwdefaults__", "__weakref__", "_make")
 
     __name__: str
@@ -56,17 +54,17 @@ class StreamFunction(Generic[P, T, S]):
 
 
 class PassiveStreamOwner:
-    """An owner of items that opens them, and has no opinion about how they end."""
+    """A `StreamOwner` without `aopen` that ignores how its source ends."""
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:  # noqa: ARG002  it is too late
-        """Open no other one."""
+        """Return False: open no other source."""
         return False
 
     def returned(self, error: Exception) -> None:
-        """Have no opinion."""
+        """Ignore the consumer's own error."""
 
     def cut(self, error: BaseException | None) -> None:
-        """Have no opinion."""
+        """Ignore a cancellation."""
 
     def ended(self) -> None:
-        """Have no opinion."""
+        """Ignore the end of the source."""

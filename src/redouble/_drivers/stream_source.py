@@ -1,12 +1,11 @@
-"""What one attempt at a stream opened: to take items from, and to close exactly once.
+"""Sources: what one attempt at a stream has opened, to take items from and to close exactly once.
 
-A source is a generator, or whatever a function of the caller's returned: a file, a response, a list.
-`opened` and `aopened` open one and take its first item, or leave nothing open; they are twins.
+A source is a generator, or what a function of the caller's returned: a file, a response, a list.
+`open_first` and `aopen_first` open one and take its first item, or leave nothing open; they are twins.
 
-Closing an async stream though nobody awaits it: whether that would have to wait, read off its code.
-
-What waits for nothing is done at once. All other goes on in a task of its own; and Trio cannot take over a
-coroutine that somebody else has begun to run, so it must be known beforehand.
+A finaliser has to close an async stream without awaiting it. If closing awaits nothing, it runs at once;
+otherwise it runs in a task. Trio cannot continue a coroutine that has already been started elsewhere, so
+`may_suspend` determines beforehand, from the bytecode, whether closing may await.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ __all__ = [
 ]
 
 
-# After these nothing comes next. Every `await`, spelled out or not, is compiled to a SEND.
+# After the ENDS no instruction follows. Every `await`, explicit or not, is compiled to a SEND.
 ENDS = {"RERAISE", "RETURN_CONST", "RETURN_VALUE", "RAISE_VARARGS"}
 JUMPS = {"JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"}
 AWAIT = "SEND"
@@ -40,15 +39,15 @@ AWAIT = "SEND"
 
 @runtime_checkable
 class SuspendableClose(Protocol):
-    """A stream of ours, which knows."""
+    """A stream of this package, which implements the answer."""
 
     def may_wait(self) -> bool:
-        """Say whether closing it may have to wait."""
+        """Return True if closing it may have to await something."""
         ...
 
 
 def may_suspend(stream: object) -> bool:
-    """Say whether closing a stream, where it stands now, may have to wait."""
+    """Return True if closing a stream, at its present position, may have to await something."""
     try:
         if isinstance(stream, AsyncGeneratorType):
             frame = cast("Any", stream).ag_frame
@@ -60,12 +59,12 @@ def may_suspend(stream: object) -> bool:
         if iscoroutinefunction(close):
             return any(step.opname == AWAIT for step in dis.get_instructions(close))
     except Exception:
-        return True  # who knows
+        return True  # unknown
     return aclose is not None
 
 
 def close_without_suspending(work: Coroutine[Any, Any, None]) -> None:
-    """Do what waits for nothing; should it wait after all, it is cut there, and that is logged."""
+    """Run a coroutine that awaits nothing; if it suspends after all, close it there, and log that."""
     try:
         work.send(None)
         work.close()
@@ -78,12 +77,12 @@ def close_without_suspending(work: Coroutine[Any, Any, None]) -> None:
 
 @lru_cache(maxsize=512)
 def _reaches_await(code: CodeType, last: int) -> bool:
-    """Say whether a generator that stands at ``last`` can come to a wait when it is closed there."""
+    """Return True if a generator suspended at ``last`` can reach an await when it is closed there."""
     bytecode = dis.Bytecode(code)
     steps = list(bytecode)
     index = {step.offset: place for place, step in enumerate(steps)}
     handlers: list[Any] = getattr(bytecode, "exception_entries")  # noqa: B009  not in the stubs
-    # Closing raises where it stands; from there on, follow every way the code can take.
+    # Closing raises at its position; from there on, follow every branch of the code.
     ahead, seen = _handlers_at(handlers, last), set[int]()
     while ahead:
         offset = ahead.pop()
@@ -107,11 +106,11 @@ def _handlers_at(handlers: list[Any], offset: int) -> list[int]:
 
 T = TypeVar("T")
 
-END: Final[Any] = object()  # stands for the item after the last
+END: Final[Any] = object()  # the item after the last
 
 
 class Source(Generic[T]):
-    """A stream in blocking code. ``value`` is what an empty generator returned."""
+    """The opened stream of one attempt in blocking code. ``value`` is what an empty generator returned."""
 
     __slots__ = ("_open", "items", "value")
 
@@ -120,7 +119,7 @@ class Source(Generic[T]):
         self.value: object = None
 
     def hold(self, stream: object) -> None:
-        """Take over something that was opened: it is what there is to iterate over, unless more follows."""
+        """Own another opened object: the last one is iterated over, all are closed."""
         self._open.insert(0, stream)
 
     def first(self) -> T:
@@ -131,7 +130,7 @@ class Source(Generic[T]):
         return self.items.__next__()
 
     def close(self) -> None:
-        """Close what can be closed: the iterator, then, whatever came of that, what it iterates over."""
+        """Close the iterator, then, even if that failed, the object that it iterates over."""
         if self._open:
             close = getattr(self._open.pop(0), "close", None)
             try:
@@ -142,7 +141,7 @@ class Source(Generic[T]):
 
 
 class AsyncSource(Generic[T]):
-    """A stream in async code."""
+    """The opened stream of one attempt in async code."""
 
     __slots__ = ("_open", "items", "value")
 
@@ -151,7 +150,7 @@ class AsyncSource(Generic[T]):
         self.value: object = None
 
     def hold(self, stream: object) -> None:
-        """Take over something that was opened: it is what there is to iterate over, unless more follows."""
+        """Own another opened object: the last one is iterated over, all are closed."""
         self._open.insert(0, stream)
 
     async def afirst(self) -> T:
@@ -162,16 +161,16 @@ class AsyncSource(Generic[T]):
         return await self.items.__anext__()
 
     def leave_iterator(self) -> bool:
-        """Take note that the iterator has ended; say whether there is anything else to be closed."""
+        """Drop the iterator, which has ended; return True if anything else has to be closed."""
         self._open.remove(self.items)
         return bool(self._open)
 
     def may_wait(self) -> bool:
-        """Say whether closing it may have to wait."""
+        """Return True if closing it may have to await something."""
         return any(may_suspend(stream) for stream in self._open)
 
     async def aclose(self) -> None:
-        """Close what can be closed: the iterator, then, whatever came of that, what it iterates over."""
+        """Close the iterator, then, even if that failed, the object that it iterates over."""
         if self._open:
             stream = self._open.pop(0)
             close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
@@ -183,39 +182,39 @@ class AsyncSource(Generic[T]):
 
 
 def open_first(open: Callable[[], Iterable[T]], /) -> tuple[Source[T], T]:  # noqa: A002
-    """Open a source and take its first item, or `END`; one that fails at that is closed."""
+    """Open a source and take its first item, or `END`; close it if that fails."""
     source = Source(stream_of(open, open()))
-    kept = False
+    ready = False
     try:
         item = source.first()
-        kept = True
+        ready = True
     except StopIteration as end:
         source.value = getattr(end, "value", None)
-        item, kept = END, True
+        item, ready = END, True
     finally:
-        if not kept:
+        if not ready:
             close_failed(source)
     return source, item
 
 
 async def aopen_first(open: Callable[[], AsyncIterable[T]], /) -> tuple[AsyncSource[T], T]:  # noqa: A002
-    """Open a source and take its first item, or `END`; one that fails at that is closed."""
+    """Open a source and take its first item, or `END`; close it if that fails."""
     source = AsyncSource(await astream_of(open, open()))
-    kept = False
+    ready = False
     try:
         item = await source.afirst()
-        kept = True
+        ready = True
     except StopAsyncIteration as end:
         source.value = getattr(end, "value", None)
-        item, kept = END, True
+        item, ready = END, True
     finally:
-        if not kept:
+        if not ready:
             await aclose_failed(source)
     return source, item
 
 
 def close_failed(source: Source[Any]) -> None:
-    """Close a source that failed: its error is the one that matters."""
+    """Close a source that failed; log an error of closing, since the first error is the one to raise."""
     try:
         source.close()
     except Exception:
@@ -223,7 +222,7 @@ def close_failed(source: Source[Any]) -> None:
 
 
 async def aclose_failed(source: AsyncSource[Any]) -> None:
-    """Close a source that failed: its error is the one that matters."""
+    """Close a source that failed; log an error of closing, since the first error is the one to raise."""
     try:
         await source.aclose()
     except Exception:
@@ -234,7 +233,7 @@ CLOSE_FAILED = "a stream that had failed could not be closed either"
 
 
 def stream_of(open: object, stream: object) -> Iterable[Any]:  # noqa: A002
-    """Check what was opened."""
+    """Return what was opened, if it is iterable."""
     if not hasattr(type(stream), "__iter__") and not hasattr(type(stream), "__getitem__"):
         close_unawaited(stream)
         fix = ": write `async for`" if hasattr(stream, "__aiter__") or isawaitable(stream) else ""
@@ -245,7 +244,7 @@ def stream_of(open: object, stream: object) -> Iterable[Any]:  # noqa: A002
 
 
 async def astream_of(open: object, stream: object) -> AsyncIterable[Any]:  # noqa: A002
-    """Check what was opened, having waited for it if it takes waiting."""
+    """Return what was opened, awaited if necessary, if it is an async iterable."""
     if isawaitable(stream):
         stream = await stream
     if not hasattr(type(stream), "__aiter__"):

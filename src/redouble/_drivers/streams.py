@@ -1,11 +1,9 @@
-"""Streams: retried until the first item has been handed out, and never after it.
+"""Streams: retried until the first item has been yielded, and never after it, unless they can be resumed.
 
-Opening a source and taking its first item is a call like any other, so the drivers of calls make it. Here
-is what comes after: handing on what the consumer sends and throws, closing, and telling how it ended.
+Opening a source and taking its first item is a call like any other, made by `drive` or `adrive`. This module
+does what follows: it forwards what the consumer sends and throws, closes, and records how the stream ended.
 
-What `Retry.stream` returns: the items of a stream, and of those that resume it where it broke.
-
-Of which colour a stream is, its reader says: nothing is opened before the first item is asked for.
+The reader determines the colour of a `Stream`: nothing is opened before the first item is requested.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ T = TypeVar("T")
 
 
 class Opener(Generic[T]):
-    """Opens the sources of one stream, and knows what to make of how they end."""
+    """The sources of one stream: opens them, and records how they end in a `StreamRun`."""
 
     def __init__(
         self,
@@ -49,41 +47,41 @@ class Opener(Generic[T]):
         self._run: StreamRun | None = None
         self._delay: float | None = None
         self._cut = False
-        self._first: float | None = None  # when the first item of all came
-        self._first_started: float | None = None  # the first run of all
-        self.last: T | None = None  # item, if whoever hands them out notes it
+        self._first: float | None = None  # seconds until the first item of the stream
+        self._first_started: float | None = None  # when the first run started
+        self.last: T | None = None  # the last item, if the consumer loop records it
 
     def open(self) -> tuple[Source[T], T]:
         """Open a source, with retries, and take its first item, or `END`."""
         run = self._run or self._begin(0)
         try:
-            opening: tuple[Source[T], T] = drive(
+            opened: tuple[Source[T], T] = drive(
                 run, self._delay, run_limited(run, partial(open_first, self._make)), (), {}
             )
         except UsageError as misused:
             raise misused.error() from None
-        self._commit(run, opening[1])
-        return opening
+        self._commit(run, opened[1])
+        return opened
 
     async def aopen(self) -> tuple[AsyncSource[T], T]:
         """Open a source, with retries, and take its first item, or `END`."""
         run = self._run or self._begin(0)
         try:
-            opening: tuple[AsyncSource[T], T] = await adrive(
+            opened: tuple[AsyncSource[T], T] = await adrive(
                 run, self._delay, arun_limited(run, partial(aopen_first, self._make)), (), {}
             )
         except UsageError as misused:
             raise misused.error() from None
-        self._commit(run, opening[1])
-        return opening
+        self._commit(run, opened[1])
+        return opened
 
     def failed(self, error: Exception, *, final: bool = False) -> bool:
-        """Take note that a source failed after its first item; say whether to open the next one."""
+        """Record that a source failed after its first item; return True if the next one is to be opened."""
         if self._cut:
             return False
         before = self._run
         if self._resume is not None and not final:
-            self._run = None  # there was progress: attempts, backoff and limits begin anew
+            self._run = None  # there was progress: attempts, backoff and limits start again
             self._make = partial(self._resume, cast("T", self.last))
         run = self._run or self._begin(1)
         if before is not None and before is not run:
@@ -94,12 +92,12 @@ class Opener(Generic[T]):
             raise error_of(run, error)
         return self._delay is not None
 
-    def returned(self, error: Exception) -> None:  # noqa: ARG002  it is the consumer's
-        """Take note that the consumer had an error of its own back: the stream did nothing wrong."""
+    def returned(self, error: Exception) -> None:  # noqa: ARG002  the consumer's
+        """Record the end, without a failure: the consumer has thrown this error into the source."""
         self.ended()
 
     def close(self, source: Source[T]) -> None:
-        """Close a source that came to its end, or that nobody wants to go on with."""
+        """Close a source that has ended, or that the consumer has left."""
         try:
             source.close()
         except Exception as error:
@@ -107,12 +105,12 @@ class Opener(Generic[T]):
             raise
         self.ended()
 
-    def cut(self, error: BaseException | None) -> None:  # noqa: ARG002  it is nobody's to judge
-        """Tell nobody: a cancelled stream is neither a success nor a failure."""
+    def cut(self, error: BaseException | None) -> None:  # noqa: ARG002  not judged
+        """Emit nothing from here on: a cancelled stream is neither a success nor a failure."""
         self._cut = True
 
     def ended(self) -> None:
-        """Take note that a source came to its end, or was closed."""
+        """Record that a source ended or was closed."""
         if not self._cut:
             run = self._run or self._begin(1)
             run.ended(run.reading())
@@ -126,7 +124,7 @@ class Opener(Generic[T]):
         if not self._aio:
             self._refuse()
         self._run = run = begin_run(StreamRun, self._policy, self._name, aio=self._aio, attempt=attempt)
-        run.credited = bool(attempt)  # the items before were
+        run.credited = bool(attempt)  # by the run that yielded the items before
         run.first_item = self._first
         if self._first_started is None:
             self._first_started = run.started
@@ -134,7 +132,7 @@ class Opener(Generic[T]):
         return run
 
     def _refuse(self) -> None:
-        """Say no to what blocking code cannot do."""
+        """Reject limits that blocking code cannot honour."""
         refuse_limits(self._policy, "a stream")
 
 
@@ -142,7 +140,7 @@ class Opener(Generic[T]):
 
 
 class OpenStream(Generic[T]):
-    """One stream, in a ``with``: go through `first`, and then on with the source it gives."""
+    """One stream of a generator function, for a ``with``: delegate to `first`, then to its result."""
 
     def __init__(
         self,
@@ -160,19 +158,19 @@ class OpenStream(Generic[T]):
         return self
 
     def first(self) -> Generator[T, Any, Iterator[T]]:
-        """Hand out the first item, and go on until ``next`` is called: the rest is between them."""
+        """Yield items until the consumer calls ``next``; return the source, to delegate to from then on."""
         source, item = self._opener.open()
         self._source = source
         if item is END:
             return ExhaustedStream(source.value)
         while True:
-            with ConsumerReply() as answer:
-                answer.sent = yield item
-            if answer.sent is None and answer.thrown is None:
+            with ConsumerReply() as reply:
+                reply.sent = yield item
+            if reply.sent is None and reply.thrown is None:
                 return source.items
-            self._thrown = answer.thrown
+            self._thrown = reply.thrown
             try:
-                item = answer.forward_to(source.items)
+                item = reply.forward_to(source.items)
             except StopIteration as end:
                 return ExhaustedStream(end.value)
 
@@ -180,7 +178,7 @@ class OpenStream(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         if self._source is None:
-            return  # it was never opened, and that has been dealt with
+            return  # it was never opened, and the run has recorded that
         if error is None or isinstance(error, GeneratorExit):
             self._opener.close(self._source)
             return
@@ -193,7 +191,7 @@ class OpenStream(Generic[T]):
 
 
 class ExhaustedStream(Iterator[Any]):
-    """The source of nothing more; its end has a value."""
+    """An iterator that has ended, with the value that the generator returned."""
 
     def __init__(self, value: object) -> None:
         self._value = value
@@ -203,7 +201,7 @@ class ExhaustedStream(Iterator[Any]):
 
 
 class ConsumerReply:
-    """What a consumer does about an item: ``next``, ``send`` or ``throw``. Closing passes through."""
+    """What a consumer does at an item: ``next``, ``send`` or ``throw``. Closing is not caught."""
 
     def __init__(self) -> None:
         self.sent: object = None
@@ -219,38 +217,38 @@ class ConsumerReply:
         return self.thrown is not None
 
     def forward_to(self, items: Iterator[T]) -> T:
-        """Do the same to the source; return the item it answers with."""
+        """Send or throw the same into the source; return its next item."""
         source = cast("Generator[T, object, Any]", items)
         return source.send(self.sent) if self.thrown is None else source.throw(self.thrown)
 
 
 def items(opener: Opener[T]) -> Generator[T, None, None]:
-    """Yield the items of a source, and of those that resume it."""
-    goes_on = True
-    while goes_on:
+    """Yield the items of a source, and of the sources that resume it."""
+    resumes = True
+    while resumes:
         source, item = opener.open()
         try:
             while item is not END:
                 opener.last = item
                 yield item
                 item = next(source.items, END)
-            goes_on = False
+            resumes = False
         except GeneratorExit:
             opener.close(source)
             raise
         except Exception as error:
             close_failed(source)
-            goes_on = opener.failed(error)
-            if not goes_on:
+            resumes = opener.failed(error)
+            if not resumes:
                 raise
         else:
             opener.close(source)
         finally:
-            close_failed(source)  # Ctrl-C
+            close_failed(source)  # after a KeyboardInterrupt; otherwise it is closed already
 
 
 class ResumableItems(AsyncItems[T]):
-    """Async items that remember the last one, to resume after it."""
+    """The items of an async stream; records the last one, to resume after it."""
 
     __slots__ = ("_opener",)
 
@@ -265,13 +263,13 @@ class ResumableItems(AsyncItems[T]):
 
 @public("redouble.types")
 class Stream(Iterator[T], AsyncIterator[T]):
-    """The items of a stream, for ``for`` or ``async for``, as what opens it demands.
+    """The items of a stream, for ``for`` or ``async for``, depending on its source.
 
     It is closed at its end; to close it early, use it in a ``with`` or ``async with``.
     """
 
     def __init__(self, make: Callable[..., Opener[T]]) -> None:
-        # Both are made now, so that threads may share it; nothing is opened before somebody reads.
+        # Both are made now, so that threads may share it; nothing is opened before the first read.
         self._items = items(make(aio=False))
         self._async_items: AsyncItems[T] = ResumableItems(make(aio=True))
 

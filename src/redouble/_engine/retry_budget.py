@@ -66,7 +66,7 @@ class RetryBudget(ForkSafe):
     per_second: the retries that are granted in any case, for services with little traffic.
     window: the seconds for which credits and grants count.
     credit: what adds a credit: each ``"success"``; or each ``"request"``, as in Finagle and httpware. A
-        budget that is credited by requests keeps granting while everything fails, and so keeps an overload going.
+        budget that is credited by requests grants retries while everything fails, which prolongs an overload.
     name: its name in metrics.
     """
 

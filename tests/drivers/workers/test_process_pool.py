@@ -165,6 +165,6 @@ def test_one_that_died_of_nobody_knows_what(monkeypatch: pytest.MonkeyPatch) -> 
         assert taken.has_reply(PATIENCE)
         with monkeypatch.context() as patch:
             patch.setattr(taken, "_process", Unaccounted())
-            with pytest.raises(errors.WorkerFailed, match=r"has died \(nobody knows of what\)"):
+            with pytest.raises(errors.WorkerFailed, match=r"has died \(exit code unknown\)"):
                 taken.receive()
         taken.end()

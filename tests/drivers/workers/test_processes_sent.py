@@ -28,7 +28,7 @@ class Slow:
     def send(self, work: bytes) -> None:
         self.clock.time += self.sending
 
-    def answers(self, seconds: float) -> bool:
+    def has_reply(self, seconds: float) -> bool:
         self.clock.time += min(seconds, self.answering)
         return self.answering <= seconds
 

@@ -1,1 +1,1 @@
-"""Blocking code on other threads or in other processes, so that a limit can hold for it."""
+"""Blocking code on worker threads or in worker processes, so that a limit can be enforced."""

@@ -1,6 +1,6 @@
-"""What runs in a worker process: it is sent a call, makes it, sends back what came of it, and so on.
+"""The main loop of a worker process: receive a call, make it, send the reply.
 
-`_pool` has the other end of the wire.
+`process_pool` has the other end of the connection.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ READY = b"ready"
 LOAD = b"load:"
 PARENT_POLL = 1.0  # seconds
 
-# What a worker process calls before it ends. `_pool` adds to it when it is imported, which happens only in a
-# process that starts workers of its own.
+# The functions that a worker process calls before it ends. `process_pool` adds one when it is imported, which
+# happens only in a process that starts workers of its own.
 before_exit: list[Callable[[], None]] = []
 
-# What it was, that as bytes, and in words, for the case that the bytes cannot be read on the other side.
+# The kind of reply, the pickled value or error, and a text in case the other side cannot unpickle it.
 Reply: TypeAlias = tuple[str, bytes, str]
 
 
-def main(wire: Connection) -> None:  # pragma: no cover  it runs in another process, where nobody counts
-    """Serve until the other side is gone. Ctrl-C is its business, not ours."""
+def main(wire: Connection) -> None:  # pragma: no cover  not measured in another process
+    """Serve until the parent closes the connection. Only the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     start_new_thread(_die_with_parent, ())
     serve(wire)
@@ -47,9 +47,9 @@ def main(wire: Connection) -> None:  # pragma: no cover  it runs in another proc
 
 
 def _die_with_parent() -> None:  # pragma: no cover  it ends the process
-    """End at once when the parent does, however busy we are: nobody waits for the answer.
+    """End at once when the parent does, also during a call: no process waits for the reply.
 
-    Its end is seen by a pipe, which somebody else may hold open; so we look ourselves too, now and then.
+    The sentinel is a pipe, which another process may hold open; so the parent's id is polled too.
     """
     parent, ours = parent_process(), os.getppid()
     while parent is not None:
@@ -58,31 +58,31 @@ def _die_with_parent() -> None:  # pragma: no cover  it ends the process
 
 
 def serve(wire: Connection) -> None:
-    """Reply one call after the other."""
+    """Serve one call after the other."""
     try:
         wire.send_bytes(READY)
         while True:
             work = wire.recv_bytes()
-            answered = load_function(work) if work.startswith(LOAD) else pack(make_call(work))
+            reply = load_function(work) if work.startswith(LOAD) else pack(make_call(work))
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
-                    stream.flush()  # what was printed comes before what was made, and is not lost with us
+                    stream.flush()  # so that printed text precedes the reply, and is not lost by a kill
             del work
-            wire.send_bytes(answered)
-            del answered
+            wire.send_bytes(reply)
+            del reply
     except (EOFError, OSError):
         return
 
 
 def load_function(work: bytes) -> bytes:
-    """Import what a call needs. What is wrong with it, the call will tell."""
+    """Unpickle a function, to import its module. The call itself will report errors."""
     with suppress(Exception):
         unpack(work.removeprefix(LOAD))
     return READY
 
 
 def make_call(work: bytes) -> Reply:
-    """Make one call."""
+    """Make one call; return the reply."""
     try:
         fn, args, kwargs, left, bound = unpack(work)
         inherit(bound)
@@ -96,7 +96,7 @@ def make_call(work: bytes) -> Reply:
 
 
 class JobResult:
-    """How a call ended: whatever it raised is sent back, and nothing ends the process."""
+    """The result of a call, as a context manager that stores every exception: none ends the process."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -112,11 +112,11 @@ class JobResult:
         return True
 
     def reply(self) -> Reply:
-        """Make it fit to be sent."""
-        what = "value" if self.error is None else "error"
-        told = "" if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()
+        """Return the reply to send."""
+        kind = "value" if self.error is None else "error"
+        text = "" if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()
         try:
-            return what, pack(self.value if self.error is None else self.error), told
+            return kind, pack(self.value if self.error is None else self.error), text
         except Exception as error:
             made = self.value if self.error is None else self.error
-            return f"unpicklable {what}", b"", told or f"{type(made).__qualname__}: {error}"
+            return f"unpicklable {kind}", b"", text or f"{type(made).__qualname__}: {error}"

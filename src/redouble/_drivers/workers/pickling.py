@@ -1,7 +1,7 @@
-"""What goes to a worker process and back, as bytes.
+"""Pickling of calls and replies of worker processes.
 
-Functions go by name, as pickle has it. What decorators have hidden behind that name is found too: a function
-that is retried on a worker process stands there under the name of its wrapper.
+Functions are pickled by name, as usual. A decorated function, whose name refers to its wrapper, is pickled as
+that name and the number of ``__wrapped__`` steps: the function that a policy retries in a process is one.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ __all__ = ["pack", "unpack"]
 
 
 def pack(thing: object) -> bytes:
-    """Make bytes of it."""
+    """Pickle an object."""
     stream = io.BytesIO()
     _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(thing)
     return stream.getvalue()
 
 
 def unpack(sent: bytes) -> Any:
-    """Make it of the bytes."""
-    return pickle.loads(sent)  # noqa: S301  they come from our own process, or its parent
+    """Unpickle an object."""
+    return pickle.loads(sent)  # noqa: S301  sent by our own process, or its parent
 
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: object) -> Any:
-        """Find a function behind its decorators; leave everything else as it is."""
+        """Pickle a decorated function by its wrapper's name and its depth; nothing else is special."""
         if not isinstance(obj, FunctionType):
             return NotImplemented
         try:
             depth = _layers(_look_up(obj.__module__, obj.__qualname__)).index(obj)
         except (ImportError, AttributeError, ValueError):
-            return NotImplemented  # and pickle says what is wrong with it
+            return NotImplemented  # pickle raises its own error
         return (_find_wrapped, (obj.__module__, obj.__qualname__, depth)) if depth else NotImplemented
 
 

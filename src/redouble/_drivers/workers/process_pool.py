@@ -1,6 +1,6 @@
-"""The processes of workers: started, parked, reused, killed; none is left behind.
+"""Worker processes: started, parked, reused and killed; none outlives the program.
 
-A process waits for work on a wire, which is all that is known of it here. `_child` is what runs in it.
+A process waits for work on a connection. `child` is the code that runs in it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from redouble.errors import WorkerFailed
 __all__ = ["REAP_TIMEOUT", "WorkerProcess", "kill_all"]
 
 
-REAP_TIMEOUT = 1.0  # seconds for a killed process to be gone
-LONGEST_WAIT = 1e6  # seconds: the system counts milliseconds, and not many
+REAP_TIMEOUT = 1.0  # seconds to wait for a process to exit
+LONGEST_WAIT = 1e6  # seconds: the operating system counts milliseconds in a small integer
 MAX_IDLE = os.cpu_count() or 1
 
 
 class WorkerProcess:
-    """One worker process, and the wire to it."""
+    """One worker process, and the connection to it."""
 
     def __init__(self, start: str) -> None:
         _block_at_exit()
         self._start = start
         self._ready = self._late = False
-        self.loaded: set[str | None] = set()  # modules
+        self.loaded: set[str | None] = set()  # modules that it has imported
         context: Any = get_context(start)
         self._wire, wire = context.Pipe()
         self._process = context.Process(target=main, args=(wire,), name="redouble worker")
@@ -45,26 +45,26 @@ class WorkerProcess:
             wire.close()
         _all.add(self)
         if _ending:
-            self.kill()  # or the end of the program would wait for it
+            self.kill()  # otherwise the interpreter's exit would wait for it
             self.end()
             raise WorkerFailed("no worker process could be started: the program is ending")
 
     @classmethod
     def idle(cls, start: str) -> WorkerProcess:
-        """Take one that waits for work, or start one."""
+        """Return an idle process, or start one."""
         parked = _idle.setdefault(start, [])
         while parked:
             try:
                 process = parked.pop()
-            except IndexError:  # somebody was quicker
+            except IndexError:  # another thread took the last one
                 break
             if not process._ready or not process.has_reply(0):
                 return process
-            process.end()  # it has something to say, and that can only be that it is gone
+            process.end()  # an idle process sends nothing: it has died
         return cls(start)
 
     def is_ready(self, seconds: float) -> bool:
-        """Wait until it has started."""
+        """Wait until it has started; return True if it has."""
         try:
             self._ready = self._ready or (self.has_reply(seconds) and self._wire.recv_bytes() == READY)
         except (EOFError, OSError):
@@ -75,20 +75,20 @@ class WorkerProcess:
         return self._ready
 
     def load(self, module: str | None, work: bytes) -> None:
-        """Have it import what the work needs; it is ready again when it has."""
+        """Let it import the module of a function; it is ready again afterwards."""
         self._ready = self._late = False
         self.loaded.add(module)
         self.send(LOAD + work)
 
     def send(self, work: bytes) -> None:
-        """Send it a call."""
+        """Send a call."""
         try:
             self._wire.send_bytes(work)
         except OSError:
             raise WorkerFailed(f"the worker process has died ({self._exit()})") from None
 
     def has_reply(self, seconds: float) -> bool:
-        """Say whether it has answered, or died, within this time."""
+        """Return True if it replies, or dies, within this time."""
         while seconds > LONGEST_WAIT:
             if connection.wait([self._wire], LONGEST_WAIT):
                 return True
@@ -96,15 +96,15 @@ class WorkerProcess:
         return bool(connection.wait([self._wire], seconds))
 
     def receive(self) -> Reply:
-        """Take its answer."""
+        """Return its reply."""
         try:
-            answer: Reply = unpack(self._wire.recv_bytes())
+            reply: Reply = unpack(self._wire.recv_bytes())
         except (EOFError, OSError):
             raise WorkerFailed(f"the worker process has died ({self._exit()})") from None
-        return answer
+        return reply
 
     def park(self) -> None:
-        """Keep it for the next one, or let it go if enough are waiting."""
+        """Keep it for the next call, or end it if enough are idle."""
         parked = _idle.setdefault(self._start, [])
         if len(parked) >= MAX_IDLE or (self._late and not self._ready):
             if not self._ready:
@@ -113,16 +113,16 @@ class WorkerProcess:
         elif self._ready:
             parked.append(self)
         else:
-            self._late = True  # once is no harm: it may be wanted before it has started
+            self._late = True  # tolerated once: a call may need it before it has started
             parked.insert(0, self)
 
     def kill(self) -> None:
-        """Kill it; whoever waits for it hears of that."""
+        """Kill it, which ends a wait for its reply."""
         self._process.kill()
 
     def end(self) -> None:
-        """Let it end, and see that it has."""
-        self._wire.close()  # which ends one that is waiting for work
+        """Let it exit, and kill it if it does not."""
+        self._wire.close()  # an idle process exits
         self._process.join(REAP_TIMEOUT)
         if self._process.is_alive():
             self._process.kill()
@@ -134,40 +134,40 @@ class WorkerProcess:
         self._process.join(REAP_TIMEOUT)
         code = self._process.exitcode
         if code is None:
-            return "nobody knows of what"  # another thread has just taken note of it
+            return "exit code unknown"  # another thread has just reaped it
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 _idle: dict[str, list[WorkerProcess]] = {}  # by how they are started
 _all: set[WorkerProcess] = set()
-_ending: list[None] = []  # something in it: the program is ending; a list, so that it needs no `global`
+_ending: list[None] = []  # not empty if the program is ending; a list, so that it needs no `global`
 
 
 def _block_at_exit() -> None:
-    """Wait for ever, in a thread of a program that is ending: there is nobody left to tell anything."""
-    if _ending and current_thread() is not main_thread():  # pragma: no cover  the end is not measured
+    """Block for ever in a thread, other than the main thread, of a program that is ending."""
+    if _ending and current_thread() is not main_thread():  # pragma: no cover  exit is not measured
         end = allocate_lock()
         end.acquire()
         end.acquire()
 
 
 def _forget_after_fork() -> None:
-    """In a forked child: they are the parent's, not ours, and not to be waited for at the end either."""
+    """Forget all processes in a forked child: they are the parent's, and exit must not wait for them."""
     children: set[Any] = getattr(multiprocessing.process, "_children", set())
     children.difference_update(process._process for process in _all)
     _idle.clear()
     _all.clear()
 
 
-@atexit.register  # after multiprocessing, and so called before it, which would wait for them
+@atexit.register  # after multiprocessing, and so called before it: it would wait for them
 def kill_all() -> None:
-    """Leave nobody behind. Those that work for a thread of the program do so for nobody now."""
+    """Kill all worker processes: the results of calls that are still running are not needed any more."""
     _ending.append(None)
     for process in list(_all):
         process.kill()
 
 
-before_exit.append(kill_all)  # or multiprocessing would wait for the workers of a worker
+before_exit.append(kill_all)  # otherwise multiprocessing would wait for the workers of a worker
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch  elsewhere there is no fork

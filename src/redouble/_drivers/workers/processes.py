@@ -1,7 +1,7 @@
-"""Calls in worker processes: for code that has to be stopped for real.
+"""Calls in worker processes, which can be killed.
 
-A process is sent the function and its arguments, and sends back what came of it; what cannot be sent is a
-`WorkerFailed` that says what.
+The function and its arguments are sent to a process, which replies with the result. An object that cannot be
+pickled raises `WorkerFailed`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redouble.errors import WorkerFailed
 __all__ = ["REAP_TIMEOUT", "AsyncJobSteps", "ProcessJob", "WorkerTraceback"]
 
 
-START_TIMEOUT = 60.0  # seconds after which a process that somebody waits for will not start any more
+START_TIMEOUT = 60.0  # seconds after which a process that is waited for counts as failed
 
 NAMELESS = "Write a function at the top of a module, and arguments that can be pickled"
 NESTED = "Of several layers only the innermost can have a process for its worker"
@@ -42,12 +42,12 @@ class ProcessJob:
     ) -> None:
         self._call = (fn, args, kwargs)
         self._process = WorkerProcess.idle(start)
-        self._owned = True  # until it is given back, when it may be somebody else's at once
+        self._owned = True  # until it is released, when another job may take it at once
         self._lock = allocate_lock()
         self.ended = False
 
     def is_ready(self, seconds: float) -> bool:
-        """Wait until the process has started; say whether it was in time."""
+        """Wait until the process has started; return True if it was in time."""
         try:
             ready = self._process.is_ready(min(seconds, START_TIMEOUT))
             if not ready and seconds > START_TIMEOUT:
@@ -56,11 +56,11 @@ class ProcessJob:
             self.close()
             raise
         if not ready:
-            self.release()  # it gets ready all the same, for somebody who has more time
+            self.release()  # it continues to start, for a later job
         return ready
 
     def has_loaded(self, seconds: float) -> bool:
-        """Wait until the process has imported what it needs; that is not the time of the attempt either."""
+        """Wait until the process has imported the function's module: the attempt has not begun yet."""
         fn: Any = self._call[0]
         while isinstance(fn, partial):
             fn = fn.func
@@ -71,7 +71,7 @@ class ProcessJob:
         return self.is_ready(seconds)
 
     def start(self, seconds: float) -> None:
-        """Send it what to do. What time it has is its deadline there."""
+        """Send the call. ``seconds`` becomes the deadline in the process."""
         self._process.send(self._packed((*self._call, seconds, dict(BOUND.get()))))
 
     def _packed(self, work: object) -> bytes:
@@ -86,70 +86,70 @@ class ProcessJob:
             ) from error
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; say whether it has ended."""
+        """Wait for its end; return True if it has ended."""
         self.ended = self._process.has_reply(seconds)
         return self.ended
 
     def result(self) -> Any:
         """Return what it returned, or raise what it raised."""
-        what, sent, told = self._process.receive()
+        kind, sent, text = self._process.receive()
         self.release()
         name = display_name(self._call[0])
         if not sent:
             raise WorkerFailed(
-                f"{name} cannot be called in a worker process, which failed to read it: {told}"
-                if what == "unreadable"
-                else f"what {name} made cannot be sent back from a worker process: {told}"
+                f"{name} cannot be called in a worker process, which failed to read it: {text}"
+                if kind == "unreadable"
+                else f"what {name} made cannot be sent back from a worker process: {text}"
             )
         try:
             made = unpack(sent)
         except Exception as error:
             raise WorkerFailed(
-                f"what {name} made cannot be read again: {error}{told and '. It was: '}{told}"
+                f"what {name} made cannot be read again: {error}{text and '. It was: '}{text}"
             ) from error
-        if what == "value":
+        if kind == "value":
             return made
         if not isinstance(made, BaseException):
-            raise WorkerFailed(f"what {name} raised cannot be read again. It was: {told}")
+            raise WorkerFailed(f"what {name} raised cannot be read again. It was: {text}")
         try:
-            raise made from WorkerTraceback(told)
+            raise made from WorkerTraceback(text)
         finally:
-            del made  # or it and this frame would keep each other alive
+            del made  # break the cycle of the error and this frame
 
     def kill(self) -> None:
-        """Kill it; whoever waits for it hears of that."""
+        """Kill the process, unless it was released, which ends a wait for its reply."""
         with self._lock:
             if self._owned:
                 self._process.kill()
 
     def close(self) -> None:
-        """Be done with it. A process that was not given back is not fit to be used again."""
+        """Kill and end the process unless it was released: its state is unknown."""
         with self._lock:
-            ours, self._owned, self.ended = self._owned, False, True
-        if ours:
+            owned, self._owned, self.ended = self._owned, False, True
+        if owned:
             self._process.kill()
             self._process.end()
 
     def release(self) -> None:
-        """Let somebody else have the process."""
+        """Park the process for other jobs."""
         with self._lock:
-            ours, self._owned = self._owned, False
-        if ours:
+            owned, self._owned = self._owned, False
+        if owned:
             self._process.park()
 
 
 class AsyncJobSteps:
-    """A job that a thread sees to, for async code: it has a process ready, and goes on when told to."""
+    """A process job that a thread runs for async code: it prepares a process, then waits for `start`."""
 
-    def __init__(self, make: Callable[[], ProcessJob], ring: Callable[[], object]) -> None:
-        self._make, self._wake = make, ring
+    def __init__(self, make: Callable[[], ProcessJob], wake: Callable[[], object]) -> None:
+        self._make, self._wake = make, wake
         self._job: ProcessJob | None = None
         self._seconds: float | None = None
         self._proceed = allocate_lock()
         self._proceed.acquire()
 
     def run(self) -> Any:
-        """Take all steps, on the thread; whatever happens, leave nothing behind."""
+        """Run all steps, on the thread; in any case release or close the process."""
         try:
             self._job = job = self._make()
             job.is_ready(inf)
@@ -167,12 +167,12 @@ class AsyncJobSteps:
                 self._job.close()
 
     def start(self, seconds: float) -> None:
-        """Let it take the second step: it has so many seconds."""
+        """Let the thread make the call, with this many seconds."""
         self._seconds = seconds
         self._proceed.release()
 
     def stop(self) -> None:
-        """Let it come to an end: a process at work is killed, one that starts may do so for somebody else."""
+        """End the job: kill a process that makes the call; let one that still starts serve another job."""
         if self._seconds is None:
             self._proceed.release()
         elif self._job is not None:

@@ -1,7 +1,7 @@
-"""Worker threads: parked when idle, reused, and never waited for at the end of the program.
+"""Worker threads: parked when idle, reused, and never joined at the exit of the program.
 
-One stack of idle threads serves all policies. Nothing is ever injected into a thread: it is told that its
-attempt is over, and left alone.
+One stack of idle threads serves all policies. No exception is ever injected into a thread: a flag shows it
+that its attempt is over (`redouble.cancelled()`), and it is abandoned.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from redouble.errors import WorkerFailed
 __all__ = ["ThreadJob"]
 
 
-IDLE_TIMEOUT = 10.0  # seconds after which a thread that nobody needs ends
+IDLE_TIMEOUT = 10.0  # seconds after which an idle thread ends
 
 
 class ThreadJob(CancellableDeadline):
-    """One call of a blocking function on a thread, and the signal to it that nobody waits any more.
+    """One call of a blocking function on a thread, and the flag that its caller has stopped waiting.
 
-    ``ring`` is called on that thread once it has ended; without it, `run_within` and `wait` wait for that.
+    ``wake`` is called on that thread after the end of the call; without it, `run_within` and `wait` can wait.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class ThreadJob(CancellableDeadline):
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        ring: Callable[[], object] | None = None,
+        wake: Callable[[], object] | None = None,
     ) -> None:
         outer = MOMENT.get()  # flat: this is measured
         self.outer = outer if outer is None else in_force(outer)
@@ -63,14 +63,14 @@ class ThreadJob(CancellableDeadline):
         self._context = copy_context()
         self._lock = lock = allocate_lock()
         lock.acquire()
-        self._wake = ring or lock.release
+        self._wake = wake or lock.release
         self._value: Any = None
         self._error: BaseException | None = None
         self._ended_at = inf  # when it ended
         self.ended = self.stuck = False
 
     def start(self, seconds: float = inf) -> None:
-        """Run it on a thread, an idle one if there is one; it has so many seconds."""
+        """Run it on a thread, an idle one if there is one, with a deadline in this many seconds."""
         if seconds < inf:
             self.until = self.reading() + seconds
         self._context.run(MOMENT.set, self)
@@ -83,22 +83,22 @@ class ThreadJob(CancellableDeadline):
             thread.wake.release()
 
     def run_within(self, seconds: float) -> bool:
-        """Run it, and wait for its end; say whether it has ended in time."""
+        """Run it, and wait for its end; return True if it has ended in time."""
         in_time = False
         try:
             self.start(seconds)
             self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
-            # What counts is when it ended, and not when we hear of it.
+            # The time of its end counts, not the time of the wake-up.
             in_time = self._ended_at < self.until or (self.ended and self._error is None)
         finally:
             if in_time:
                 self.over = True
             else:
-                self.end(in_time=False)  # it may also have been interrupted, by Ctrl-C
+                self.end(in_time=False)  # also after a KeyboardInterrupt
         return in_time
 
     def ended_in_time(self) -> bool:
-        """Say whether it ended in time, however late that is heard of."""
+        """Return True if it ended in time, however late the wake-up was."""
         return self._ended_at < self.until
 
     def wait(self, seconds: float) -> None:
@@ -107,7 +107,7 @@ class ThreadJob(CancellableDeadline):
             self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
 
     def succeeded(self) -> bool:
-        """Say whether it returned."""
+        """Return True if it has returned."""
         return self._ended_at < inf and self._error is None
 
     def result(self) -> Any:
@@ -119,72 +119,72 @@ class ThreadJob(CancellableDeadline):
                 raise error
             return value
         finally:
-            del error  # or it and this frame would keep each other alive
+            del error  # break the cycle of the error and this frame
 
     def discard_result(self) -> None:
-        """Forget what came of it."""
+        """Drop the value and the error."""
         self._value = self._error = None
 
     def perform(self) -> Callable[[], object]:
-        """Do it, on the thread; return how to say that it has ended."""
+        """Make the call, on the thread; return the function that wakes the caller."""
         with self:
             self._value = self._context.run(self._fn, *self._args, **self._kwargs)
         return self._wake
 
     def __enter__(self) -> None:
-        ambient.hold(1)  # so that policies in there see what time they have
+        ambient.hold(1)  # so that policies inside read the deadline
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
         ambient.hold(-1)
-        self._error = error  # whatever it is, it is raised where the call came from
+        self._error = error  # any BaseException is raised in the calling thread
         if error is not None:
             self.stuck = has_left_a_worker(error)
         if self.cancelled:
             self.discard_result()
         del self._fn, self._args, self._kwargs, self._context
-        self._ended_at = self.reading()  # at last: who sees it may take the result at once
+        self._ended_at = self.reading()  # last: a thread that reads it may take the result at once
         return True
 
 
 class _WorkerThread(Thread):
-    """A thread that does one job after the other."""
+    """A thread that runs one job after the other."""
 
     def __init__(self, job: ThreadJob) -> None:
         super().__init__(name="redouble worker", daemon=True)
         self.job: ThreadJob | None = job
-        self.wake = allocate_lock()  # released by who has put another job here
+        self.wake = allocate_lock()  # released after another job was assigned
         self.wake.acquire()
 
     def begin(self) -> None:
-        """Start."""
+        """Start, or raise `WorkerFailed`."""
         try:
             self.start()
         except (RuntimeError, MemoryError) as error:
             raise WorkerFailed(f"no thread could be started for a worker: {error}") from error
 
     def run(self) -> None:
-        """Work, park, work."""
+        """Run jobs, parked in between, until idle for too long."""
         while (job := self.job) is not None:
             self.job = None
-            ring = job.perform()
-            del job  # or what it holds would live for as long as we are parked
-            _idle.append(self)  # and then ring: whoever hears it may have the next job ready
-            ring()
-            del ring
+            wake = job.perform()
+            del job  # it would stay alive while the thread is parked
+            _idle.append(self)  # before wake(): the woken caller may assign the next job at once
+            wake()
+            del wake
             if not self.wake.acquire(timeout=IDLE_TIMEOUT):
                 self._leave()
 
     def _leave(self) -> None:
         try:
             _idle.remove(self)
-        except ValueError:  # somebody has just taken us, so there is something to do
+        except ValueError:  # another thread has just taken this one, and assigns a job
             self.wake.acquire()
 
 
-_idle: list[_WorkerThread] = []  # the last one in is the first one out, so that the others grow old
+_idle: list[_WorkerThread] = []  # last in, first out, so that surplus threads reach their timeout
 
-# Threads do not survive a fork; a child that took them for idle would wait for ever.
+# Threads do not survive a fork; a child that assigned jobs to them would wait for ever.
 if hasattr(os, "register_at_fork"):  # pragma: no branch  elsewhere there is no fork
     os.register_at_fork(after_in_child=_idle.clear)
