@@ -331,4 +331,4 @@ def test_sockets_of_tls_are_limited_and_so_is_what_the_proxy_is_asked(
     monkeypatch.setattr(connection.HTTPSConnection, "_tunnel", tunnel, raising=False)
     made: Any = _urllib3.HTTPSConnection("h")
     made.connect()
-    assert [type(sock).__name__ for sock in (*seen, made.sock)] == ["Socket", "Sock", "Socket"]
+    assert [type(sock).__name__ for sock in (*seen, made.sock)] == ["LimitedSocket", "Sock", "LimitedSocket"]
