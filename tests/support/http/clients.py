@@ -46,7 +46,7 @@ HTTPX = tuple(name for name in CLIENTS if name.startswith("httpx"))
 
 
 def is_async(name: str) -> bool:
-    """Say whether a client is one for async code, chosen or not."""
+    """Return True if a client is for async code."""
     return "-" in name or name == "aiohttp"
 
 
