@@ -1,4 +1,4 @@
-"""One logical request: it is sent again only if that does no harm and can be done, whatever the policy."""
+"""`Exchange`: a request is resent only if it is idempotent and its body resendable, whatever the policy."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def step_of(failure: type[Exception] | int) -> Exception | int:
 @pytest.mark.parametrize(("asking", "body"), list(product(ASKING, BODIES)))
 @pytest.mark.parametrize("failure", [UNSENT, LOST, 503])
 def test_may_it_be_sent_again(colour: str, asking: str, body: str, failure: type[Exception] | int) -> None:
-    """All combinations: who never left may; else it must do no harm, and its body must be there again."""
+    """An unsent request may be resent; any other must be idempotent, with a resendable body."""
     client = Client(POLICY, step_of(failure), 200, colour=colour)
     try:
         seen: object = client.request(source=BODIES[body](), **ASKING[asking])
@@ -94,7 +94,7 @@ def test_may_it_be_sent_again(colour: str, asking: str, body: str, failure: type
 
 @pytest.mark.parametrize("failure", [LOST, 503])
 def test_why_a_body_was_not_sent_again(colour: str, failure: type[Exception] | int) -> None:
-    """The answer or the error passes through; where there is an error, a note says it."""
+    """The response or the error passes through; an error has a note with the reason."""
     step = step_of(failure)
     client = Client(POLICY, step, colour=colour)
     if step == 503:
@@ -151,7 +151,7 @@ def test_a_key_for_one_request(colour: str) -> None:
 
 
 class Twice(Layer):
-    """Calls again, whatever came of it, and asks nobody."""
+    """A layer that calls twice, without the engine's check."""
 
     def around(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         def twice(exchange: Any) -> Any:
@@ -200,7 +200,7 @@ def test_a_layer_that_calls_twice_is_asked_too(
         seen: Any = client.request(source=BODIES[body](), **ASKING[asking]).status
     except httpx.TransportError as error:
         seen = error
-    except errors.RedoubleError as error:  # there was none, but an answer that nobody took
+    except errors.RedoubleError as error:  # there was no error, but a response that was not accepted
         seen = str(error).partition(":")[0]
     assert len(client.sent) == sends
     assert seen == ("not sent again" if (failure, sends) == (200, 1) else step)
@@ -223,7 +223,7 @@ class Unmarkable(httpx.ReadError):
 
 
 def test_an_error_that_takes_no_marks(colour: str) -> None:
-    """Nobody is asked then until the next attempt begins; it does not."""
+    """Then `check` is not called; `begin_attempt` rejects the next attempt."""
     error = Unmarkable("lost")
     client = Client(retrying(on=Exception, attempts=3), error, colour=colour)
     with pytest.raises(Unmarkable):

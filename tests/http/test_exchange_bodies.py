@@ -177,7 +177,7 @@ def test_the_body_of_a_failure_is_not_asked_for_again(
 
 @pytest.mark.parametrize(("script", "reason"), [([200, 404], "stopped"), ([200, 503], "attempts")])
 def test_an_answer_that_does_not_fit_the_head(script: list[Any], reason: str) -> None:
-    """The error of the body comes out, and tells what was tried."""
+    """The error of the body is raised, with the record of the attempts."""
     client = Client(POLICY, *script)
     first = client.request()
     broken = LOST("cut")
@@ -189,7 +189,7 @@ def test_an_answer_that_does_not_fit_the_head(script: list[Any], reason: str) ->
 
 @pytest.mark.parametrize(("method", "calls"), [("GET", 2), ("POST", 1)])
 def test_a_rule_further_out_still_asks_for_the_method(method: str, calls: int) -> None:
-    """An error that says `committed` is nobody's permission to send a POST twice."""
+    """The reason `committed` does not permit resending a POST."""
     made: list[Exception] = []
 
     def download() -> None:

@@ -1,4 +1,4 @@
-"""One logical request: the story it leaves on answers and errors, and bodies that break."""
+"""`Exchange`: the records on responses and errors, and bodies that fail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def texts(said: Report) -> list[str | None]:
     return [record.error_text for record in said.history]
 
 
-# ---------------------------------------------------------------------------- the story
+# ---------------------------------------------------------------------------- the record
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_without_retries_there_is_a_story_too(colour: str, policy: Any, status: 
 
 
 def test_an_error_that_comes_out_bears_no_mark(colour: str) -> None:
-    """With a policy it has its stamp; without one it tells what there is to tell, and asks nobody."""
+    """With a policy it has the stamp of its run; without one a record that vetoes nothing."""
     for policy in (POLICY, Pipeline()):
         with pytest.raises(LOST) as caught:
             Client(policy, LOST("x"), colour=colour).request()
@@ -102,7 +102,7 @@ def test_a_rule_that_asks_in_the_middle_is_told_of_the_attempts_so_far(colour: s
 
 @pytest.mark.parametrize("script", [[200], [503, 200], [503]])
 def test_a_story_survives_pickling(colour: str, script: list[Any]) -> None:
-    """On the way to another process it becomes its report."""
+    """Pickling replaces the record by its report."""
     answer = Client(POLICY, *script, colour=colour).request()
     found: Any = pickle.loads(pickle.dumps(answer.__dict__[STAMP]))
     assert isinstance(found, Report)

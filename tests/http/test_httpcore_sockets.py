@@ -1,4 +1,4 @@
-"""Every wait of a blocking connection is shortened to what is left of the call, and given back afterwards."""
+"""Every wait of a blocking connection is shortened to the time left of the call, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRANSPORTS = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "
 
 
 class Late(Exception):
-    """The library's word for a timeout."""
+    """The library's timeout error."""
 
 
 class Words:
@@ -44,7 +44,7 @@ class Words:
 
 
 class Wire:
-    """A connection, or what opens one: writes down how long it is told to wait. Each wait takes a second."""
+    """A connection or a backend that records its timeouts. Each wait takes a second."""
 
     def __init__(self, clock: Virtual) -> None:
         self.clock = clock
@@ -145,7 +145,7 @@ def test_each_wait_is_no_longer_than_what_is_left(
 
 
 def test_much_is_written_piece_by_piece(clock: Virtual) -> None:
-    """A server that reads slowly would take in a part of it again and again, each in time."""
+    """A server that reads slowly accepts part after part, each within the timeout."""
     wire, stream = opened(clock)
     before = limited(clock, 9)
     try:
@@ -181,7 +181,7 @@ def test_what_speaks_tls_is_limited_too(clock: Virtual) -> None:
 
 
 def test_a_timeout_that_was_shortened_is_the_clients_own_again_after_the_attempt(clock: Virtual) -> None:
-    """What is read after the first byte is read by the client's own terms."""
+    """After the first byte the client's own timeouts apply."""
     wire, stream = opened(clock)
     for own in (None, 60.0):
         stream.read(1, ShortenedTimeout(own, 2))
@@ -198,7 +198,7 @@ def test_other_ways_to_connect(clock: Virtual) -> None:
 
 
 def test_the_same_in_async_code(clock: Virtual) -> None:
-    """There cutting is done elsewhere; all that is left to do is to give the client's own timeouts back."""
+    """The transport cancels async attempts; the stream only restores the client's own timeouts."""
     wire = Wire(clock)
 
     async def main() -> None:
@@ -241,7 +241,7 @@ MISFORTUNES: dict[str, Misfortune] = {
 @pytest.mark.parametrize("misfortune", MISFORTUNES)
 @pytest.mark.parametrize("library", [httpcore, httpcore2], ids=["httpcore", "httpcore2"])
 def test_a_socket_does_what_the_librarys_own_does(library: Any, misfortune: str) -> None:
-    """Word for word: it takes its place where nothing is limited."""
+    """Without a deadline the stream does exactly what httpcore's own does."""
     found: list[object] = []
     for ours in (False, True):
         mine, peer = socket.socketpair()

@@ -1,4 +1,4 @@
-"""Bodies of httpx and httpx2 by themselves: which piece counts, what is closed, when time is up."""
+"""Bodies of httpx and httpx2 alone: which chunk is a delivery, which streams are closed, time limits."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_a_body_is_iterated_once(case: Case) -> None:
 
 
 def test_a_stream_whose_answer_is_gone_begins_anew_too(case: Case) -> None:
-    """Somebody has kept the body alone."""
+    """The caller has kept the body and dropped the response."""
     source = case.source([case.broken()], [b"all"])
     transport = source.transport(case.ours, aio=case.aio)
     request = case.library.Request("GET", "http://there/")
@@ -256,7 +256,7 @@ def test_a_stream_whose_answer_is_gone_begins_anew_too(case: Case) -> None:
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_where_sockets_are_not_ours_the_clock_is_looked_at_between_two_pieces(name: str) -> None:
-    """Blocking code over a transport of the caller's own cannot be cut, but it is not let go on for ever."""
+    """Blocking reads of a user's transport cannot be interrupted, but end between two chunks."""
     case = Case(name, aio=False)
     with virtual_time() as clock:
         source = case.source([b"a", 3, b"b", 3, b"c", 3, b"d"], clock=clock)

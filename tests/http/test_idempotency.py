@@ -1,4 +1,4 @@
-"""Idempotency keys: how they are asked for, and what is wrong to ask."""
+"""Idempotency keys: the option, its validation, and the keys made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients whose policy has only a name: they follow the configuration, and keep what is theirs."""
+"""Clients whose policy is given by name: they follow configuration reloads and keep their own state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_client_follows_a_reload(aio: bool) -> None:
     assert client.current is before
     load(attempts=5)
     assert client.current.plan.max_attempts == 5
-    assert before.plan.max_attempts == 2  # what is under way goes on as it began
+    assert before.plan.max_attempts == 2  # a call in flight keeps its policy
 
 
 def test_a_client_is_made_before_there_is_a_configuration() -> None:

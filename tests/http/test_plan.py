@@ -1,4 +1,4 @@
-"""What a policy becomes for a client: any layer will do, each host has a budget, limits become deadlines."""
+"""`Plan`: any layer is accepted, each host has a budget, time limits become deadlines."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_what_fails_and_what_may_be_repeated(policy: Layer, failing: set[int], m
         (Retry(attempts=3, timeout=50), 3, 50),
         (Retry(attempts=None), inf, inf),
         (Retry(attempts=3, give_up_after=None), 3, inf),
-        # What is further in begins anew with each attempt of what is further out.
+        # An inner limit restarts with each attempt of the outer layer.
         (Retry(attempts=3, give_up_after=None) | Retry(attempts=2, timeout=1), 6, inf),
         (Retry(attempts=3, timeout=9) | Timeout(2) | Retry(attempts=2, timeout=1), 6, 9),
         (Retry(attempts=None, timeout=9) | Retry(attempts=2), inf, 9),

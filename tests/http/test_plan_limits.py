@@ -1,4 +1,4 @@
-"""What a policy becomes for a client: each host has a budget, and limits become deadlines."""
+"""`Plan`: each host has a budget, and time limits become deadlines."""
 
 from __future__ import annotations
 

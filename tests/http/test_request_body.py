@@ -49,14 +49,14 @@ class ReadOnly:
 
 
 class Pretends(io.BytesIO):
-    """It says that it can be rewound, and then cannot."""
+    """seekable() returns True, but seek() fails."""
 
     def seek(self, *_: Any) -> int:
         raise OSError("no")
 
 
 class Untold(io.BytesIO):
-    """Nobody knows where it is."""
+    """tell() fails."""
 
     def tell(self) -> int:
         raise OSError("no")
@@ -154,7 +154,7 @@ def test_a_pipe_does_not_go_back() -> None:
 def test_an_async_file_cannot_be_rewound_from_here(
     tmp_path: Path, run: Callable[[Any], None], open_file: Callable[..., Awaitable[Any]]
 ) -> None:
-    """It looks like a file, but its methods have to be awaited: what they return is no place in it."""
+    """An async file: its methods return awaitables instead of positions."""
     path = tmp_path / "body"
     path.write_bytes(DATA)
 
@@ -250,7 +250,7 @@ def test_it_is_not_called_before_it_is_needed() -> None:
 
 
 def test_a_file_is_read_in_pieces_and_closed() -> None:
-    """Also when nobody wants the rest of it."""
+    """Also when the rest is never read."""
     opened = list[io.BytesIO]()
 
     def opens() -> io.BytesIO:

@@ -1,4 +1,4 @@
-"""What is said about one request: how it is read, and what plan comes of it."""
+"""The options of one request: parsing, and the plan that they make."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_what_has_no_hash_is_not_kept() -> None:
 
 
 def test_no_more_plans_are_kept_than_so_many() -> None:
-    """The oldest goes; those that stay are the same."""
+    """The oldest plan is evicted; the others stay the same objects."""
     plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
     made = [request_options({"attempts": n}).plan_for(plan, kept) for n in range(1, MOST + 51)]
     assert len(kept) == MOST
@@ -171,7 +171,7 @@ def test_no_more_plans_are_kept_than_so_many() -> None:
     ],
 )
 def test_a_plan_that_cannot_be_made(value: Any, error: type[Exception], says: str) -> None:
-    """It says so by the name of the option, each time."""
+    """The error names the option, each time."""
     plan, kept = plan_of(), BoundedCache[HttpPlan](MOST)
     for _ in range(2):
         with pytest.raises(error, match=says):

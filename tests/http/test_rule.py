@@ -1,4 +1,4 @@
-"""`http.rule`: which answers and failures are worth another request, whatever the client."""
+"""`http.rule`: which responses and failures of any client are worth another request."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_types_say_nothing_about_answers(answered: Answered) -> None:
 
 
 class Shy(Exception):
-    """Does not let itself be looked at."""
+    """An error whose attributes raise."""
 
     @property
     def response(self) -> object:

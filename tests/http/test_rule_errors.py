@@ -1,4 +1,4 @@
-"""`http.rule`: what cannot be meant is refused where it is written, by the name of the option."""
+"""`http.rule`: invalid options raise at construction, with the name of the option."""
 
 from __future__ import annotations
 

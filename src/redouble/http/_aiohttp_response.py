@@ -132,10 +132,10 @@ class RestartableContent:
         try:
             replacement = await exchange.arestart(error)
         except Exception as failed:
-            answer = exchange.final_response(failed, TIMEOUT_TYPES)
-            if answer is None:
+            last = exchange.final_response(failed, TIMEOUT_TYPES)
+            if last is None:
                 raise
-            answer.close()
+            last.close()
             raise exchange.mismatch(error) from None
         if response is not None and replacement.status != response.status:
             replacement.close()

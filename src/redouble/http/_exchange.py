@@ -152,9 +152,9 @@ class Exchange(RetryVeto):
         """Return True if a response is a failure of the server."""
         return self.plan.fails(status, headers)
 
-    def record_failure(self, error: Exception, answer: Any = None) -> Exception:
+    def record_failure(self, error: Exception, response: Any = None) -> Exception:
         """Stamp the error of an attempt with this exchange, for the policy that may retry it."""
-        self.error, self.response, self.in_flight = error, answer, False
+        self.error, self.response, self.in_flight = error, response, False
         try:
             vars(error)[STAMP] = self
         except Exception:  # no __dict__: then `begin_attempt` decides instead of `check`

@@ -198,10 +198,10 @@ class RestartableBody(RestartableState):
         try:
             replacement = exchange.restart(error)
         except Exception as failed:
-            answer = exchange.final_response(failed, self.timeout_types)
-            if answer is None:
+            last = exchange.final_response(failed, self.timeout_types)
+            if last is None:
                 raise
-            answer.close()
+            last.close()
             raise exchange.mismatch(error) from None
         if not self._can_continue_with(replacement):
             replacement.close()
@@ -271,10 +271,10 @@ class AsyncRestartableBody(RestartableState):
         try:
             replacement = await exchange.arestart(error)
         except Exception as failed:
-            answer = exchange.final_response(failed, self.timeout_types)
-            if answer is None:
+            last = exchange.final_response(failed, self.timeout_types)
+            if last is None:
                 raise
-            await answer.aclose()
+            await last.aclose()
             raise exchange.mismatch(error) from None
         if not self._can_continue_with(replacement):
             await replacement.aclose()

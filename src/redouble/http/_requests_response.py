@@ -77,10 +77,10 @@ class RestartableResponse(requests.Response):
         try:
             replacement = exchange.restart(error)
         except Exception as failed:
-            answer = exchange.final_response(failed, TIMEOUT_TYPES)
-            if answer is None:
+            last = exchange.final_response(failed, TIMEOUT_TYPES)
+            if last is None:
                 raise
-            answer.close()
+            last.close()
             raise exchange.mismatch(error) from None
         if replacement.status_code != self.status_code:
             replacement.close()

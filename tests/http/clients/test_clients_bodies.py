@@ -86,7 +86,7 @@ def test_never_sent_twice_after_an_error(server: Server, name: str, kind: str) -
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 @pytest.mark.parametrize(("name", "kind"), [*rows(CLIENTS, once), *rows(CLIENTS, again)])
 def test_sent_again_if_nothing_was_sent(name: str, kind: str, method: str) -> None:
-    """Whatever it is and whatever the method: it never left."""
+    """Whatever the body and the method: the request was never sent."""
     body = (once(name) | again(name))[kind]()
     with client(name, POLICY) as http:
         seen = http.request(method, f"http://127.0.0.1:{refused_port()}/", body=body)
@@ -130,7 +130,7 @@ def test_no_body_is_no_body_again(server: Server, name: str, body: bytes | None)
 
 @pytest.mark.parametrize("name", ["httpx2", "requests", "aiohttp"])
 def test_a_file_that_was_closed_meanwhile_is_not_sent_empty(server: Server, name: str) -> None:
-    """Somebody closes it between two attempts."""
+    """The caller closes the file between two attempts."""
     url, body = server.url("503,200"), real()
     with client(name, Retry(attempts=3, backoff=[0, 0], on_failure=lambda _: body.close())) as http:
         seen = http.request("PUT", url, body=body)
@@ -175,7 +175,7 @@ def test_a_form_of_bytes_and_files_is_sent_again_whole(server: Server, name: str
 
 @pytest.mark.parametrize("name", ["aiohttp", "requests"])
 def test_a_form_takes_a_file_from_where_it_was(server: Server, name: str) -> None:
-    """The two httpx begin at the start of a file, whoever sends it."""
+    """Both httpx libraries send a file from its start, with and without our transport."""
     url = server.url("503*2,200")
     with client(name, POLICY) as http, real() as file:
         assert file.tell() == len(BEFORE)

@@ -65,7 +65,7 @@ CASES = [
 
 
 def cancelled(http: Client, call: Callable[[], Any], arrived: Callable[[], object]) -> list[str]:
-    """Begin a call, cancel it once something has happened, and tell how it ended."""
+    """Start a call, cancel it after an event, and return how it ended."""
     ended: list[str] = []
 
     async def inside() -> None:
@@ -238,7 +238,7 @@ def test_ctrl_c_in_a_delay(server: Server, name: str, script: str) -> None:
         assert ledger.lines[-1] == "refund 1"
         assert len(server.ledger(url)) == 1
         assert http.get(server.url("200"), timeout=30).outcome == 200
-    gc.collect()  # a socket of requests lives as long as anybody knows its answer
+    gc.collect()  # a socket of requests lives as long as its response is referenced
     server.wait_until_open(0)
 
 

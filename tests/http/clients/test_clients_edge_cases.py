@@ -1,4 +1,4 @@
-"""What seldom happens to the clients: odd policies, interruptions, pickles, proxies, late readers."""
+"""Rare cases of the clients: odd policies, interruptions, pickling, proxies, late readers."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_an_error_without_a_text_is_shown() -> None:
 
 
 class Broken(httpx2.SyncByteStream):
-    """A body in which somebody presses Ctrl-C."""
+    """A body that raises KeyboardInterrupt."""
 
     closed = False
 
@@ -311,7 +311,7 @@ def test_nobody_waits_for_a_pool_when_the_time_is_up() -> None:
 def test_sockets_of_tls_are_limited_and_so_is_what_the_proxy_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without a network: the tunnel is asked on a limited socket, and TLS is spoken on the bare one."""
+    """Without a network: the tunnel is requested on a limited socket, TLS starts on the bare one."""
     seen: list[object] = []
 
     class Sock:
@@ -331,4 +331,4 @@ def test_sockets_of_tls_are_limited_and_so_is_what_the_proxy_is_asked(
     monkeypatch.setattr(connection.HTTPSConnection, "_tunnel", tunnel, raising=False)
     made: Any = _urllib3.HTTPSConnection("h")
     made.connect()
-    assert [type(sock).__name__ for sock in (*seen, made.sock)] == ["Socket", "Sock", "Socket"]
+    assert [type(sock).__name__ for sock in (*seen, made.sock)] == ["LimitedSocket", "Sock", "LimitedSocket"]

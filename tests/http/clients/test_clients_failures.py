@@ -1,4 +1,4 @@
-"""Failures on the way, through every HTTP client: what is sent again, and whose error comes out."""
+"""Network failures, through every HTTP client: which requests are resent, and which error is raised."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plain(name: str, method: str, url: str, timeout: tuple[float, float]) -> See
 
 
 def is_the_client_s_own(seen: Seen, expected: Seen) -> bool:
-    """Say whether an error is of the very type that the plain client raises."""
+    """Return True if an error has exactly the type that the plain client raises."""
     return seen.error is not None and type(seen.error) is type(expected.error)
 
 
@@ -67,7 +67,7 @@ def is_the_client_s_own(seen: Seen, expected: Seen) -> bool:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_after_one_failure_all_is_well(name: str, server: Server, fault: str) -> None:
-    """The caller learns of it from the report only."""
+    """Only the report shows the failure."""
     url = server.url(f"{FAULTS[fault]},{WELL.get(fault, '200')}")
     with client(name, Retry(backoff=[0])) as http:
         seen = http.get(url)
@@ -91,7 +91,7 @@ def test_after_a_silence_all_is_well(name: str, server: Server, fault: str) -> N
 
 @pytest.mark.parametrize("fault", ALL_FAULTS)
 def test_the_last_failure_is_the_client_s_own_error(name: str, server: Server, fault: str) -> None:
-    """It is what the plain client raises, with our note and the story."""
+    """The error is that of the plain client, with our note and the report."""
     script, timeout = {**FAULTS, **STALLS}[fault], (LONG, SHORT if fault in STALLS else LONG)
     url = server.url(script)
     with client(name, Retry(attempts=2, backoff=[0])) as http:
@@ -146,7 +146,7 @@ def test_a_connection_that_was_used_before_makes_no_difference(
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("where", ["refused", pytest.param("hole", marks=pytest.mark.quiet)])
 def test_what_was_not_sent_is_sent_whatever_its_method(name: str, hole: int, method: str, where: str) -> None:
-    """Nobody was there; in the end the error is the client's own."""
+    """Nothing listened on the port; the final error is the client's own."""
     url = f"http://127.0.0.1:{hole if where == 'hole' else refused_port()}/"
     timeout = (SHORT if where == "hole" else LONG, LONG)
     with client(name, Retry(attempts=2, backoff=[0])) as http:
@@ -157,7 +157,7 @@ def test_what_was_not_sent_is_sent_whatever_its_method(name: str, hole: int, met
 
 
 class Late:
-    """A server that nobody can reach until it is opened; it answers one request."""
+    """A server that refuses connections until it is opened; it answers one request."""
 
     def __init__(self) -> None:
         self._listener = socket.socket()
@@ -255,7 +255,7 @@ def _told(seen: Seen) -> list[str]:
 
 
 def test_errors_of_a_closed_client_are_its_own(name: str, server: Server) -> None:
-    """What is the caller's mistake is not retried."""
+    """A mistake of the caller is not retried."""
     with client(name, Retry(backoff=[0] * 3)) as http:
         _close(http)
         seen = http.get(server.url("200"))

@@ -88,7 +88,7 @@ ROWS = [
 def test_a_server_gets_the_wait_it_asks_for(
     name: str, server: Server, status: int, row: tuple[str, float | None]
 ) -> None:
-    """In whichever form it asks; the report remembers what was asked."""
+    """In every form of the hint; the report contains it."""
     asked, seconds = row
     clock = Virtual()
     policy = Retry(backoff=[0.5], hints=Hints(spread=0), give_up_after=None, clock=clock)

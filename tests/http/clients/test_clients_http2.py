@@ -1,4 +1,4 @@
-"""HTTP/2, by those clients that speak it: the same retries, on one connection."""
+"""HTTP/2 with the clients that support it: the same retries, on one connection."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_post_that_breaks_is_not_sent_again(name: str, fault: str) -> None:
 
 @pytest.mark.parametrize("name", HTTPX)
 def test_a_last_failure_is_returned(name: str) -> None:
-    """With its body, as ever."""
+    """With its body."""
     with H2Server(503) as server, client(name, Retry(attempts=2, backoff=[0]), wrapped=http2(name)) as http:
         seen = http.get(server.url)
     assert (seen.status, seen.content, seen.report().reason) == (503, BODY, "attempts")

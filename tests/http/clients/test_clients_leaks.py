@@ -54,7 +54,7 @@ def server() -> Iterator[Server]:
 
 
 def settles(server: Server, most: int) -> bool:
-    """Wait until the server sees no more than so many connections."""
+    """Wait until the server has at most this number of connections."""
     with server._changed:
         return server._changed.wait_for(lambda: len(server._wires) <= most, PATIENCE)
 
@@ -110,7 +110,7 @@ def test_retried_calls_never_starve_the_pool(server: Server, name: str) -> None:
     )
     assert seen == {(200, None): CALLS}
     del answers
-    gc.collect()  # requests leaves sockets to those who hold answers
+    gc.collect()  # requests keeps sockets open as long as responses are referenced
     assert settles(server, 0)
     requests_made = sum(len(server.ledger(url)) for url in urls)
     assert requests_made == sum(script.count(",") + 1 for script in scripts)
@@ -202,7 +202,7 @@ MEMORY = ("200", "503,200", "200~cut=3,200", "503*4", "404")
 @pytest.mark.parametrize("name", ["httpx2", "requests"])
 @pytest.mark.parametrize("script", MEMORY)
 def test_an_answer_is_freed_when_it_is_dropped(server: Server, name: str, script: str) -> None:
-    """No cycle between it, its body and its story. Those of httpx have one of httpx's making."""
+    """No cycle between a response, its body and its record. Responses of httpx have one of httpx's own."""
     with client(name, POLICY) as http, no_collector():
         response = http.raw.get(server.url(script))
         assert report(response) is not None
@@ -254,7 +254,7 @@ def test_nothing_of_ours_is_left(server: Server, name: str) -> None:
 
 @pytest.fixture
 def hectic() -> Iterator[None]:
-    """Let threads switch all the time."""
+    """Make the interpreter switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -284,7 +284,7 @@ def _requests_call() -> tuple[Callable[[str], Any], Callable[[], None]]:
 @pytest.mark.usefixtures("hectic")
 @pytest.mark.parametrize("make", [_httpx2_call, _requests_call], ids=["httpx2", "requests"])
 def test_fifty_threads_share_one_transport(server: Server, make: Callable[[], Any]) -> None:
-    """Each call has its own answer and its own story."""
+    """Each call has its own response and its own report."""
     call, close = make()
     numbers = count()
 

@@ -1,4 +1,4 @@
-"""Which requests may be sent again: by method, by key, or because somebody said so."""
+"""Which requests may be resent: by method, by idempotency key, or as declared by the caller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keys(server: Server, *urls: str, header: str = KEY) -> list[str | None]:
 
 
 def sent(server: Server, name: str, method: str, script: str, policy: Retry = POLICY, **how: Any) -> int:
-    """Make a call that fails for ever, and count how often the server was asked."""
+    """Make a call that always fails; return the number of requests that the server received."""
     url = server.url(script)
     making = {word: how.pop(word) for word in ("idempotency",) if word in how}
     with client(name, policy, **making) as http:
@@ -146,7 +146,7 @@ def test_auto_with_a_header_and_a_function_of_ones_own(server: Server, name: str
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_the_key_is_the_same_after_a_redirect(server: Server, name: str) -> None:
-    """It is one call to whoever made it."""
+    """For the caller it is one call."""
     there = server.url("503,200")
     here = server.url(f"503,307~loc={value(there)}")
     with client(name, POLICY, idempotency="auto") as http:
@@ -192,7 +192,7 @@ def test_a_key_cannot_smuggle_in_a_header(server: Server, name: str) -> None:
     assert server.ledger(url) == []
 
 
-# -------------------------------------------------------------------- if the caller says so
+# -------------------------------------------------------------------- declared by the caller
 
 
 @pytest.mark.parametrize("script", ["503", "rst~late"])

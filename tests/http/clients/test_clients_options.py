@@ -1,4 +1,4 @@
-"""What is said about one request, in the extensions of the two httpx."""
+"""The options of one request, in the extensions of httpx and httpx2."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def server() -> Iterator[Server]:
 )
 @pytest.mark.parametrize("name", HTTPX)
 def test_one_request(server: Server, name: str, options: Any, attempts: int, reason: str) -> None:
-    """The next one goes by the client's policy again."""
+    """The next request uses the client's policy again."""
     with client(name, POLICY) as http:
         for said, tries, why in (({"options": options}, attempts, reason), ({}, 3, "attempts")):
             url = server.url("503")
@@ -182,7 +182,7 @@ def test_the_extensions_of_the_caller_are_left_as_they_were(server: Server, name
 
 @pytest.mark.parametrize("name", HTTPX)
 def test_many_different_ones_in_one_client(server: Server, name: str) -> None:
-    """However many plans come of it, each request goes by its own."""
+    """Each request uses its own plan, however many there are."""
     url = server.url("200")
     with client(name, POLICY) as http:
         for n in range(1, MOST + 51):

@@ -1,4 +1,4 @@
-"""aiohttp reconnects without a word after an error of a connection used before: attempts stay ours."""
+"""aiohttp reconnects silently after an error on a reused connection; the policy still counts attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statuses, through every HTTP client: which are retried, for which methods, and what comes out."""
+"""Statuses, through every HTTP client: which are retried, for which methods, and the result."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_failure_too_large_to_be_kept_is_handed_out_whole(
 
 
 def test_the_story_of_an_answer_has_no_secrets(name: str, server: Server) -> None:
-    """It says what happened, without where."""
+    """Its text has the status without the URL."""
     with client(name, Retry(attempts=2, backoff=[0])) as http:
         seen = http.get(server.url("503~body=hidden,429~body=hidden") + "?token=hidden")
     report = seen.report()

@@ -1,4 +1,4 @@
-"""A body begins anew while the caller has had none of it, and never after, however it is read."""
+"""A failed body restarts the call only before any part was delivered, however it is read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def content(seen: Seen) -> bytes:
 
 
 def expected(read: Reader, body: bytes) -> bytes:
-    """Tell what a reader has in the end of an answer with this body."""
+    """Return what a reader has received of a response with this body."""
     if read.way == "readexactly":
         return body[:ENOUGH]
     return body if read.way != "iter_lines" or body.endswith(b"\n") else body + b"\n"

@@ -66,7 +66,7 @@ def check(name: str, limit: str, seen: Seen) -> None:
     assert (seen.report().reason, seen.report().attempts) == (reason, attempts)
 
 
-# ------------------------------------------------------------------------------ what is cut
+# ------------------------------------------------------------------------------ time limits of attempts
 
 
 @pytest.mark.quiet
@@ -165,7 +165,7 @@ def test_what_is_in_time_is_not_touched(server: Server, name: str) -> None:
     assert (seen.outcome, seen.report().limit) == (200, None)
 
 
-# ---------------------------------------------------------------- what the client is told
+# ---------------------------------------------------------------- timeouts passed to the client
 
 TOLD: Any = {"connect": 1.0, "read": None, "write": 20.0, "pool": 8.0}
 EXPECTED = [  # 10 s in all; an attempt takes 3, and 1 passes before the next
@@ -176,7 +176,7 @@ EXPECTED = [  # 10 s in all; an attempt takes 3, and 1 passes before the next
 
 
 class Slow(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """Writes down what it is told, and fails after 3 seconds."""
+    """Records its arguments and fails after 3 seconds."""
 
     def __init__(self, clock: Any) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""What HTTP clients do beside sending goes on as ever: redirects, cookies, authentication, hooks."""
+"""Other features of the HTTP clients are unchanged: redirects, cookies, authentication, hooks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_redirects_that_never_end_are_the_client_s_error(name: str, server: Serv
 
 
 def test_cookies_of_the_answer_are_kept_and_sent(name: str, server: Server) -> None:
-    """Those of an answer that was retried are not: nobody has seen it."""
+    """Cookies of a retried response are not kept: the client never received it."""
     with client(name, POLICY) as http:
         http.get(server.url("503~h.set-cookie=early=1; Path=/,200~h.set-cookie=late=2; Path=/"))
         assert http.cookies() == {"late": "2"}
@@ -173,7 +173,7 @@ def test_an_auth_flow_sees_answers_and_not_failures(name: str, server: Server) -
 
 @pytest.mark.parametrize("name", HTTPX)
 def test_event_hooks_are_called_for_what_is_handed_out(name: str, server: Server) -> None:
-    """Once for the request, once for the answer, which has its story by then."""
+    """Once for the request, once for the response, which has its record by then."""
     called: list[object] = []
 
     def tell(request_or_response: Any) -> None:

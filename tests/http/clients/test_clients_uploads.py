@@ -153,7 +153,7 @@ def test_the_body_of_an_answer_is_passed_on_once(server: Server, library: str, b
 
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
 def test_a_stream_of_ones_own_class_is_sent_once(server: Server, library: str) -> None:
-    """Nobody knows what it would give the second time."""
+    """A second iteration may yield anything."""
     theirs: Any = importlib.import_module(library)
 
     class Own(theirs.SyncByteStream):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What our transports and adapters are given: anything that will do, and clear words otherwise."""
+"""The arguments of our transports and adapters: valid ones, and clear errors for others."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_an_empty_pipeline_retries_nothing(name: str, server: Server) -> None:
     ],
 )
 def test_what_is_no_policy_and_no_key_is_refused(name: str, options: dict[str, Any], words: str) -> None:
-    """At once, in words that say what to write."""
+    """At construction, with a message that names the fix."""
     with pytest.raises(TypeError, match=words):
         make(name)(**options)
 
@@ -181,7 +181,7 @@ def test_what_is_no_policy_and_no_key_is_refused(name: str, options: dict[str, A
 @pytest.mark.parametrize("name", [*HTTPX, "requests"])
 @pytest.mark.parametrize("wrapped", [3, "transport", object(), HTTPAdapter])
 def test_what_is_no_transport_is_refused(name: str, wrapped: Any) -> None:
-    """The words name what would do."""
+    """The message names a valid value."""
     wanted = "HTTPAdapter" if name == "requests" else "HTTPTransport"
     with pytest.raises(TypeError, match=rf"wrapped=.*: write an? .*{wanted}\(\)"):
         make(name)(wrapped=wrapped)
@@ -189,7 +189,7 @@ def test_what_is_no_transport_is_refused(name: str, wrapped: Any) -> None:
 
 @pytest.mark.parametrize("name", HTTPX)
 def test_a_transport_of_the_other_colour_is_refused(name: str) -> None:
-    """The words say which to use instead."""
+    """The message names the class to use instead."""
     theirs, aio = library(name), "-" in name
     other = theirs.HTTPTransport() if aio else theirs.AsyncHTTPTransport()
     with pytest.raises(TypeError, match=r"for Client use Transport" if aio else r"for AsyncClient use Async"):
@@ -217,7 +217,7 @@ def test_an_adapter_that_retries_by_itself_is_refused() -> None:
 @pytest.mark.parametrize("name", [name for name in CLIENTS if name != "aiohttp"])
 @pytest.mark.parametrize("script", ["200", "503,200", "503", "404", "200~size=100000", "503~size=100000"])
 def test_an_answer_can_be_pickled(name: str, server: Server, script: str) -> None:
-    """With its body and its story, as the plain client's; requests leaves out what it does not know."""
+    """With its body and its record, like the plain client's; requests leaves out what it does not know."""
     with client(name, Retry(attempts=2, backoff=[0], clock=Virtual())) as http:
         response = http.get(server.url(script)).response
     again = pickle.loads(pickle.dumps(response))

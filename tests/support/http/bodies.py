@@ -43,7 +43,7 @@ class AsyncAnew:
 
 
 class Unseekable(RawIOBase):
-    """A file that only goes forward, and does not say how long it is."""
+    """A file that is not seekable and has no known length."""
 
     def __init__(self) -> None:
         self._file = BytesIO(DATA)
@@ -95,7 +95,7 @@ LISTS: dict[str, Made] = {"list": lambda: [*pieces()]}
 WALKED: dict[str, Made] = {"generator": pieces, "iterator": lambda: iter([*pieces()])}
 ASYNC_WALKED: dict[str, Made] = {"generator": apieces}
 
-# httpx announces the length of a whole file, wherever it is in it, and takes a pipe for an empty one.
+# httpx sends the length of the whole file whatever its position, and treats a pipe as empty.
 RESENDABLE: dict[str, dict[str, Made]] = {
     "httpx": PLAIN | {"memory": memory} | ANEW | LISTS,
     "httpx2": PLAIN | FILES | ANEW | LISTS,
@@ -111,12 +111,12 @@ ONCE: dict[str, dict[str, Made]] = {
 
 
 def again(name: str) -> dict[str, Made]:
-    """Tell what a client takes that can be sent again."""
+    """Return the names of the bodies of a client that can be resent."""
     return PLAIN | ASYNC_ANEW if "-" in name else RESENDABLE[name]
 
 
 def once(name: str) -> dict[str, Made]:
-    """Tell what a client takes that cannot."""
+    """Return the names of the bodies of a client that cannot be resent."""
     return ASYNC_WALKED if "-" in name else ONCE[name]
 
 
@@ -126,7 +126,7 @@ def rows(names: tuple[str, ...], which: Callable[[str], dict[str, Made]]) -> lis
 
 
 def multipart(name: str, *files: Any) -> Callable[[], dict[str, Any]]:
-    """Say how to make a form of files, to be called where the client lives."""
+    """Return a function that makes a form of files; call it in the client's event loop."""
 
     def plain() -> dict[str, Any]:
         return {"files": [(f"f{i}", (f"name{i}", file)) for i, file in enumerate(files)]}

@@ -16,8 +16,8 @@ from tests.support.http.clients import CLIENTS, Client, Seen, client, is_async
 
 __all__ = ["ITERATING", "READERS", "WHOLES", "Reader", "reader"]
 
-PIECE = 3  # bytes, where a way has to be told
-ENOUGH = 10  # bytes for who wants exactly so many
+PIECE = 3  # bytes, for readers that need a chunk size
+ENOUGH = 10  # bytes, for readers of an exact number
 
 Way: TypeAlias = "Callable[[Any], Iterator[bytes]]"
 AsyncWay: TypeAlias = "Callable[[Any], AsyncIterator[bytes]]"
@@ -25,7 +25,7 @@ AsyncWay: TypeAlias = "Callable[[Any], AsyncIterator[bytes]]"
 
 @dataclass(frozen=True)
 class Reader:
-    """One way of one client."""
+    """One way in which one client reads a body."""
 
     client: str
     way: str
@@ -168,7 +168,7 @@ ITERATING = [reader for reader in READERS if not reader.whole]
 
 
 def reader(name: str, *, whole: bool) -> Reader:
-    """Return the plainest way of a client to read a body."""
+    """Return the simplest reader of a client."""
     if whole:
         return Reader(name, "read" if name == "aiohttp" else "get")
     return Reader(name, {"requests": "iter", "aiohttp": "iter_any"}.get(name, "iter_bytes"))

@@ -40,7 +40,7 @@ class Seen:
         return self.status if self.error is None else type(self.error).__name__
 
     def report(self) -> Report:
-        """Return the story, of the error if there is one, else of the answer."""
+        """Return the report of the error if there is one, else of the response."""
         found = redouble.report(self.response if self.error is None else self.error)
         assert found is not None, "it tells no story"
         return found
@@ -114,7 +114,7 @@ class Client:
         return {cookie.name: cookie.value for cookie in jar}
 
     def _said(self, body: Any, timeout: Any, options: Any, follow: bool) -> dict[str, Any]:
-        """Put it in the library's words."""
+        """Translate options into those of the library."""
         raise NotImplementedError
 
     def _call(self, seen: Seen, limit: Any, what: Any, piece: Any) -> Any:
@@ -131,7 +131,7 @@ class Client:
             seen.error = error
 
     def _opened(self, method: str, url: str, stream: bool, given: Any) -> Any:
-        """Send the request; what is returned is a context manager."""
+        """Send the request; return a context manager."""
         raise NotImplementedError
 
     def _pieces(self, response: Any, piece: int | None) -> Any:

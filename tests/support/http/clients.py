@@ -36,7 +36,7 @@ HTTPX = tuple(name for name in CLIENTS if name.startswith("httpx"))
 
 
 def is_async(name: str) -> bool:
-    """Return True if the client is one for async code."""
+    """Return True if the client is for async code."""
     return "-" in name or name == "aiohttp"
 
 

@@ -1,4 +1,4 @@
-"""Errors as the HTTP clients make them, of answers that nobody had to send."""
+"""Errors as the HTTP clients make them, from responses made without a network."""
 
 from __future__ import annotations
 

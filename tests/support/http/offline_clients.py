@@ -1,4 +1,4 @@
-"""Clients without a network: what a policy has them send goes nowhere, and fails as often as told."""
+"""Clients without a network: a script determines the result of each attempt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE = [0] * 99
 
 
 class Wire:
-    """What a client does with each exchange that it is to send."""
+    """The send function of a client, which records each exchange."""
 
     def __init__(self, *, fails: int = 0) -> None:
         self.fails = fails
@@ -62,7 +62,7 @@ class Request:
 
 
 class Answer:
-    """What a client gives to its caller: on it, the story is told."""
+    """A response, which is stamped with the record of its call."""
 
     exchange: Exchange
 
@@ -79,14 +79,14 @@ class Refused(Exception):
 
 
 class Late(Exception):
-    """The client's own word for a timeout."""
+    """The client library's own timeout error."""
 
 
 LATE = timeout_types(Late, __name__)
 
 
 class Client:
-    """A client as all of ours are, but that nothing is sent: a script says what becomes of each request."""
+    """A client like ours that sends nothing: a script determines the result of each attempt."""
 
     def __init__(self, policy: Layer, *script: int | Exception, colour: str = "sync", **options: Any) -> None:
         self.colour = colour
@@ -106,9 +106,9 @@ class Client:
         broken: Sequence[Exception] = (),
         **options: Any,
     ) -> Any:
-        """Send a request, as often as the policy says; return the answer, or raise.
+        """Send a request as often as the policy allows; return the response, or raise.
 
-        If there are any, the bodies of the answers break with these errors, and it begins anew.
+        broken: errors with which the bodies of successive responses fail; each restarts the call.
         """
         request = Request(method, options.pop("headers", {}))
 
@@ -149,7 +149,7 @@ class Client:
 
 @contextmanager
 def handing_out(exchange: Any) -> Generator[list[Answer]]:
-    """Do what all clients do when the policy is done."""
+    """Finish an exchange as all clients do: stamp the response, or raise."""
     answers: list[Any] = []
     try:
         yield answers

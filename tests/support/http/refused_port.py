@@ -27,7 +27,7 @@ def opened_later(to: int) -> Generator[tuple[int, Callable[[], None]]]:
         try:
             yield held.getsockname()[1], open_up
         finally:
-            for end in ends:  # a client may keep its own open for as long as somebody has its answer
+            for end in ends:  # a client may keep its socket open as long as its response is referenced
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
             for thread in threads:
