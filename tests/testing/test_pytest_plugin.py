@@ -1,6 +1,6 @@
-"""The pytest plugin: found by itself, in tests of every colour, and nothing is left behind.
+"""The pytest plugin: loaded by its entry point, in tests of every colour, and nothing is left behind.
 
-Tests are run in a process of their own, as somebody who has installed the library would run them.
+Tests are run in a process of their own, as a user who has installed the library runs them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def pytest_sessionfinish():
 
 
 def run(where: Path, *options: str, test: str = "", conftest: str = "") -> tuple[dict[str, int], str]:
-    """Run pytest on a file; tell how many tests ended how, and all that was printed."""
+    """Run pytest on a file; return the number of tests by outcome, and the output."""
     (where / "test_it.py").write_text(HEAD + dedent(test), "utf-8")
     (where / "conftest.py").write_text(conftest, "utf-8")
     command = [*PYTEST, "-W", "error", *options, "test_it.py"]

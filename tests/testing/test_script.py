@@ -157,7 +157,7 @@ def test_how_it_looks() -> None:
 
 
 def test_threads_share_a_script() -> None:
-    """Every step is played once, and whoever comes too late is told."""
+    """Every step is played once, and a call after the last raises."""
     script, interval = Script(*map(ok, range(4000))), sys.getswitchinterval()
 
     def work(_: int) -> list[Any]:

@@ -33,7 +33,7 @@ STEPS: dict[str, Sequence[Any]] = {
 
 
 def happened(*names: str) -> list[Event]:
-    """Tell what happens in calls, one after the other."""
+    """Return the events of calls made one after the other."""
     with virtual_time(), recorded() as events:
         for name in names:
             with suppress(OSError, ValueError):

@@ -34,7 +34,7 @@ def in_time(place: str, waiting: Callable[[VirtualClock], Awaitable[Any]]) -> An
 
 @pytest.mark.parametrize("place", WHERE)
 def test_everybody_wakes_at_the_right_moment(place: str) -> None:
-    """Also somebody who falls asleep again while others sleep on."""
+    """Also a task that sleeps again while others still sleep."""
     seen: list[tuple[float, str]] = []
 
     async def waiting(clock: VirtualClock) -> None:
@@ -119,7 +119,7 @@ def test_who_is_cancelled_by_somebody_who_wakes_before(place: str) -> None:
 
 @pytest.mark.parametrize("place", WHERE)
 def test_no_time_passes_before_everybody_sleeps(place: str) -> None:
-    """Somebody who has things to do first sleeps from the same moment on."""
+    """A task that runs for some turns first sleeps from the same time on."""
     woken: list[str] = []
 
     async def waiting(clock: VirtualClock) -> None:

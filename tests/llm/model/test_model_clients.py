@@ -1,4 +1,4 @@
-"""What known clients are told of a call: its time and its key, and nothing that the caller has said already.
+"""What known clients receive of a call: its time limits and its key, unless the caller has given them.
 
 The SDKs themselves are called in tests/libraries; here are functions that look like theirs.
 """
@@ -155,5 +155,5 @@ def test_a_function_of_nobody_we_know_is_left_alone() -> None:
 
     model_of(idempotency="auto").call(ask, model="m")
     assert told == [{"model": "m"}]
-    fitted = SdkAdapter(print)
-    assert fitted.add_call_options({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    adapter = SdkAdapter(print)
+    assert adapter.add_call_options({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""What is told of the calls of a model: labels in every event, report and metric, and no prompt in any."""
+"""The labels of a model are in every event, report and metric; a prompt is in none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMED = [place for place in VIRTUAL if place != "alone"]
 
 
 def emptied() -> Spend:
-    """Make an allowance of which nothing is left."""
+    """Make a `Spend` with nothing left."""
     spend = Spend(tokens=3, name="purse")
     spent(spend, 3)
     return spend

@@ -1,4 +1,4 @@
-"""What a model makes of its policy, of the limits of its time, and of itself for one call."""
+"""The policies and time limits that a model derives, and its copies for one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``retry_if``: the caller has the first word on what is retried, and knows what it is about."""
+"""``retry_if``: the caller decides first on what is retried, with the context of the call."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_one_that_raises_ends_the_call(colour: str, shape: str) -> None:
 
 @every_stream
 def test_it_has_no_say_after_the_first_chunk(colour: str, shape: str) -> None:
-    """It may be asked; the stream is over whatever it answers."""
+    """It may be called; the stream is over whatever it returns."""
     service = Service([said("a"), ConnectionResetError()], text_of(shape, "ab"))
     seen = ask(colour, shape, model_of(retry_if=answers(True)), service)
     assert isinstance(seen.error, ConnectionResetError)

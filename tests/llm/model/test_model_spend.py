@@ -1,4 +1,4 @@
-"""An allowance in the calls of a model: refused before anybody is called, and settled however a call ends."""
+"""A `Spend` in the calls of a model: rejected before the function is called, settled however a call ends."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_key_that_cannot_be_made_takes_nothing(colour: str, shape: str) -> Non
         ([answered(10, 5)], (15, 0, 85, 0)),
         ([answered(30, 40)], (70, 0, 30, 0)),  # more than was reserved
         ([answered(90, 40)], (100, 0, 0, 30)),  # more than there is
-        (["hi"], (50, 0, 50, 0)),  # nobody knows: all of it
+        (["hi"], (50, 0, 50, 0)),  # unknown: all of it
         ([answered(0, 0)], (0, 0, 100, 0)),
         ([ConnectionError(), answered(10, 5)], (15, 0, 85, 0)),  # once, however many attempts it took
         ([ConnectionError()], (0, 0, 100, 0)),

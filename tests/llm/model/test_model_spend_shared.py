@@ -1,4 +1,4 @@
-"""An allowance that several share: models, their other limits, calls inside calls, and who waits for it."""
+"""A `Spend` shared by models, by copies with other limits, by nested calls, and by calls that wait for it."""
 
 from __future__ import annotations
 

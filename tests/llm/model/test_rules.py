@@ -75,7 +75,7 @@ STOPPED: list[tuple[str, Exception]] = [
 
 
 def fresh(error: Exception) -> Exception:
-    """Return the same error of which nobody has told anything yet."""
+    """Return the same error without a body that was read."""
     made = type(error).__new__(type(error), *error.args)
     made.__dict__ |= {name: value for name, value in vars(error).items() if not name.startswith("__")}
     return made
@@ -159,7 +159,7 @@ def test_a_quota_is_found_in_what_was_read(library: Any, word: str) -> None:
     verdict, unread = table(error(f'{{"type": "{word}"}}'.encode())), table(error(iter([word.encode()])))
     assert verdict is not None
     assert verdict.action == "stop"
-    assert unread is not None  # nobody has read it, and nobody does
+    assert unread is not None  # the body has not been read, and is not read
     assert unread.action == "retry"
 
 

@@ -1,4 +1,4 @@
-"""What a stream says to be wrong is found, with the word for it that says most."""
+"""Error events of a stream are recognised, with their most specific type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which protocol is meant by ``protocol=``: one that is known, or one of your own."""
+"""The option ``protocol=``: a built-in protocol, or one of your own."""
 
 from __future__ import annotations
 

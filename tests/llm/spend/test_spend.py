@@ -1,4 +1,4 @@
-"""Spend by itself: what is set aside, counted, handed back and refused."""
+"""Spend alone: amounts reserved, committed, released and rejected."""
 
 from __future__ import annotations
 
