@@ -190,7 +190,7 @@ def test_they_come_by_the_entry_point_and_can_be_left_out(tmp_path: Path) -> Non
     assert "fixture 'redouble_time' not found" in printed
 
 
-def test_what_nobody_asks_for_is_not_imported(tmp_path: Path) -> None:
+def test_nothing_is_imported_without_a_fixture(tmp_path: Path) -> None:
     """Every run of pytest on the machine loads the plugin, also for code that never retries."""
     script = (
         "import sys, pytest\n"

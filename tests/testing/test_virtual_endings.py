@@ -92,7 +92,7 @@ def test_what_you_had_put_in_its_place_comes_back() -> None:
     asyncio.run(main())
 
 
-def test_a_run_forever_of_somebody_else_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_run_forever_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some libraries replace it too, at any time."""
     original, runs = asyncio.BaseEventLoop.run_forever, list[object]()
 

@@ -76,7 +76,7 @@ def test_sleeping_side_by_side_takes_as_long_as_the_longest(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_a_sleeper_that_is_cancelled_holds_nobody_up(place: str) -> None:
+def test_a_cancelled_sleeper_delays_no_other(place: str) -> None:
     async def waiting(clock: VirtualClock) -> float:
         async def sleep(seconds: float) -> None:
             await SYSTEM.asleep(seconds)
@@ -100,7 +100,7 @@ def test_a_sleeper_that_is_cancelled_holds_nobody_up(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_who_is_cancelled_by_somebody_who_wakes_before(place: str) -> None:
+def test_a_sleeper_cancelled_by_one_that_wakes_before(place: str) -> None:
     async def waiting(clock: VirtualClock) -> float:
         clock.now()
         if place.startswith("trio"):

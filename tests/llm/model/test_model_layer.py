@@ -151,7 +151,7 @@ def test_other_limits_for_one_call_share_the_budget(colour: str, shape: str) -> 
     assert model.within(9).worker is model.worker
 
 
-def test_limits_are_said_for_one_call(colour: str) -> None:
+def test_limits_can_be_given_for_one_call(colour: str) -> None:
     model = model_of(timeouts=100)
     assert [model.within(said).timeouts for said in (3, None, Timeouts(1, 2, 3))] == [
         Timeouts(3, 3, 3),

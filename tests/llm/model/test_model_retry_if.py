@@ -61,7 +61,7 @@ def test_it_overrides_the_table_unless_it_has_no_opinion(
 
 
 @every_shape
-def test_what_it_is_told(colour: str, shape: str) -> None:
+def test_retry_if_receives_the_context(colour: str, shape: str) -> None:
     """The error itself, the number of the attempt, whose call it is, what is bound, if it is a stream."""
     told: list[tuple[Exception, int, Context, dict[str, Any]]] = []
 

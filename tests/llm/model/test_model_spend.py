@@ -42,7 +42,7 @@ def yes(error: Exception, attempt: int, context: Context) -> bool:
 
 
 @every_shape
-def test_nobody_is_called_where_there_is_no_allowance(colour: str, shape: str) -> None:
+def test_nothing_is_called_without_enough_spend(colour: str, shape: str) -> None:
     events: list[Event] = []
     spend = Spend(tokens=100, name="purse")
     spent(spend, 60)
@@ -171,7 +171,7 @@ def test_a_number_of_tokens_is_worth_what_the_dearest_of_them_cost(colour: str, 
 
 
 @every_call
-def test_where_the_usage_is_found_can_be_said(colour: str, shape: str) -> None:
+def test_usage_can_be_read_by_a_function(colour: str, shape: str) -> None:
     spend = Spend(tokens=100)
     model = model_of(spend=spend, reserve=50, usage=counted)
     ask(colour, shape, model, Service("four"))
@@ -198,5 +198,5 @@ def test_a_usage_that_fails_does_not_cost_the_answer(
     assert tokens(spend) == (50, 0, 50, 0)
 
 
-def test_without_an_allowance_nobody_is_asked_for_a_usage(colour: str) -> None:
+def test_without_a_spend_usage_is_not_called(colour: str) -> None:
     assert ask(colour, "call", model_of(usage=always("many")), Service("hi")).value == "hi"

@@ -86,7 +86,7 @@ def test_what_counts_of_a_stream(
 
 
 @EVERY_PLACE
-def test_what_is_said_of_one_that_was_stopped(place: str) -> None:
+def test_the_report_of_a_stopped_stream(place: str) -> None:
     spend = Spend(tokens=3)
     error = play(place, Feed(["a"] * 9), spend=spend, reserve=1).error
     assert isinstance(error, SpendExceeded)

@@ -139,7 +139,7 @@ def test_a_hint_beyond_the_time_ends_the_call(colour: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize("made", [status, APIError])
-def test_what_the_provider_says_outright_counts(made: Any) -> None:
+def test_an_explicit_header_of_the_provider_counts(made: Any) -> None:
     no, yes = {"x-should-retry": "false"}, {"x-should-retry": "true"}
     assert [table(made(code, headers=no)) for code in (409, 429, 500, 501, 503)] == [None] * 5
     verdict = table(made(400, headers=yes))

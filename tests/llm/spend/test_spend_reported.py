@@ -59,7 +59,7 @@ def test_why_it_was_refused(options: dict[str, Any], asked: dict[str, Any], what
     kept.release()
 
 
-def test_who_listens_hears_of_it() -> None:
+def test_observers_receive_the_rejection() -> None:
     heard: list[Event] = []
     with observe(heard.append, only=["rejected"]), memory.instrument() as metrics:
         error = refusal(Spend(tokens=1, name="chat"), tokens=2)

@@ -185,7 +185,7 @@ def test_a_window_that_slides_under_a_crowd() -> None:
 # ------------------------------------------------------------------------------------------ forks
 
 
-def test_in_a_child_what_was_reserved_is_nobodys() -> None:
+def test_a_forked_child_releases_what_its_parent_reserved() -> None:
     """What a child process does first, done here; what is committed stays, and what is owed is paid."""
     spend = Spend(tokens=100, requests=9, warn_at=None)
     spent(spend, 10)

@@ -131,7 +131,7 @@ def test_the_report_tells_whose_stream_it_was(place: str, script: list[Any]) -> 
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_said_of_a_stream_that_ended_too_soon(place: str) -> None:
+def test_the_error_of_a_stream_that_ended_too_soon(place: str) -> None:
     read = play(place, Feed(["a"]))
     assert str(read.error) == "no end was said"
     assert read.error is not None

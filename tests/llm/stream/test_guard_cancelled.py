@@ -161,7 +161,7 @@ def test_a_cancel_settles_what_was_taken(loop: str, shape: Shape, chunks: int) -
 @pytest.mark.parametrize("place", [*BLOCKING, "asyncio", "trio"])
 @EVERY_SHAPE
 @pytest.mark.parametrize("way", ["break", "error", "close", "drop"])
-def test_who_leaves_closes_the_source(place: str, shape: Shape, way: str) -> None:
+def test_a_reader_that_leaves_closes_the_source(place: str, shape: Shape, way: str) -> None:
     feed = Feed(["a", "b", "end"], shape=shape)
     spend = Spend(tokens=100)
     asked = watched(feed, spend=spend, reserve=50)

@@ -103,7 +103,7 @@ def test_a_source_knows_whose_call_it_is(place: str) -> None:
         current()
 
 
-def test_a_first_chunk_that_nobody_waits_for_any_more_is_closed() -> None:
+def test_a_first_chunk_after_the_timeout_is_closed() -> None:
     """It arrives on an abandoned worker, whose attempt is ignored."""
     feed = Feed([SILENT, "a"], shape="close")
 
@@ -156,7 +156,7 @@ def test_a_call_that_ends_in_another_context_has_nothing_to_reset() -> None:
 
 
 @EVERY_PLACE
-def test_who_sends_to_a_generator_has_the_next_chunk(place: str) -> None:
+def test_sending_to_a_generator_returns_the_next_chunk(place: str) -> None:
     feed = Feed(["a", "b", "end"])
 
     def blocking() -> None:
@@ -174,7 +174,7 @@ def test_who_sends_to_a_generator_has_the_next_chunk(place: str) -> None:
 
 @EVERY_PLACE
 @pytest.mark.parametrize("more", [(), (None,), (KeyError("own"),)])
-def test_who_throws_into_a_generator_has_it_back(place: str, more: tuple[Any, ...]) -> None:
+def test_an_error_thrown_into_a_generator_is_raised(place: str, more: tuple[Any, ...]) -> None:
     """And what is open is closed."""
     feed = Feed(["a", "b", "end"])
     error = KeyError("own")

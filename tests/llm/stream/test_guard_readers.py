@@ -161,7 +161,7 @@ def test_one_that_outlives_its_loop_is_settled(loop: str) -> None:
 
 
 @EVERY_PLACE
-def test_what_nobody_reads_is_never_opened(place: str) -> None:
+def test_an_unread_stream_is_never_opened(place: str) -> None:
     feed, spend = Feed(["a"]), Spend(tokens=9)
 
     def blocking() -> None:

@@ -76,7 +76,7 @@ def test_the_time_of_the_reader_is_not_silence(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", LIMITED)
-def test_what_is_said_of_silence(place: str) -> None:
+def test_the_error_of_a_silent_stream(place: str) -> None:
     read = play(place, Feed(["a", Takes(6), "end"]), timeouts=Timeouts(read=5))
     assert str(read.error) == "the stream was given up: no chunk came for 5 s"
     assert isinstance(read.error, TimeoutError)
@@ -86,7 +86,7 @@ def test_what_is_said_of_silence(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", LIMITED)
-def test_after_the_first_chunk_nobody_has_a_say(place: str) -> None:
+def test_after_the_first_chunk_no_rule_can_retry(place: str) -> None:
     feed = Feed(["a", Takes(6), "b", "end"], ["a", "b", "end"])
     expected = Read(["a"], AttemptTimeout, "committed", 1, "attempt")
     policy = Retry(attempts=3, backoff=[0, 0], on=lambda error: True)
