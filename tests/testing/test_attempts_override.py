@@ -32,7 +32,7 @@ POLICIES = {
 
 
 def made(policy: Retry = POLICIES["four"]) -> int:
-    """Tell how many attempts a policy makes of a call that always fails."""
+    """Return the number of attempts that a policy makes at a call that always fails."""
     script = Script(*[ConnectionError] * 20)
     with pytest.raises(ConnectionError):
         policy.call(script)

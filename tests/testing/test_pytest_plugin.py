@@ -1,6 +1,6 @@
-"""The pytest plugin: found by itself, in tests of every colour, and nothing is left behind.
+"""The pytest plugin: loaded by its entry point, in tests of every colour, and nothing is left behind.
 
-Tests are run in a process of their own, as somebody who has installed the library would run them.
+Tests are run in a process of their own, as a user who has installed the library runs them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def pytest_sessionfinish():
 
 
 def run(where: Path, *options: str, test: str = "", conftest: str = "") -> tuple[dict[str, int], str]:
-    """Run pytest on a file; tell how many tests ended how, and all that was printed."""
+    """Run pytest on a file; return the number of tests by outcome, and the output."""
     (where / "test_it.py").write_text(HEAD + dedent(test), "utf-8")
     (where / "conftest.py").write_text(conftest, "utf-8")
     command = [*PYTEST, "-W", "error", *options, "test_it.py"]
@@ -193,7 +193,7 @@ def test_they_come_by_the_entry_point_and_can_be_left_out(tmp_path: Path) -> Non
     assert "fixture 'redouble_time' not found" in printed
 
 
-def test_what_nobody_asks_for_is_not_imported(tmp_path: Path) -> None:
+def test_nothing_is_imported_without_a_fixture(tmp_path: Path) -> None:
     """Every run of pytest on the machine loads the plugin, also for code that never retries."""
     script = (
         "import sys, pytest\n"

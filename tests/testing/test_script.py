@@ -111,7 +111,7 @@ def test_the_order_of_steps_and_the_arguments_of_calls(colour: str) -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3])
-def test_one_call_too_many_says_so(colour: str, steps: int) -> None:
+def test_a_call_after_the_last_step_raises(colour: str, steps: int) -> None:
     script = Script(*[ok()] * steps)
     for _ in range(steps):
         play(colour, script)
@@ -157,7 +157,7 @@ def test_how_it_looks() -> None:
 
 
 def test_threads_share_a_script() -> None:
-    """Every step is played once, and whoever comes too late is told."""
+    """Every step is played once, and a call after the last raises."""
     script, interval = Script(*map(ok, range(4000))), sys.getswitchinterval()
 
     def work(_: int) -> list[Any]:

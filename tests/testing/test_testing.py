@@ -33,7 +33,7 @@ STEPS: dict[str, Sequence[Any]] = {
 
 
 def happened(*names: str) -> list[Event]:
-    """Tell what happens in calls, one after the other."""
+    """Return the events of calls made one after the other."""
     with virtual_time(), recorded() as events:
         for name in names:
             with suppress(OSError, ValueError):
@@ -144,7 +144,7 @@ def test_the_timeline_of_nothing() -> None:
         assert_retried(happened("network"), name="another")
 
 
-def test_the_timeline_tells_nobodys_secrets() -> None:
+def test_the_timeline_shows_no_secrets() -> None:
     with virtual_time(), recorded() as events:
         POLICY.call(Script(ConnectionError("password"), ok("secret")), "token", key="token")
     with pytest.raises(AssertionError) as caught:
@@ -202,7 +202,7 @@ def test_every_colour_is_recorded(colour: str) -> None:
 
 
 @pytest.mark.parametrize("colour", ASYNC)
-def test_calls_at_a_time_are_told_apart_by_name(colour: str) -> None:
+def test_concurrent_calls_are_distinguished_by_name(colour: str) -> None:
     async def slow() -> None:
         await Retry(backoff=[60, 60], give_up_after=None, name="slow").call(Script("fail", "fail", ok()).aio)
 

@@ -29,12 +29,12 @@ class Oops(Exception):
 
 
 def real() -> bool:
-    """Say whether time is real here."""
+    """Return True if time is real here."""
     return virtual() is None and abs(SYSTEM.now() - time.monotonic()) < 60
 
 
 def turned(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Tell what of a loop is not as it was made."""
+    """Return the attributes of a loop that are still patched."""
     things = (loop, vars(loop)["_selector"])
     return [name for thing in things for name in ("time", "run_in_executor", "select") if name in vars(thing)]
 
@@ -92,7 +92,7 @@ def test_what_you_had_put_in_its_place_comes_back() -> None:
     asyncio.run(main())
 
 
-def test_a_run_forever_of_somebody_else_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_run_forever_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some libraries replace it too, at any time."""
     original, runs = asyncio.BaseEventLoop.run_forever, list[object]()
 
@@ -156,7 +156,7 @@ def test_a_block_left_in_another_context() -> None:
 
 
 async def aware() -> tuple[object, list[str]]:
-    """Tell of which virtual time a task knows, and what of its loop is not as it was made."""
+    """Return the virtual clock of a task, and the attributes of its loop that are still patched."""
     return virtual(), turned(asyncio.get_running_loop())
 
 

@@ -87,7 +87,7 @@ LAST = st.builds(ok, takes=SECONDS) | st.just(fail(ValueError()))
 
 
 def answered(policy: Retry, steps: list[Any], *, cuts: bool) -> tuple[list[float], float]:
-    """Tell the delays a run answers with, and how late it is at the end; async attempts are cut."""
+    """Return the delays of a run, and the time at its end; async attempts are cut."""
     run, now, delays = Run(policy, 0.0, attempt=0), 0.0, list[float]()
     for step in steps:
         if run.start(now) is not None:

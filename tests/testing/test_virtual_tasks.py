@@ -34,7 +34,7 @@ def in_time(place: str, waiting: Callable[[VirtualClock], Awaitable[Any]]) -> An
 
 @pytest.mark.parametrize("place", WHERE)
 def test_everybody_wakes_at_the_right_moment(place: str) -> None:
-    """Also somebody who falls asleep again while others sleep on."""
+    """Also a task that sleeps again while others still sleep."""
     seen: list[tuple[float, str]] = []
 
     async def waiting(clock: VirtualClock) -> None:
@@ -76,7 +76,7 @@ def test_sleeping_side_by_side_takes_as_long_as_the_longest(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_a_sleeper_that_is_cancelled_holds_nobody_up(place: str) -> None:
+def test_a_cancelled_sleeper_delays_no_other(place: str) -> None:
     async def waiting(clock: VirtualClock) -> float:
         async def sleep(seconds: float) -> None:
             await SYSTEM.asleep(seconds)
@@ -100,7 +100,7 @@ def test_a_sleeper_that_is_cancelled_holds_nobody_up(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", WHERE)
-def test_who_is_cancelled_by_somebody_who_wakes_before(place: str) -> None:
+def test_a_sleeper_cancelled_by_one_that_wakes_before(place: str) -> None:
     async def waiting(clock: VirtualClock) -> float:
         clock.now()
         if place.startswith("trio"):
@@ -119,7 +119,7 @@ def test_who_is_cancelled_by_somebody_who_wakes_before(place: str) -> None:
 
 @pytest.mark.parametrize("place", WHERE)
 def test_no_time_passes_before_everybody_sleeps(place: str) -> None:
-    """Somebody who has things to do first sleeps from the same moment on."""
+    """A task that runs for some turns first sleeps from the same time on."""
     woken: list[str] = []
 
     async def waiting(clock: VirtualClock) -> None:

@@ -95,7 +95,7 @@ def test_a_block_of_each_thread() -> None:
 @pytest.mark.parametrize("place", BOTH)
 @pytest.mark.parametrize("how", ["to_thread", "run_in_executor", "an executor of your own"])
 def test_a_thread_at_work_holds_the_clock(place: str, how: str) -> None:
-    """Nobody knows how long it takes, so no timeout may pass meanwhile; and the loop goes on."""
+    """Its duration is unknown, so no timeout may pass meanwhile; and the loop keeps running."""
 
     async def waiting(clock: VirtualClock) -> tuple[str, bool]:
         loop, asked, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
@@ -118,7 +118,7 @@ def test_a_thread_at_work_holds_the_clock(place: str, how: str) -> None:
                 release.set()
                 said = await future
         held = clock.now() < HOUR
-        await asyncio.sleep(HOUR)  # nobody is at work any more
+        await asyncio.sleep(HOUR)  # no worker is running any more
         return said, held
 
     assert in_time(place, waiting) == ("worked", True)

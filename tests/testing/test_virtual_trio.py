@@ -172,7 +172,7 @@ def test_its_timeouts_are_in_the_same_time() -> None:
     assert mocked(main) == (True, 1.5 * HOUR)
 
 
-def test_moving_it_by_hand_wakes_who_sleeps() -> None:
+def test_advance_wakes_sleepers() -> None:
     async def main() -> tuple[float, float]:
         with virtual_time() as clock:
             async with trio.open_nursery() as nursery:

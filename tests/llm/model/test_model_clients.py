@@ -1,4 +1,4 @@
-"""What known clients are told of a call: its time and its key, and nothing that the caller has said already.
+"""What known clients receive of a call: its time limits and its key, unless the caller has given them.
 
 The SDKs themselves are called in tests/libraries; here are functions that look like theirs.
 """
@@ -65,7 +65,7 @@ def called(colour: str, model: Model, it: Messages, **said: Any) -> Any:
     return in_colour(colour, lambda: model.call(it.create, **said), waiting)
 
 
-def test_it_is_told_the_time_and_the_key(colour: str, messages: Messages) -> None:
+def test_a_client_receives_the_timeout_and_the_key(colour: str, messages: Messages) -> None:
     model = model_of(idempotency="auto", timeouts=Timeouts(3, 7, 20))
     assert called(colour, model, messages, fails=True) == "said"
     first, second = messages.told
@@ -76,7 +76,7 @@ def test_it_is_told_the_time_and_the_key(colour: str, messages: Messages) -> Non
     assert messages.told[2]["extra_headers"] != first["extra_headers"]  # and another one for another call
 
 
-def test_what_the_caller_says_stays(colour: str, messages: Messages) -> None:
+def test_options_of_the_caller_win(colour: str, messages: Messages) -> None:
     model = model_of(idempotency="auto")
     said = {"timeout": 9, "extra_headers": {HEADER.lower(): "order-7", "x-team": "chat"}}
     called(colour, model, messages, **said)
@@ -87,13 +87,13 @@ def test_what_the_caller_says_stays(colour: str, messages: Messages) -> None:
     assert messages.told[2]["extra_headers"] is None
 
 
-def test_what_a_partial_says_stays(messages: Messages) -> None:
+def test_options_of_a_partial_win(messages: Messages) -> None:
     inner = functools.partial(messages.create, timeout=9, extra_headers={HEADER: "a"})
     model_of(idempotency="auto").call(functools.partial(inner, extra_headers={HEADER: "b"}))
     assert messages.told == [{"timeout": 9, "extra_headers": {HEADER: "b"}}]
 
 
-def test_one_that_takes_neither_is_told_nothing(messages: Messages) -> None:
+def test_a_function_without_these_parameters_receives_nothing(messages: Messages) -> None:
     model_of(idempotency="auto").call(messages.bare)
     assert messages.told == [{}]
 
@@ -147,7 +147,7 @@ def test_one_that_does_not_is_not(messages: Messages, retries: Any) -> None:
     assert model_of().call(Messages(retries).create) == "said"
 
 
-def test_a_function_of_nobody_we_know_is_left_alone() -> None:
+def test_an_unknown_function_receives_nothing() -> None:
     told: list[dict[str, Any]] = []
 
     def ask(**said: Any) -> None:
@@ -155,5 +155,5 @@ def test_a_function_of_nobody_we_know_is_left_alone() -> None:
 
     model_of(idempotency="auto").call(ask, model="m")
     assert told == [{"model": "m"}]
-    fitted = SdkAdapter(print)
-    assert fitted.add_call_options({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    adapter = SdkAdapter(print)
+    assert adapter.add_call_options({"end": ""}, None) == {"end": ""}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

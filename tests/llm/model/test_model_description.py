@@ -1,4 +1,4 @@
-"""What is told of the calls of a model: labels in every event, report and metric, and no prompt in any."""
+"""The labels of a model are in every event, report and metric; a prompt is in none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMED = [place for place in VIRTUAL if place != "alone"]
 
 
 def emptied() -> Spend:
-    """Make an allowance of which nothing is left."""
+    """Make a `Spend` with nothing left."""
     spend = Spend(tokens=3, name="purse")
     spent(spend, 3)
     return spend
@@ -66,7 +66,9 @@ def test_the_name_of_the_policy_comes_first(colour: str, shape: str) -> None:
 
 
 @every_shape
-def test_no_prompt_and_no_answer_is_told(colour: str, shape: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_prompt_and_no_answer_is_reported(
+    colour: str, shape: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("DEBUG")
     events: list[Event] = []
     with redouble.observe(events.append, only=["failure", "retry", "give_up", "before_attempt"]):
@@ -170,7 +172,7 @@ def test_metrics_are_by_provider_and_model(colour: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize("place", TIMED)
-def test_how_long_it_took_until_something_was_said(place: str) -> None:
+def test_the_time_to_the_first_chunk_is_reported(place: str) -> None:
     with memory.instrument() as metrics:
         play(place, Feed([Takes(1), LOST], [Takes(2), "a", Takes(3), "end"]))
         play(place, Feed([Takes(2), "a", Takes(4), LOST]))

@@ -1,4 +1,4 @@
-"""The other doors of an SDK: methods that are wrapped, and streams that nobody would guard."""
+"""The other entry points of an SDK: wrapped methods, and streams that a call would not guard."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def test_a_function_of_yours_may_mean_something_else_by_it() -> None:
     assert model_of()(ask)(stream=True) == "all at once, True"
 
 
-# ----------------------------------------------------------------- streams that nobody guards
+# ----------------------------------------------------------------- unguarded streams
 
 
 class Stream:
-    """What an SDK gives for a stream."""
+    """A stream of an SDK."""
 
     def __init__(self) -> None:
         self.closed = 0
@@ -106,7 +106,7 @@ class Stream:
 
 
 class AsyncStream:
-    """The same in async code: there is nobody to wait for its end."""
+    """The same in async code, where ``close()`` cannot be awaited."""
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
@@ -118,7 +118,7 @@ class AsyncStream:
 
 
 class Manager:
-    """What ``messages.stream`` gives: nothing has been asked for yet."""
+    """The result of ``messages.stream``: no request has been sent yet."""
 
     def __enter__(self) -> None: ...
     def __exit__(self, *_: object) -> None: ...
@@ -149,6 +149,6 @@ def test_a_stream_does_not_come_out_of_a_call(
 
 
 def test_what_can_only_be_entered_is_none() -> None:
-    """A file, a lock: what a function of the caller's own may give."""
+    """A file, a lock: a function of the caller may return them."""
     assert isinstance(model_of().call(Manager), Manager)
     assert model_of().call(lambda: [1, 2]) == [1, 2]

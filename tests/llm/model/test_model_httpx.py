@@ -59,7 +59,7 @@ def test_a_bad_status_of_httpx_is_a_failure(colour: str) -> None:
 
 
 def test_a_stream_of_httpx_is_not_asked_for_by_a_call() -> None:
-    """Nobody would guard it, and nobody would close it."""
+    """A call would neither guard nor close it."""
     service = Service(503)
     with httpx2.Client(transport=httpx2.MockTransport(service)) as client:
         request = client.build_request("POST", "http://model.test/")

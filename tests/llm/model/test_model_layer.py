@@ -1,4 +1,4 @@
-"""A model among other layers: what it says of itself, what it shares, and policies around and inside it."""
+"""A model among other layers: its description, what it shares, and policies around and inside it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_hurts_is_found() -> None:
     assert any("always reached first" in said for said in (model | Timeout(90)).check())
     assert (model | Fallback(value="later", on=KeyError)).check() == []
     hidden = model_of(policy=replace(POLICY, on=KeyError)) | Fallback(value="later", on=KeyError)
-    assert hidden.check() == []  # which errors a model acts on nobody can tell: its rule has the last word
+    assert hidden.check() == []  # the errors that a model handles are not known in advance: its rule decides
     budget = presets.llm(timeout=None)
     twice = Retry(budget=budget.budget) | model_of(policy=budget)
     assert any("is there twice" in said for said in twice.check())
@@ -99,7 +99,7 @@ def test_a_policy_inside_has_had_its_attempts(colour: str, shape: str) -> None:
 
 
 def test_a_policy_around_is_warned(colour: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It was asked for twice, and somebody has to say so."""
+    """Retries that are requested twice are reported."""
     service = Service(*(LOST() for _ in range(9)))
     outer = Retry(attempts=2, backoff=[0]) | model_of(policy=Retry(attempts=2, backoff=[0]))
     seen = ask(colour, "call", outer, service)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -114,7 +114,7 @@ def test_a_policy_around_is_warned(colour: str, caplog: pytest.LogCaptureFixture
 
 @every_shape
 def test_a_model_inside_a_model(colour: str, shape: str) -> None:
-    """What it was refused by no time helps with, so nobody asks again."""
+    """Waiting does not help with that rejection, so there is no retry."""
     spend = Spend(requests=1)
     spend.reserve().commit()
     inner, service = model_of(spend=spend), Service(text_of(shape, "hi"))
@@ -137,7 +137,7 @@ def test_in_tests_retries_can_be_turned_off(colour: str, shape: str) -> None:
 
 @every_shape
 def test_other_limits_for_one_call_share_the_budget(colour: str, shape: str) -> None:
-    """A model is made once; what is left of its budget is known to all that came of it."""
+    """A model is made once; all copies of it share its budget."""
     budget = redouble.TokenBucket(capacity=20)  # two retries
     model = model_of(policy=Retry(attempts=9, backoff=[0] * 8, budget=budget))
     before = budget.snapshot()["tokens"]
@@ -151,7 +151,7 @@ def test_other_limits_for_one_call_share_the_budget(colour: str, shape: str) -> 
     assert model.within(9).worker is model.worker
 
 
-def test_limits_are_said_for_one_call(colour: str) -> None:
+def test_limits_can_be_given_for_one_call(colour: str) -> None:
     model = model_of(timeouts=100)
     assert [model.within(said).timeouts for said in (3, None, Timeouts(1, 2, 3))] == [
         Timeouts(3, 3, 3),

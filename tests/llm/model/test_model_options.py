@@ -1,4 +1,4 @@
-"""What a model is made of: mistakes are called by name, where they are written."""
+"""The options of a model: a wrong one is named where it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model makes of its policy, of the limits of its time, and of itself for one call."""
+"""The policies and time limits that a model derives, and its copies for one call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_is_made_of_the_policy(stream: bool) -> None:
         ({"timeouts": None}, None),
     ],
 )
-def test_who_says_nothing_about_time_has_the_limit_of_the_policy(
+def test_without_timeouts_the_limit_of_the_policy_applies(
     options: dict[str, Any], total: float | None
 ) -> None:
     model = model_of(policy=Retry(timeout=10), **options)

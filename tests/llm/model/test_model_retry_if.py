@@ -1,4 +1,4 @@
-"""``retry_if``: the caller has the first word on what is retried, and knows what it is about."""
+"""``retry_if``: the caller decides first on what is retried, with the context of the call."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_it_overrides_the_table_unless_it_has_no_opinion(
 
 
 @every_shape
-def test_what_it_is_told(colour: str, shape: str) -> None:
+def test_retry_if_receives_the_context(colour: str, shape: str) -> None:
     """The error itself, the number of the attempt, whose call it is, what is bound, if it is a stream."""
     told: list[tuple[Exception, int, Context, dict[str, Any]]] = []
 
@@ -115,7 +115,7 @@ def test_one_that_raises_ends_the_call(colour: str, shape: str) -> None:
 
 @every_stream
 def test_it_has_no_say_after_the_first_chunk(colour: str, shape: str) -> None:
-    """It may be asked; the stream is over whatever it answers."""
+    """It may be called; the stream is over whatever it returns."""
     service = Service([said("a"), ConnectionResetError()], text_of(shape, "ab"))
     seen = ask(colour, shape, model_of(retry_if=answers(True)), service)
     assert isinstance(seen.error, ConnectionResetError)

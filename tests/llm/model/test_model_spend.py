@@ -1,4 +1,4 @@
-"""An allowance in the calls of a model: refused before anybody is called, and settled however a call ends."""
+"""A `Spend` in the calls of a model: rejected before the function is called, settled however a call ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def yes(error: Exception, attempt: int, context: Context) -> bool:
 
 
 @every_shape
-def test_nobody_is_called_where_there_is_no_allowance(colour: str, shape: str) -> None:
+def test_nothing_is_called_without_enough_spend(colour: str, shape: str) -> None:
     events: list[Event] = []
     spend = Spend(tokens=100, name="purse")
     spent(spend, 60)
@@ -127,7 +127,7 @@ def test_a_key_that_cannot_be_made_takes_nothing(colour: str, shape: str) -> Non
         ([answered(10, 5)], (15, 0, 85, 0)),
         ([answered(30, 40)], (70, 0, 30, 0)),  # more than was reserved
         ([answered(90, 40)], (100, 0, 0, 30)),  # more than there is
-        (["hi"], (50, 0, 50, 0)),  # nobody knows: all of it
+        (["hi"], (50, 0, 50, 0)),  # unknown: all of it
         ([answered(0, 0)], (0, 0, 100, 0)),
         ([ConnectionError(), answered(10, 5)], (15, 0, 85, 0)),  # once, however many attempts it took
         ([ConnectionError()], (0, 0, 100, 0)),
@@ -171,7 +171,7 @@ def test_a_number_of_tokens_is_worth_what_the_dearest_of_them_cost(colour: str, 
 
 
 @every_call
-def test_where_the_usage_is_found_can_be_said(colour: str, shape: str) -> None:
+def test_usage_can_be_read_by_a_function(colour: str, shape: str) -> None:
     spend = Spend(tokens=100)
     model = model_of(spend=spend, reserve=50, usage=counted)
     ask(colour, shape, model, Service("four"))
@@ -198,5 +198,5 @@ def test_a_usage_that_fails_does_not_cost_the_answer(
     assert tokens(spend) == (50, 0, 50, 0)
 
 
-def test_without_an_allowance_nobody_is_asked_for_a_usage(colour: str) -> None:
+def test_without_a_spend_usage_is_not_called(colour: str) -> None:
     assert ask(colour, "call", model_of(usage=always("many")), Service("hi")).value == "hi"

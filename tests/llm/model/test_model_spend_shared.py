@@ -1,4 +1,4 @@
-"""An allowance that several share: models, their other limits, calls inside calls, and who waits for it."""
+"""A `Spend` shared by models, by copies with other limits, by nested calls, and by calls that wait for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_models_and_their_other_limits_share_it(colour: str, shape: str) -> None
     assert isinstance(ask(colour, shape, model.within(9), Service()).error, SpendRefused)
 
 
-def test_who_waits_for_it_comes_back_when_it_was_told_to(colour: str) -> None:
+def test_a_rejected_call_is_retried_after_retry_after(colour: str) -> None:
     """A policy around the model does: nothing was called, so nothing multiplies."""
     spend = Spend(requests=1, per=60)
     waits = Retry(on=SpendRefused, timeout=120, give_up_after=None) | model_of(spend=spend)

@@ -1,4 +1,4 @@
-"""An allowance in streams: counted while they run, stopped for good, settled however they end."""
+"""A `Spend` in streams: recorded while they run, stopped without a retry, settled however they end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def yes(error: Exception, attempt: int, context: Context) -> bool:
 
 
 class Quiet(Words):
-    """One that tells of a single token, until it has ended."""
+    """A protocol that reports a single token until the stream has ended."""
 
     def read(self, chunk: object, /) -> ErrorEvent | None:
         error = super().read(chunk)
@@ -37,7 +37,7 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read, tuple[float, ...]]] = [
     # to the end, with less and with more than was reserved
     ([["a", "end"]], {}, Read(["a", "end"]), (3, 0, 9, 0)),
     ([["a"] * 10 + ["end"]], {}, Read(["a"] * 10 + ["end"]), (12, 0, 0, 0)),
-    # more than there is stops it for good, whatever anybody says
+    # more than is left stops it without a retry, whatever a rule returns
     ([["a"] * 20], {}, Read(["a"] * 11, SpendExceeded, "committed", 1), (12, 0, 0, 1)),
     (
         [["a"] * 20, ["a", "end"]],
@@ -62,7 +62,7 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read, tuple[float, ...]]] = [
     ([["a", "b", "end"]], {"protocol": Quiet}, Read(["a", "b", "end"]), (2, 0, 10, 0)),
     # an empty one, where that is allowed, was made too
     ([[]], {"protocol": None}, Read([]), (10, 0, 2, 0)),
-    # where nobody says what it took, all that was reserved, and more if there were more pieces
+    # without a reported usage: all that was reserved, and more if there were more pieces
     ([["a", "b"]], {"protocol": None}, Read(["a", "b"]), (10, 0, 2, 0)),
     ([["a", "b", LOST]], {"protocol": None}, Read(["a", "b"], LOST, "committed"), (10, 0, 2, 0)),
     ([["a"] * 11], {"protocol": None}, Read(["a"] * 11), (11, 0, 1, 0)),
@@ -86,7 +86,7 @@ def test_what_counts_of_a_stream(
 
 
 @EVERY_PLACE
-def test_what_is_said_of_one_that_was_stopped(place: str) -> None:
+def test_the_report_of_a_stopped_stream(place: str) -> None:
     spend = Spend(tokens=3)
     error = play(place, Feed(["a"] * 9), spend=spend, reserve=1).error
     assert isinstance(error, SpendExceeded)

@@ -24,7 +24,7 @@ RESERVED = 40
 
 @dataclass
 class Crowd:
-    """Calls of every kind, and what they took."""
+    """Calls of every kind, and the amounts they took."""
 
     spend: Spend
     worker: bool = False
@@ -37,7 +37,7 @@ class Crowd:
         self.model = model_of(spend=self.spend, reserve=RESERVED, timeouts=None, **options)
 
     def look(self) -> None:
-        """See that at this moment nobody has more than there is."""
+        """Assert that no more is spent and reserved than the limit."""
         told = self.spend.snapshot()
         self.seen.append(told["tokens"] + told["tokens_reserved"])
         assert told["tokens"] + told["tokens_reserved"] <= LIMIT
@@ -141,7 +141,7 @@ def test_a_thousand_calls(worker: bool, limit: int) -> None:
 
 
 def streamed(kind: int, written: int, *, aio: bool) -> int:
-    """Tell what a stream of the crowd takes."""
+    """Return the amount that a stream takes."""
     most = 5 if aio else 6
     if kind == 0:
         return 0

@@ -75,7 +75,7 @@ STOPPED: list[tuple[str, Exception]] = [
 
 
 def fresh(error: Exception) -> Exception:
-    """Return the same error of which nobody has told anything yet."""
+    """Return the same error without a body that was read."""
     made = type(error).__new__(type(error), *error.args)
     made.__dict__ |= {name: value for name, value in vars(error).items() if not name.startswith("__")}
     return made
@@ -139,7 +139,7 @@ def test_a_hint_beyond_the_time_ends_the_call(colour: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize("made", [status, APIError])
-def test_what_the_provider_says_outright_counts(made: Any) -> None:
+def test_an_explicit_header_of_the_provider_counts(made: Any) -> None:
     no, yes = {"x-should-retry": "false"}, {"x-should-retry": "true"}
     assert [table(made(code, headers=no)) for code in (409, 429, 500, 501, 503)] == [None] * 5
     verdict = table(made(400, headers=yes))
@@ -159,7 +159,7 @@ def test_a_quota_is_found_in_what_was_read(library: Any, word: str) -> None:
     verdict, unread = table(error(f'{{"type": "{word}"}}'.encode())), table(error(iter([word.encode()])))
     assert verdict is not None
     assert verdict.action == "stop"
-    assert unread is not None  # nobody has read it, and nobody does
+    assert unread is not None  # the body has not been read, and is not read
     assert unread.action == "retry"
 
 

@@ -1,4 +1,4 @@
-"""How long a call of a language model may take: values, and what a client is told of them."""
+"""The time limits of a call: their values, and those that a client receives."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_model_says_how_to_write_them(said: Any, kind: type[Exception], messag
         model_of().within(said)
 
 
-# ------------------------------------------------------------------------- what a client is told
+# ------------------------------------------------------------------------- limits for a client
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_model_says_how_to_write_them(said: Any, kind: type[Exception], messag
         (Timeouts(read=None), inf, 5, None),
     ],
 )
-def test_a_client_is_told_a_little_less_than_is_left(
+def test_a_client_receives_a_little_less_than_is_left(
     timeouts: Timeouts, rest: float, connect: float | None, read: float | None
 ) -> None:
     told = timeouts.within(rest)

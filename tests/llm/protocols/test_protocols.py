@@ -1,4 +1,4 @@
-"""What a stream says is understood in whatever form it comes: its end, and what it took."""
+"""The end and the usage of a stream are recognised in every form of its chunks."""
 
 from __future__ import annotations
 

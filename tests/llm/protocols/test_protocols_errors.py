@@ -1,4 +1,4 @@
-"""What a stream says to be wrong is found, with the word for it that says most."""
+"""Error events of a stream are recognised, with their most specific type."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_failed_response_tells_what_it_took() -> None:
     assert protocol.usage == (4, 1)
 
 
-def test_of_several_in_one_chunk_the_first_is_told() -> None:
+def test_of_several_errors_in_one_chunk_the_first_is_returned() -> None:
     body = "".join(f"data: {json.dumps(event)}\n\n" for event in (QUOTA, OVERLOADED, chat("a")[1]))
     protocol, errors = read([body])
     assert [error.type for error in errors] == ["insufficient_quota"]

@@ -1,4 +1,4 @@
-"""Which protocol is meant by ``protocol=``: one that is known, or one of your own."""
+"""The option ``protocol=``: a built-in protocol, or one of your own."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ CHOICES = (
         (agenerator, TypeError, r"protocol=agenerator is an async generator function: write a plain one"),
     ],
 )
-def test_what_is_wrong_is_said(wrong: Any, kind: type[Exception], said: str) -> None:
+def test_a_wrong_protocol_is_named(wrong: Any, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=f"^{said}"):
         protocol_factory(wrong)

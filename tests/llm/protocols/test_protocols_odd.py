@@ -1,4 +1,4 @@
-"""Whatever a chunk may be, looking at it raises nothing and changes nothing."""
+"""Inspecting a chunk raises nothing and changes nothing, whatever the chunk is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tokens it took is read by any of the names in use."""
+"""The usage is read by any of the names in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spend by itself: what is set aside, counted, handed back and refused."""
+"""Spend alone: amounts reserved, committed, released and rejected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_is_reserved_is_taken_or_goes_back() -> None:
     assert tokens(spend) == (42, 0, 58, 0)
 
 
-def test_only_limits_that_are_set_are_told_of() -> None:
+def test_the_snapshot_has_only_limits_that_are_set() -> None:
     spend = Spend(cost=1, requests=2)
     spend.reserve(tokens=10**9, cost=0.25).commit(tokens=5)
     assert spend.snapshot() == {
@@ -92,7 +92,7 @@ def test_settled_is_settled(committed: bool) -> None:
     assert tokens(spend) == (int(committed), 0, 10 - committed, 0)
 
 
-def test_a_block_hands_back_what_nobody_committed() -> None:
+def test_a_block_releases_what_was_not_committed() -> None:
     spend = Spend(tokens=10, requests=9)
     with spend.reserve(tokens=5) as kept:
         kept.commit(tokens=3)

@@ -82,7 +82,7 @@ def test_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
 @pytest.mark.parametrize("inner", ["commit", "release"])
 @pytest.mark.parametrize("outer", ["commit", "more", "release"])
 def test_one_reservation_settled_in_the_middle_of_its_own_use(outer: str, inner: str) -> None:
-    """One of them comes first, and it is settled once: what comes too late is told so."""
+    """It is settled once, by the first of them: the later one gets an error."""
     for moment in range(MOMENTS):
         spend = Spend(tokens=100)
         reservation = spend.reserve(tokens=10)

@@ -1,4 +1,4 @@
-"""What an allowance is made of, and what amounts it is told: mistakes are called by name."""
+"""The options of a `Spend` and the amounts given to it: a wrong one is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spend against all that ever happened, in plain lists: to the last token, in whatever order."""
+"""Spend against a naive model that keeps every operation in a list: exact, in any order."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Naive:
 
 @dataclass
 class World:
-    """An allowance, and what is known of it."""
+    """A `Spend`, and the naive model of it."""
 
     spend: Spend
     clock: VirtualClock
@@ -113,7 +113,7 @@ class World:
                 naive.held[who] = asked[what]
 
     def check_wait(self, wait: float | None, least: dict[str, Fraction]) -> None:
-        """Without anybody else it fits when the error says, and not much earlier."""
+        """Without other calls it fits at the time of ``retry_after``, and not much earlier."""
         if wait is None:
             assert self.per is None or any(
                 least[what] > naive.limit - sum(naive.held.values()) for what, naive in self.naive.items()

@@ -1,4 +1,4 @@
-"""What an allowance says: in its refusals, its warnings, to who listens, and in the statistics."""
+"""What a `Spend` reports: in its errors, its warnings, to observers, and in the statistics."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_why_it_was_refused(options: dict[str, Any], asked: dict[str, Any], what
     kept.release()
 
 
-def test_who_listens_hears_of_it() -> None:
+def test_observers_receive_the_rejection() -> None:
     heard: list[Event] = []
     with observe(heard.append, only=["rejected"]), memory.instrument() as metrics:
         error = refusal(Spend(tokens=1, name="chat"), tokens=2)
@@ -95,7 +95,7 @@ def test_a_refusal_keeps_nothing_alive() -> None:
 
 
 def test_little_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once for each limit, when what is spent and reserved comes to that share of it."""
+    """It is logged once for each limit, when the amounts spent and reserved reach that share of it."""
     spend = Spend(tokens=100, cost=0.5, requests=100, name="chat")
     spend.reserve(tokens=50).commit()
     kept = spend.reserve(tokens=29)

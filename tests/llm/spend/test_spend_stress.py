@@ -107,7 +107,7 @@ def test_threads(honest: bool, per: float | None) -> None:
 
 @EACH
 def test_tasks(honest: bool, per: float | None) -> None:
-    """All are under way before the first one ends."""
+    """All are in flight before the first one ends."""
     everybody = crowd(honest=honest, per=per)
 
     async def call(number: int) -> None:
@@ -128,7 +128,7 @@ def test_tasks(honest: bool, per: float | None) -> None:
 
 
 def test_tasks_of_trio_that_are_cancelled() -> None:
-    """Whoever is cancelled before it has committed has taken nothing."""
+    """A call that is cancelled before its commit has taken nothing."""
     spend, done = Spend(tokens=CALLS), list[None]()
 
     async def call(number: int) -> None:
@@ -150,7 +150,7 @@ def test_tasks_of_trio_that_are_cancelled() -> None:
 
 
 def test_the_limit_is_reached_and_not_passed() -> None:
-    """Everybody wants everything: as many get it as there is for."""
+    """Every call reserves the most: as many are admitted as fit."""
     spend, got = Spend(tokens=1000, warn_at=None), list[None]()
 
     def work(owner: str) -> None:
@@ -185,7 +185,7 @@ def test_a_window_that_slides_under_a_crowd() -> None:
 # ------------------------------------------------------------------------------------------ forks
 
 
-def test_in_a_child_what_was_reserved_is_nobodys() -> None:
+def test_a_forked_child_releases_what_its_parent_reserved() -> None:
     """What a child process does first, done here; what is committed stays, and what is owed is paid."""
     spend = Spend(tokens=100, requests=9, warn_at=None)
     spent(spend, 10)

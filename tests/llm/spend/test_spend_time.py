@@ -1,4 +1,4 @@
-"""Spend with a window: what was spent leaves it in time, and never early; what is overdrawn leaves first."""
+"""Spend with a window: a spent amount leaves it in time and never early; overdrawn amounts come first."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_it_warns_once_in_a_window(clock: VirtualClock, caplog: pytest.LogCaptur
 
 
 def test_another_clock_that_is_behind(clock: VirtualClock) -> None:
-    """How much time went by meanwhile is not known: nothing leaves early, and all of it leaves in the end."""
+    """The time that passed is unknown: nothing leaves early, and everything leaves in the end."""
     spend = Spend(tokens=10, per=60)
     clock.advance(1e6)
     spent(spend, 4)

@@ -1,7 +1,7 @@
 """Guarded streams from the outside: opened again until the first chunk, and never after it.
 
 Every row in every place. The trail of a row tells everything in order: sources opened and closed, chunks
-handed out, what observers were told, and at last that the reader has ``left``.
+handed out, events of observers, and at last that the reader has ``left``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def broken(error: Exception, attempt: int, context: Context) -> bool:
     return 1 / 0 > 0
 
 
-# What goes wrong after the first chunk, though somebody says that it is worth another attempt.
+# What goes wrong after the first chunk, though a rule allows another attempt.
 SAYING: list[dict[str, Any]] = [
     {"retry_if": yes},
     {"idempotency": "auto"},
@@ -79,7 +79,7 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
     ([[KeyError], ["end"]], {"retry_if": yes}, Read(["end"], attempts=2)),
     ([[LOST]], {"retry_if": no}, Read([], ConnectionResetError, "stopped", 1)),
     ([[LOST]], {"retry_if": broken}, Read([], ZeroDivisionError, "stopped", 1)),
-    # after the first chunk it is over, whatever it was, and whatever anybody says
+    # after the first chunk it is over, whatever the error was, and whatever a rule returns
     ([["a", LOST]], {}, Read(["a"], ConnectionResetError, "committed", 1, told=f"{B1} chunk {GIVEN_UP}")),
     ([["a"]], {}, Read(["a"], CutShort, "committed", 1, told=f"{B1} chunk {GIVEN_UP}")),
     (
@@ -109,7 +109,7 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
     # and where it is not known what would say so
     ([["a", "b"]], {"protocol": "auto"}, Read(["a", "b"], attempts=1)),
     ([[], ["a"]], {"protocol": "auto"}, Read(["a"], attempts=2)),
-    # crashes are nobody's business, early and late
+    # a BaseException is not handled, early or late
     ([[Panic]], {}, Read([], Panic, None, 1, told=f"{B1} close:1 left")),
     ([["a", Panic]], {}, Read(["a"], Panic, None, 1, told=f"{B1} chunk close:1 left")),
 ]
@@ -131,7 +131,7 @@ def test_the_report_tells_whose_stream_it_was(place: str, script: list[Any]) -> 
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_said_of_a_stream_that_ended_too_soon(place: str) -> None:
+def test_the_error_of_a_stream_that_ended_too_soon(place: str) -> None:
     read = play(place, Feed(["a"]))
     assert str(read.error) == "no end was said"
     assert read.error is not None

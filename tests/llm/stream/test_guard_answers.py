@@ -112,7 +112,7 @@ def test_an_answer_that_is_left_is_closed(library: Any, place: str, managed: boo
 @EVERY
 @EVERY_PLACE
 @pytest.mark.parametrize("managed", [False, True], ids=["answer", "manager"])
-def test_a_bad_status_is_an_error_that_tells_what_was_said(library: Any, place: str, managed: bool) -> None:
+def test_a_bad_status_is_an_error_with_the_body(library: Any, place: str, managed: bool) -> None:
     server = Server(library, (503, [b"busy"]), (400, [b"too", b" long"]))
     with pytest.raises(library.HTTPStatusError) as caught:
         server.read(place, managed=managed)

@@ -1,4 +1,4 @@
-"""Who is cancelled, or leaves, closes the source at once; and what was half read never looks complete."""
+"""A reader that is cancelled, or leaves, closes the source at once; a partial stream never looks complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOST = ConnectionResetError
 
 
 async def cancelled(loop: str, seconds: float, read: Callable[[], Awaitable[None]]) -> None:
-    """Cancel whoever reads after so many seconds, and wait until that has come to its end."""
+    """Cancel the reader after some seconds, and wait for its end."""
     if loop == "trio":
         with trio.CancelScope() as scope:
             scope.deadline = trio.current_time() + seconds
@@ -70,7 +70,7 @@ def watched(feed: Feed, **options: Any) -> Any:
 def test_a_cancel_closes_the_source_before_it_goes_on(
     loop: str, shape: Shape, script: list[list[Any]], trail: str
 ) -> None:
-    """And nobody is told of a success, or of a failure."""
+    """No observer receives a success or a failure."""
     feed = Feed(*script, shape=shape)
     asked = watched(feed, timeouts=None)
 
@@ -101,7 +101,7 @@ def test_a_cancel_between_two_attempts(loop: str) -> None:
 @LOOPS
 @pytest.mark.parametrize("script", [["a", SILENT], [SILENT]], ids=["after", "before"])
 def test_what_was_cancelled_never_looks_complete(loop: str, script: list[Any]) -> None:
-    """Who goes on with it is told so, every time."""
+    """Every further read raises."""
     feed = Feed(script)
 
     async def main() -> None:
@@ -161,7 +161,7 @@ def test_a_cancel_settles_what_was_taken(loop: str, shape: Shape, chunks: int) -
 @pytest.mark.parametrize("place", [*BLOCKING, "asyncio", "trio"])
 @EVERY_SHAPE
 @pytest.mark.parametrize("way", ["break", "error", "close", "drop"])
-def test_who_leaves_closes_the_source(place: str, shape: Shape, way: str) -> None:
+def test_a_reader_that_leaves_closes_the_source(place: str, shape: Shape, way: str) -> None:
     feed = Feed(["a", "b", "end"], shape=shape)
     spend = Spend(tokens=100)
     asked = watched(feed, spend=spend, reserve=50)

@@ -51,7 +51,7 @@ def aclient(ours: bool) -> AbstractAsyncContextManager[httpx2.AsyncClient]:
 
 
 def too_late(asking: Callable[[], Any]) -> None:
-    """See that something ends when the time is up, with an error that says so."""
+    """Assert that the call ends when its time is up, with the right error."""
     with pytest.raises(Exception) as caught:  # noqa: PT011  it is looked at below
         asking()
     said = report(caught.value)
@@ -120,7 +120,7 @@ def test_an_async_call(server: Server, loop: str, drip: str) -> None:
 
 @every_drip
 def test_a_call_on_the_thread_of_its_caller(server: Server, drip: str) -> None:
-    """There it is our transport that keeps the time, if it is told: by a deadline."""
+    """There redouble's transport keeps the limit, by a deadline."""
     url = server.url(drip)
 
     def ask() -> None:

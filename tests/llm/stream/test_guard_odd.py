@@ -80,7 +80,7 @@ def test_a_protocol_that_cannot_be_made(place: str) -> None:
 
 @EVERY_PLACE
 def test_a_source_knows_whose_call_it_is(place: str) -> None:
-    """From its first chunk to its last, and nobody else does."""
+    """`current()` returns the call from the first chunk to the last, and nowhere else."""
     seen: list[Any] = []
 
     class Curious(Feed):
@@ -103,8 +103,8 @@ def test_a_source_knows_whose_call_it_is(place: str) -> None:
         current()
 
 
-def test_a_first_chunk_that_nobody_waits_for_any_more_is_closed() -> None:
-    """It comes on a worker that was left: the attempt that is made of it is nobody's."""
+def test_a_first_chunk_after_the_timeout_is_closed() -> None:
+    """It arrives on an abandoned worker, whose attempt is ignored."""
     feed = Feed([SILENT, "a"], shape="close")
 
     def opens() -> Iterator[Any]:
@@ -134,20 +134,20 @@ def test_guarded_streams_in_a_pipeline(place: str) -> None:
 
 
 def test_a_worker_that_comes_too_late_finds_it_closed() -> None:
-    """A busy machine may begin to wait for a chunk when nobody wants one any more."""
-    flow = StreamState(lambda: (Call("acme", "m-1", Timeouts()), None), None)
-    with flow.opening():
-        chunks = GuardedStream[str](flow, lambda: iter("ab"))
+    """On a busy machine a worker may start to read after the stream was closed."""
+    state = StreamState(lambda: (Call("acme", "m-1", Timeouts()), None), None)
+    with state.opening():
+        chunks = GuardedStream[str](state, lambda: iter("ab"))
         assert next(chunks) == "a"
     chunks.close()
     assert chunks._read_next() is END
 
 
-def test_who_ends_in_another_context_has_nothing_to_undo() -> None:
+def test_a_call_that_ends_in_another_context_has_nothing_to_reset() -> None:
     """As a generator that is closed after its event loop is."""
-    being = CallContext(Call("acme", "m-1", Timeouts()))
-    copy_context().run(being.__enter__)
-    being.__exit__(None, None, None)
+    scope = CallContext(Call("acme", "m-1", Timeouts()))
+    copy_context().run(scope.__enter__)
+    scope.__exit__(None, None, None)
     with pytest.raises(LookupError):
         current()
 
@@ -156,7 +156,7 @@ def test_who_ends_in_another_context_has_nothing_to_undo() -> None:
 
 
 @EVERY_PLACE
-def test_who_sends_to_a_generator_has_the_next_chunk(place: str) -> None:
+def test_sending_to_a_generator_returns_the_next_chunk(place: str) -> None:
     feed = Feed(["a", "b", "end"])
 
     def blocking() -> None:
@@ -174,7 +174,7 @@ def test_who_sends_to_a_generator_has_the_next_chunk(place: str) -> None:
 
 @EVERY_PLACE
 @pytest.mark.parametrize("more", [(), (None,), (KeyError("own"),)])
-def test_who_throws_into_a_generator_has_it_back(place: str, more: tuple[Any, ...]) -> None:
+def test_an_error_thrown_into_a_generator_is_raised(place: str, more: tuple[Any, ...]) -> None:
     """And what is open is closed."""
     feed = Feed(["a", "b", "end"])
     error = KeyError("own")

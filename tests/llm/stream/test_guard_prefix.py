@@ -1,4 +1,4 @@
-"""What is handed out is a prefix of what one source has: in order, nothing twice, no byte left out.
+"""The delivered chunks are a prefix of one source: in order, nothing twice, no byte left out.
 
 Sources fail at random places, and bodies are cut at random borders.
 """
@@ -137,5 +137,5 @@ def yes(error: Exception, attempt: int, context: Context) -> bool:
 
 
 def known(body: bytes) -> bool:
-    """Say whether there is a whole event to recognise it by."""
+    """Return True if there is a whole event to recognise it by."""
     return b"\n\n" in body

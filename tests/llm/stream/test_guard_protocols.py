@@ -1,4 +1,4 @@
-"""Protocols through the guard: the end has to be said, errors in the midst are errors, nothing is changed.
+"""Protocols in guarded streams: the end marker is required, error events are raised, no chunk is changed.
 
 However the same events come: as bytes cut anywhere, as lines, events, dicts or objects.
 """
@@ -38,7 +38,7 @@ EVERY_FORM = pytest.mark.parametrize("form", FORMS)
 
 
 class Told:
-    """What came of one stream."""
+    """The outcome of one stream."""
 
     def __init__(self, place: str, *sources: list[object], protocol: str = "auto") -> None:
         self.chunks: list[object] = []
@@ -143,7 +143,7 @@ def test_an_error_at_the_start_is_worth_another_attempt_if_it_says_so(
     place: str, name: str, form: str
 ) -> None:
     """If it is all of the first chunk: of an event in several, the first is handed out before it is known."""
-    protocol = STREAMS[name][1]  # named: an object with an error may be anything, to who does not know it
+    protocol = STREAMS[name][1]  # named: without a known protocol an object with an error may be anything
     again = Told(place, formed(form, name, 0, ERRORS[name]), formed(form, name), protocol=protocol)
     assert (again.error, again.opened, again.chunks) == (None, 2, formed(form, name))
     denied = Told(place, formed(form, name, 0, DENIED[name]), formed(form, name), protocol=protocol)

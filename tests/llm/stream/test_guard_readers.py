@@ -26,7 +26,7 @@ LOOPS = pytest.mark.parametrize("loop", ["asyncio", "trio"])
 @pytest.mark.parametrize("place", BLOCKING)
 @pytest.mark.parametrize("script", [[SILENT, "a", "end"], ["a", SILENT, "end"]], ids=["opening", "reading"])
 def test_two_threads_read_one_stream(place: str, script: list[Any]) -> None:
-    """One of them is told so, by Python, and so is who closes it meanwhile; the other one goes on."""
+    """Python raises in one of them, and in a concurrent close; the other one continues."""
     feed = Feed(script)
     stream = model(place, timeouts=None).stream(feed.open)
     with ThreadPoolExecutor(1) as pool:
@@ -103,7 +103,7 @@ def test_what_is_over_stays_over(place: str) -> None:
     assert feed.opened == 1
 
 
-# ------------------------------------------------------------------------ nobody is left
+# ------------------------------------------------------------------------ no reader is left
 
 
 @EVERY_PLACE
@@ -145,7 +145,7 @@ def test_a_collector_finds_a_stream_and_all_that_belongs_to_it(place: str, shape
 
 @LOOPS
 def test_one_that_outlives_its_loop_is_settled(loop: str) -> None:
-    """By what it has said so far: there is nobody left who could wait for more."""
+    """By the usage reported so far: no reader is left to wait for more."""
     feed, spend = Feed(["a", "b", "end"], shape="close"), Spend(tokens=100)
     kept: list[Any] = []
 
@@ -161,7 +161,7 @@ def test_one_that_outlives_its_loop_is_settled(loop: str) -> None:
 
 
 @EVERY_PLACE
-def test_what_nobody_reads_is_never_opened(place: str) -> None:
+def test_an_unread_stream_is_never_opened(place: str) -> None:
     feed, spend = Feed(["a"]), Spend(tokens=9)
 
     def blocking() -> None:
@@ -180,7 +180,7 @@ def test_what_nobody_reads_is_never_opened(place: str) -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("chunks", [[], ["a"]], ids=["before", "after"])
 def test_a_signal_in_a_chunk_goes_through(place: str, error: type[BaseException], chunks: list[str]) -> None:
-    """It is nobody's failure, nothing is tried again, and everything is handed back."""
+    """It counts as no failure, nothing is retried, and everything is released."""
     spend = Spend(tokens=100)
     read = play(place, Feed([*chunks, error], shape="close"), spend=spend, reserve=50)
     assert (read.chunks, read.raises, read.attempts) == (chunks, error, 1)

@@ -76,7 +76,7 @@ def test_the_time_of_the_reader_is_not_silence(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", LIMITED)
-def test_what_is_said_of_silence(place: str) -> None:
+def test_the_error_of_a_silent_stream(place: str) -> None:
     read = play(place, Feed(["a", Takes(6), "end"]), timeouts=Timeouts(read=5))
     assert str(read.error) == "the stream was given up: no chunk came for 5 s"
     assert isinstance(read.error, TimeoutError)
@@ -86,7 +86,7 @@ def test_what_is_said_of_silence(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", LIMITED)
-def test_after_the_first_chunk_nobody_has_a_say(place: str) -> None:
+def test_after_the_first_chunk_no_rule_can_retry(place: str) -> None:
     feed = Feed(["a", Takes(6), "b", "end"], ["a", "b", "end"])
     expected = Read(["a"], AttemptTimeout, "committed", 1, "attempt")
     policy = Retry(attempts=3, backoff=[0, 0], on=lambda error: True)
@@ -108,7 +108,7 @@ def test_on_a_thread_of_the_callers_own_it_is_the_client_that_keeps_it() -> None
 
 @pytest.mark.parametrize("first", [False, True], ids=["middle", "first"])
 def test_a_worker_that_is_left_closes_what_it_reads(first: bool) -> None:
-    """And not before it has come back: nobody closes what is being read."""
+    """And not before the read has ended: a source is never closed while it is being read."""
     feed = Feed([SILENT, "late"] if first else ["a", SILENT, "late"], shape="close")
     with pytest.raises(TimeoutError):
         list(model(policy=Retry(attempts=1), timeouts=Timeouts(read=0.05)).stream(feed.open))
@@ -119,7 +119,7 @@ def test_a_worker_that_is_left_closes_what_it_reads(first: bool) -> None:
 
 
 def test_the_next_attempt_does_not_wait_for_the_last() -> None:
-    """A thread is left to itself, and what it brings in the end is nobody's."""
+    """The thread is abandoned, and its result is ignored."""
     feed = Feed([SILENT, "late", "end"], ["b", "end"], shape="close")
     policy = Retry(attempts=9, backoff=[0] * 8)  # a busy machine may need more than two
     chunks = list(model(policy=policy, timeouts=Timeouts(first=0.1)).stream(feed.open))

@@ -66,7 +66,7 @@ def test_what_a_generator_sets_is_there_for_its_next_chunk(place: str) -> None:
 
 @EVERY_PLACE
 def test_it_knows_how_long_each_wait_may_take(place: str) -> None:
-    """On a worker: elsewhere nobody else keeps the time, or somebody else does."""
+    """On a worker: in the other places the limit is kept elsewhere, or not at all."""
 
     def plain() -> Iterator[Any]:
         for _ in range(3):

@@ -50,7 +50,7 @@ ROWS: list[tuple[list[list[Any]], dict[str, Any], Read]] = [
     ),
     # a little before its end there is time
     ([["a", Takes(9.999), "end"]], {"timeouts": 10}, Read(["a", "end"], attempts=1, took=9.999)),
-    # and nobody has a say in it
+    # no rule can change that
     ([DRIP, ["end"]], {"timeouts": 10, "retry_if": yes}, Read(["a"] * 4, DeadlineExceeded, "timeout", 1)),
     # the limit of the policy, where nothing else is said
     ([DRIP], {"policy": Retry(timeout=5)}, Read(["a"] * 2, DeadlineExceeded, "timeout", 1, "total", took=5)),
@@ -82,7 +82,7 @@ def test_the_whole(place: str, script: list[list[Any]], options: dict[str, Any],
 
 @pytest.mark.parametrize("place", VIRTUAL)
 def test_chunks_that_need_no_waiting_end_too(place: str) -> None:
-    """A reader who takes too long is within it as well: there is no time left to ask for more."""
+    """A slow reader uses up the limit as well: no time is left for another chunk."""
     read = play(place, Feed(FLOOD), pause=3, timeouts=10)
     assert read == Read(["a"] * 4, DeadlineExceeded, "timeout", 1, "total", took=12)
     assert str(read.error) == "gave up after 1 attempt in 12.0 s (no time left)"
@@ -90,7 +90,7 @@ def test_chunks_that_need_no_waiting_end_too(place: str) -> None:
 
 @pytest.mark.parametrize("place", VIRTUAL)
 def test_a_chunk_of_the_very_moment(place: str) -> None:
-    """It is handed out, or there is an error: which of them came first, nobody can say."""
+    """The chunk is delivered, or there is an error: which comes first is not determined."""
     feed = Feed(["a", Takes(10), "b", "c", "end"])
     read = play(place, feed, timeouts=Timeouts(read=20, total=10))
     assert read in (

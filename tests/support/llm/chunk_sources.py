@@ -1,7 +1,7 @@
-"""Sources of chunks for the tests, as a script says, in every shape that a stream can be opened as.
+"""Scripted sources of chunks for the tests, in every shape that a stream can be opened as.
 
-A script is a list of steps for each attempt: chunks to hand out, errors to raise, and the few steps below.
-Chunks are words: ``end`` says that a stream is complete, and what begins with ``!`` that it went wrong.
+A script is a list of steps for each attempt: chunks to deliver, errors to raise, and the few steps below.
+Chunks are words: ``end`` is the end marker, and a word that begins with ``!`` is an error event.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SILENT = object()  # a step that never ends: until the test does, or until it is
 
 
 class Words(Protocol):
-    """What the words mean."""
+    """The protocol of the words."""
 
     def read(self, chunk: object, /) -> ErrorEvent | None:
         word = chunk.word if isinstance(chunk, Said) else chunk
@@ -96,7 +96,7 @@ class Source:
         raise StopAsyncIteration
 
     def does(self, step: Any) -> bool:
-        """Do a step that takes no time; say whether it is a chunk."""
+        """Run a step that takes no time; return True if it is a chunk."""
         if isinstance(step, type):
             raise step("as the script says")
         if isinstance(step, Spoils):
@@ -167,14 +167,14 @@ SHAPES: tuple[Shape, ...] = (
 
 
 class Feed:
-    """Opens sources one after the other as a script says; the last one repeats."""
+    """Opens scripted sources one after the other; the last script repeats."""
 
     def __init__(self, *script: Sequence[Any], shape: Shape = "generator") -> None:
         self.script, self.shape = script, shape
         self.trail: list[str] = []
         self.opened = self.asked = 0
         self.slept = 0.0
-        self.told_to_go = Flag()  # what is silent goes on
+        self.told_to_go = Flag()  # releases silent sources
         self.gone = Flag()  # something was closed
 
     def _next(self, kind: type[Source]) -> Any:

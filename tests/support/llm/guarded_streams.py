@@ -1,6 +1,6 @@
 """Guarded streams for the tests: the sources of `feeds`, read in every place.
 
-What happens, to the sources, to the reader and to whoever observes, is one trail of words.
+The events of the sources, of the reader and of the observers are recorded in one trail of words.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def model(place: str = "worker", **options: Any) -> Model:
 
 @dataclass(eq=False)
 class Read:
-    """How a stream went. What a row leaves out (``None``) of the second half is not compared."""
+    """The outcome of one stream. Fields of the second half that are ``None`` are not compared."""
 
     chunks: list[Any] = field(default_factory=list[Any])
     raises: type[BaseException] | None = None
@@ -97,7 +97,7 @@ class Read:
 
 
 def play(place: str, feed: Feed, *, most: int = 999, pause: float = 0, **options: Any) -> Read:
-    """Read a stream, so many chunks of it and so slowly, and tell how it went."""
+    """Read at most ``most`` chunks of a stream, ``pause`` seconds apart, and return the outcome."""
     hooks: dict[str, Any] = dict.fromkeys(HOOKS, partial(_heard, feed))
     policy = options.pop("policy", POLICY)
     asked = model(place, policy=replace(policy, **hooks), **options)

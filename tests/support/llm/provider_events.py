@@ -1,4 +1,4 @@
-"""What providers say, event by event, and how the same may come: as bytes, lines, dicts or objects."""
+"""The events of each provider, and their forms: bytes, lines, dicts or objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def says(content: str | None, reason: str | None = None, index: int = 0) -> Even
 
 
 def chat(*words: str, usage: Event | None = None) -> list[Event]:
-    """Make a chat completion: so many words, an end, and what it took."""
+    """Make a chat completion: words, an end, and its usage."""
     first = chunk({"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None})
     last = [] if usage is None else [chunk(usage=usage)]
     return [first, *(chunk(says(word)) for word in words), chunk(says(None, "stop")), *last]
@@ -127,7 +127,7 @@ class Anything:
         return self
 
 
-# Those that come over the wire, and those that an SDK has made of it: it keeps the `[DONE]` to itself.
+# Events over the wire, and those of an SDK, which swallows the `[DONE]`.
 WIRE: dict[str, Callable[..., list[object]]] = {
     "body": bodies,
     "bits": bits,

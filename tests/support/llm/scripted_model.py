@@ -1,4 +1,4 @@
-"""A language model that answers as a script says, and every way to ask it, in every colour.
+"""A scripted language model, and every way to call it, in every colour.
 
 A step of the script is an error to raise, or what to answer: the chunks of it, where it is asked for a
 stream. Errors among the chunks are raised in their turn. The last step repeats.
@@ -32,7 +32,7 @@ def model_of(**options: Any) -> Model:
 
 
 def always(answer: Any) -> Any:
-    """Make a function that answers the same whatever it is told."""
+    """Make a function that returns the same for all arguments."""
 
     def answers(*_: object, **__: object) -> Any:
         return answer
@@ -56,13 +56,13 @@ def status(code: int, headers: dict[str, str] | None = None, body: bytes = b"{}"
 
 
 class Service:
-    """Answers as the script says."""
+    """Plays the script."""
 
     def __init__(self, *script: Any) -> None:
         self.script = script or ("ok",)
         self.calls = 0
         self.closed = 0
-        self.inside: Callable[[], object] = lambda: None  # whatever a test wants to know in there
+        self.inside: Callable[[], object] = lambda: None  # called inside the call
         self.seen: list[Any] = []
 
     def _step(self) -> Any:
@@ -82,7 +82,7 @@ class Service:
         return self._step()
 
     def chunks(self, *args: object, **kwargs: object) -> Generator[Any]:
-        """Hand out an answer, chunk by chunk."""
+        """Yield an answer, chunk by chunk."""
         try:
             for chunk in self._step():
                 if isinstance(chunk, BaseException):
@@ -106,7 +106,7 @@ class Service:
 
 @dataclass
 class Seen:
-    """What came of one call."""
+    """The outcome of one call."""
 
     value: Any = None
     error: Any = None
@@ -114,7 +114,7 @@ class Seen:
 
     @property
     def report(self) -> Report:
-        """What is told of a call that failed."""
+        """The report of a call that failed."""
         told = report(self.error)
         assert told is not None, f"{self.error!r} tells nothing"
         return told
@@ -184,5 +184,5 @@ def ask(colour: str, shape: str, model: Model, service: Service, *args: object, 
 
 
 def text_of(shape: str, text: str) -> Any:
-    """Return an answer that says this: whole, or in its chunks."""
+    """Return an answer of this text: whole, or in its chunks."""
     return [said(letter) for letter in text] + [said("", finish="stop")] if shape in STREAMS else text

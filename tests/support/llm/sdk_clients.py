@@ -53,7 +53,7 @@ PROMPT = "not to be told either"
 
 @dataclass
 class Heard:
-    """What the caller heard of one call, and the answers that the HTTP client saw below it."""
+    """The outcome of one call, as its caller saw it, and the responses that the HTTP client saw."""
 
     text: str = ""
     error: Any = None
@@ -61,7 +61,7 @@ class Heard:
 
     @property
     def outcome(self) -> str:
-        """What was said, or else the name of the error."""
+        """The text of the answer, or else the name of the error."""
         return self.text if self.error is None else type(self.error).__name__
 
     @property

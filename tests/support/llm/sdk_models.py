@@ -55,7 +55,7 @@ every_stream = pytest.mark.parametrize("how", STREAMS)
 
 @dataclass
 class Heard:
-    """What the caller heard of one call."""
+    """The outcome of one call, as its caller saw it."""
 
     text: str = ""
     error: Any = None
@@ -64,7 +64,7 @@ class Heard:
 
     @property
     def outcome(self) -> str:
-        """What was said, or else the name of the error."""
+        """The text of the answer, or else the name of the error."""
         return self.text if self.error is None else type(self.error).__name__
 
     def report(self) -> Report:
@@ -114,7 +114,7 @@ class Asked:
         return asks.create, question | ({"stream": True} if how == "stream" else {})
 
     def telling(self) -> dict[str, Any]:
-        """Return what a stream has to be told so that it tells its usage."""
+        """Return the options with which a stream reports its usage."""
         return {"stream_options": {"include_usage": True}} if self.kind == "openai" else {}
 
     def ask(

@@ -1,4 +1,4 @@
-"""What is often asked of an allowance."""
+"""Helpers that read a `Spend`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH = 1 / 128  # of a window: how exactly it slides
 
 
 def refusal(spend: Spend, **asked: Any) -> SpendRefused:
-    """Ask for what is refused, and return the error."""
+    """Reserve an amount that is rejected, and return the error."""
     with pytest.raises(SpendRefused) as caught:
         spend.reserve(**asked)
     return caught.value
@@ -24,6 +24,6 @@ def spent(spend: Spend, tokens: int, **more: Any) -> None:
 
 
 def tokens(spend: Spend) -> tuple[float, float, float, float]:
-    """Tell how many are spent, reserved, left and overdrawn."""
+    """Return the tokens spent, reserved, left and overdrawn."""
     seen = spend.snapshot()
     return seen["tokens"], seen["tokens_reserved"], seen["tokens_left"], seen["overdrawn_tokens"]
