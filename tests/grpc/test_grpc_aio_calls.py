@@ -163,7 +163,7 @@ def test_there_is_no_connection(remote: Server, shape: str) -> None:
 def test_a_delay_is_not_spent_looking_again_and_again(remote: Server, shape: str) -> None:
     """A read of the initial metadata between two attempts sleeps until the next one starts."""
 
-    def going() -> set[object]:
+    def waiting_tasks() -> set[object]:
         return {task for task in asyncio.all_tasks() if task.get_name() == "attempt started"}
 
     async def turns() -> None:
@@ -174,9 +174,9 @@ def test_a_delay_is_not_spent_looking_again_and_again(remote: Server, shape: str
         await asyncio.to_thread(waits.wait, FOREVER)
         asking = asyncio.create_task(call.initial_metadata())
         await turns()
-        before = going()
+        before = waiting_tasks()
         await turns()
-        assert (going(), len(before)) == (before, 1)
+        assert (waiting_tasks(), len(before)) == (before, 1)
         call.cancel()
         assert await asking == grpc.aio.Metadata()
 
@@ -215,7 +215,7 @@ def test_what_grpc_itself_does_not_do_is_refused(remote: Server, shape: str) -> 
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_who_is_handed_the_call_itself_may_read_it(remote: Server, shape: str) -> None:
+def test_an_interceptor_may_read_the_call_it_receives(remote: Server, shape: str) -> None:
     """An interceptor before ours, for instance."""
 
     async def talk(call: Any, known: Call) -> None:

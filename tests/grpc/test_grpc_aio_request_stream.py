@@ -97,7 +97,7 @@ def test_a_channel_that_is_closed_in_the_middle(remote: Server) -> None:
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_nothing_is_left_waiting_for_what_nobody_writes(remote: Server, shape: str) -> None:
+def test_no_task_waits_for_requests_after_the_call(remote: Server, shape: str) -> None:
     async def talk(call: Any, known: Call) -> None:
         assert await call.code() is grpc.StatusCode.NOT_FOUND
         for _ in range(10):

@@ -135,7 +135,7 @@ def test_a_fallback_ends_too(remote: Server, shape: str) -> None:
 
 
 @STREAMS
-def test_nothing_was_said_in_metadata(remote: Server, shape: str) -> None:
+def test_a_call_without_metadata(remote: Server, shape: str) -> None:
     """Of a call that was cancelled or refused, or has another response, they are empty, and not None."""
     breaker = CircuitBreaker(failures=1)
     breaker.isolate()

@@ -57,7 +57,7 @@ def test_codes_of_the_default_policy(remote: Server, colour: str, shape: str, co
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_each_attempt_says_how_many_there_were_before(remote: Server, colour: str, shape: str) -> None:
+def test_each_attempt_sends_the_number_of_earlier_ones(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, OK", retry(), metadata=(("own", "word"),))
     assert attempts(seen) == [None, "1", "2"]
     assert [attempt.metadata["own"] for attempt in seen.attempts] == ["word"] * 3

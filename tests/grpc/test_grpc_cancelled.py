@@ -68,7 +68,7 @@ def reading(colour: str, call: Any) -> Reader:
 
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_who_cancels_during_an_attempt_ends_it(remote: Server, colour: str, shape: str) -> None:
+def test_cancelling_during_an_attempt_ends_it(remote: Server, colour: str, shape: str) -> None:
     call, known = begun(remote, colour, shape, "hang OK", retry(on=Exception))
     reader = reading(colour, call)
     until(lambda: known.attempts)
@@ -80,7 +80,7 @@ def test_who_cancels_during_an_attempt_ends_it(remote: Server, colour: str, shap
 
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_who_cancels_during_a_delay_need_not_wait_for_it(remote: Server, colour: str, shape: str) -> None:
+def test_cancelling_during_a_delay_ends_the_delay(remote: Server, colour: str, shape: str) -> None:
     waiting = Waiting()
     call, known = begun(remote, colour, shape, "UNAVAILABLE", waiting.policy)
     reader = reading(colour, call)
@@ -94,7 +94,7 @@ def test_who_cancels_during_a_delay_need_not_wait_for_it(remote: Server, colour:
 
 
 @pytest.mark.parametrize(("colour", "shape"), BLOCKING)
-def test_who_cancels_as_an_attempt_fails_by_itself_has_cancelled(
+def test_cancelling_while_an_attempt_fails_counts_as_cancelled(
     remote: Server, colour: str, shape: str
 ) -> None:
     """If `cancel` returned True, the call is cancelled."""
@@ -115,7 +115,7 @@ def test_who_cancels_as_an_attempt_fails_by_itself_has_cancelled(
 
 
 @pytest.mark.parametrize("shape", ONE)
-def test_who_cancels_a_future_as_it_succeeds_has_cancelled(remote: Server, shape: str) -> None:
+def test_cancelling_a_future_while_it_succeeds_counts_as_cancelled(remote: Server, shape: str) -> None:
     calls: list[Any] = []
 
     def cancels(_: object) -> None:
@@ -151,7 +151,7 @@ def assert_cancelled(colour: str, call: Any, error: Any) -> None:
 
 @pytest.mark.parametrize("shape", ["down", "both"])
 @pytest.mark.parametrize("eager", [True, False])
-def test_a_stream_that_is_cancelled_before_anybody_reads_it(remote: Server, shape: str, eager: bool) -> None:
+def test_a_stream_that_is_cancelled_before_it_is_read(remote: Server, shape: str, eager: bool) -> None:
     policy: Any = retry(on=Exception) if eager else Bulkhead(1) | retry(on=Exception)
     known, metadata = remote.script("hang OK")
     call = stub_of(channel_of(remote, policy), shape)(request_of(shape), metadata=metadata)

@@ -102,7 +102,7 @@ def test_nothing_begins_once_it_was_cancelled(remote: Server, colour: str, shape
 
 
 @BLOCKING
-def test_a_fallback_is_none_for_who_has_cancelled(remote: Server, colour: str, shape: str) -> None:
+def test_a_fallback_does_not_replace_a_cancellation(remote: Server, colour: str, shape: str) -> None:
     policy = Fallback(value=[b"x"]) | retry(on=Exception)
     call, known = begun(remote, colour, shape, "hang OK", policy)
     cancelled(colour, call, partial(until, lambda: known.attempts))
@@ -140,9 +140,7 @@ def test_a_future_is_cancelled_as_soon_as_it_was(remote: Server, shape: str) -> 
 
 @STREAMS
 @pytest.mark.parametrize("eager", [True, False])
-def test_who_cancels_a_stream_that_nobody_reads_is_called_back(
-    remote: Server, shape: str, eager: bool
-) -> None:
+def test_cancelling_an_unread_stream_runs_the_callbacks(remote: Server, shape: str, eager: bool) -> None:
     bulkhead = Bulkhead(1)
     call, known = begun(remote, "stream", shape, "hang OK", retry() if eager else bulkhead | retry())
     told: list[object] = []
@@ -161,7 +159,7 @@ def test_who_cancels_a_stream_that_nobody_reads_is_called_back(
 
 
 @STREAMS
-def test_who_waits_for_the_end_of_a_stream_is_called_back_then(remote: Server, shape: str) -> None:
+def test_a_callback_runs_at_the_end_of_a_stream(remote: Server, shape: str) -> None:
     call, known = begun(remote, "stream", shape, "a hang OK", retry())
     over = Event()
     assert call.add_callback(over.set)

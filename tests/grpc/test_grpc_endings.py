@@ -49,7 +49,7 @@ def without_gc() -> Generator[None]:
 
 @pytest.mark.parametrize("script", ["NOT_FOUND", "UNAVAILABLE"])
 @pytest.mark.parametrize("shape", ONE)
-def test_an_error_is_kept_alive_by_nobody(remote: Server, shape: str, script: str) -> None:
+def test_no_reference_cycle_keeps_an_error_alive(remote: Server, shape: str, script: str) -> None:
     stub = stub_of(channel_of(remote, retry(attempts=3)), shape)
 
     def called() -> ref[BaseException]:
@@ -68,7 +68,7 @@ def test_an_error_is_kept_alive_by_nobody(remote: Server, shape: str, script: st
 
 @pytest.mark.parametrize("shape", ["down", "both"])
 @pytest.mark.parametrize("read", [0, 1])
-def test_a_stream_that_nobody_has_any_more_is_cancelled(remote: Server, shape: str, read: int) -> None:
+def test_an_unreferenced_stream_is_cancelled(remote: Server, shape: str, read: int) -> None:
     known, metadata = remote.script("a hang OK")
     stream = stub_of(channel_of(remote, retry()), shape)(request_of(shape), metadata=metadata)
     until(lambda: known.attempts)
@@ -99,7 +99,7 @@ def test_no_task_is_left(remote: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_async_call_that_nobody_waits_for_is_made_and_says_nothing(remote: Server, shape: str) -> None:
+def test_an_async_call_that_is_never_awaited_is_made_and_logs_nothing(remote: Server, shape: str) -> None:
     async def main() -> None:
         given_up: list[object] = []
         _, metadata = remote.script("NOT_FOUND")
@@ -114,7 +114,7 @@ def test_an_async_call_that_nobody_waits_for_is_made_and_says_nothing(remote: Se
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_requests_that_fail_when_nobody_wants_them_say_nothing(remote: Server, shape: str) -> None:
+def test_requests_that_fail_after_the_call_log_nothing(remote: Server, shape: str) -> None:
     async def main() -> None:
         waits = asyncio.Event()
 

@@ -115,7 +115,7 @@ class Twice(Layer):
     ],
 )
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_a_layer_that_asks_nobody_is_told(
+def test_a_layer_that_ignores_the_veto_gets_an_error(
     remote: Server, colour: str, shape: str, script: str, expected: tuple[bytes, int, str | None]
 ) -> None:
     layer = Twice()

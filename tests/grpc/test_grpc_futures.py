@@ -74,7 +74,7 @@ def test_a_future_that_is_not_over(remote: Server, shape: str) -> None:
 
 
 @UP
-def test_who_wants_to_know_of_the_end_is_told_once(remote: Server, shape: str) -> None:
+def test_a_done_callback_is_called_once(remote: Server, shape: str) -> None:
     """A callback runs at the end in the thread of the call, or at once after it; its error is logged."""
     future, known = begun(remote, shape, "hang OK")
     told: list[tuple[str, int]] = []
@@ -145,7 +145,7 @@ class Ends(Layer):
         return ended
 
 
-def test_a_thread_that_is_ended_leaves_nobody_waiting(remote: Server) -> None:
+def test_a_thread_that_is_ended_wakes_all_waiters(remote: Server) -> None:
     future, _ = begun(remote, "unary", "a OK", Ends())
     with pytest.raises(redouble.errors.Stopped, match="was ended"):
         future.result()

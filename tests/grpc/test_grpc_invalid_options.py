@@ -50,7 +50,7 @@ def test_one_message_in_async_code(remote: Server, shape: str, message: Any) -> 
     asyncio.run(main())
 
 
-def test_a_long_message_is_told_in_short(remote: Server) -> None:
+def test_a_long_message_is_shortened(remote: Server) -> None:
     with pytest.raises(TypeError) as caught:
         stub_of(channel_of(remote, retry()), "up")(b"x" * 10_000)
     assert len(str(caught.value)) < 150

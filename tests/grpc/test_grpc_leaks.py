@@ -43,13 +43,13 @@ def test_a_server_that_stops_in_the_middle_of_a_stream(shape: str) -> None:
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_nobody_listens(colour: str, shape: str) -> None:
+def test_no_server_listens(colour: str, shape: str) -> None:
     seen = dial(Server("127.0.0.1:1"), colour, shape, "a OK", retry(attempts=2))
     assert (seen.code, seen.reason, seen.report.attempts) == ("UNAVAILABLE", "attempts", 2)
 
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
-def test_who_waits_for_a_server_is_told_when_time_is_up(colour: str, shape: str) -> None:
+def test_waiting_for_a_server_ends_at_the_deadline(colour: str, shape: str) -> None:
     """With ``wait_for_ready`` there is one attempt, which lasts."""
     seen = dial(
         Server("127.0.0.1:1"), colour, shape, "a OK", retry(attempts=9), wait_for_ready=True, timeout=0.1

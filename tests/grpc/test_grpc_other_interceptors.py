@@ -189,7 +189,7 @@ class Cancelled:
         self.cancelled = True
 
 
-def test_who_asks_for_the_head_of_an_attempt_that_fails_gets_the_next_one(remote: Server) -> None:
+def test_initial_metadata_of_a_failed_attempt_come_from_the_next_one(remote: Server) -> None:
     """The metadata arrive after their attempt has failed and the next one has started."""
 
     class Headed:

@@ -197,7 +197,7 @@ def test_an_async_channel_follows_what_has_the_name(remote: Server) -> None:
 
 
 @MAKE
-def test_what_a_channel_cannot_go_by_is_no_valid_configuration(make: Any) -> None:
+def test_a_configuration_that_a_channel_cannot_use_is_invalid(make: Any) -> None:
     load(attempts=2)
     ours = make(policies("orders"))
     hedged = {"pipelines": {"orders": {"layers": [{"type": "hedge", "delay": 1}]}}}
@@ -240,6 +240,6 @@ def test_switches_of_tests_hold(remote: Server, colour: str, shape: str) -> None
         assert len(dial(remote, colour, shape, "UNAVAILABLE", retry()).attempts) == 2
 
 
-def test_the_clock_of_those_who_may_be_cancelled_is_the_real_one() -> None:
+def test_the_cancellable_clock_is_the_system_clock() -> None:
     assert repr(CANCELLABLE) == repr(redouble.SYSTEM)
     assert CANCELLABLE.now() <= redouble.SYSTEM.now() <= CANCELLABLE.now()

@@ -37,7 +37,7 @@ class AsyncAnew:
             yield request
 
 
-def told(event: Event | asyncio.Event) -> Callable[[object], None]:
+def setter_of(event: Event | asyncio.Event) -> Callable[[object], None]:
     """Return an observer that sets an event at a failure."""
     return lambda _: event.set()
 
@@ -53,14 +53,14 @@ async def aonce() -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("requests", [list(WHOLE), tuple(WHOLE), Anew()], ids=["list", "tuple", "object"])
 @pytest.mark.parametrize(("colour", "shape"), UP)
-def test_what_can_be_sent_anew_is(remote: Server, colour: str, shape: str, requests: Any) -> None:
+def test_iterable_requests_are_sent_again(remote: Server, colour: str, shape: str, requests: Any) -> None:
     seen = dial(remote, colour, shape, "UNAVAILABLE, UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"a", "OK", 3, None)
     assert [attempt.requests for attempt in seen.attempts] == [WHOLE] * 3
 
 
 @pytest.mark.parametrize(("colour", "shape"), AIO)
-def test_async_requests_that_begin_anew(remote: Server, colour: str, shape: str) -> None:
+def test_async_iterable_requests_are_sent_again(remote: Server, colour: str, shape: str) -> None:
     requests: Any = AsyncAnew()
     seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"a", "OK", 2, None)
@@ -92,7 +92,7 @@ def test_what_was_taken_from_an_async_generator_is_gone(remote: Server, colour: 
 
 
 @pytest.mark.parametrize(("colour", "shape"), UP)
-def test_a_generator_without_anything_in_it_can_be_sent_anew(remote: Server, colour: str, shape: str) -> None:
+def test_an_empty_generator_can_be_sent_again(remote: Server, colour: str, shape: str) -> None:
     requests: Iterator[bytes] = iter(())
     seen = dial(remote, colour, shape, "UNAVAILABLE, a OK", retry(), requests=requests)
     assert seen_of(seen) == (b"a", "OK", 2, None)
@@ -110,7 +110,7 @@ def test_what_an_attempt_takes_too_late_is_for_the_next_one(remote: Server, colo
         failed.wait()
         yield from WHOLE
 
-    policy = retry(on_retry=told(failed))
+    policy = retry(on_retry=setter_of(failed))
     seen = dial(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=slow())
     assert seen_of(seen) == (b"a", "OK", 2, None)
     assert seen.attempts[1].requests == WHOLE
@@ -126,14 +126,14 @@ def test_the_same_in_async_code(remote: Server, colour: str, shape: str) -> None
             yield request
 
     requests: Any = slow()
-    policy = retry(on_retry=told(failed))
+    policy = retry(on_retry=setter_of(failed))
     seen = dial(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=requests)
     assert seen_of(seen) == (b"a", "OK", 2, None)
     assert seen.attempts[1].requests == WHOLE
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_who_asks_too_late_gets_nothing(remote: Server, shape: str) -> None:
+def test_a_late_read_of_a_failed_attempt_gets_no_item(remote: Server, shape: str) -> None:
     """An attempt that is over leaves the requests to the next, though gRPC may ask for more."""
     iterators: list[Any] = []
 
@@ -152,7 +152,7 @@ def test_who_asks_too_late_gets_nothing(remote: Server, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["up", "both"])
-def test_who_asks_too_late_in_async_code_gets_nothing(remote: Server, shape: str) -> None:
+def test_a_late_async_read_of_a_failed_attempt_gets_no_item(remote: Server, shape: str) -> None:
     iterators: list[Any] = []
 
     async def does(continuation: Any, said: Any, requests: Any) -> Any:
@@ -197,7 +197,7 @@ def test_requests_that_fail_too_late_fail_the_next_attempt(remote: Server, colou
         yield from ()
         raise OSError("the disk")
 
-    policy = retry(on=Exception, on_retry=told(failed))
+    policy = retry(on=Exception, on_retry=setter_of(failed))
     seen = dial(remote, colour, shape, "deaf UNAVAILABLE, a OK", policy, requests=failing())
     assert (seen.got, seen.code, seen.reason) == ([], "UNKNOWN", "not_replayable")
 
@@ -219,7 +219,7 @@ def test_requests_that_fail_in_async_code_cancel_the_call(remote: Server, shape:
                 yield request
             raise OSError("the disk")
 
-        policy = retry(on=Exception, on_retry=told(failed))
+        policy = retry(on=Exception, on_retry=setter_of(failed))
         _, metadata = remote.script("deaf UNAVAILABLE, a OK" if late else "a OK")
         async with achannel_of(remote, policy) as channel:
             call = stub_of(channel, shape)(failing(), metadata=metadata)

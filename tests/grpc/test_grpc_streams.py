@@ -45,7 +45,7 @@ def test_a_stream_is_retried_until_its_first_message(
 
 
 @pytest.mark.parametrize(("colour", "shape"), STREAMS)
-def test_what_breaks_a_stream_tells_its_story(remote: Server, colour: str, shape: str) -> None:
+def test_the_error_that_breaks_a_stream_has_a_report(remote: Server, colour: str, shape: str) -> None:
     seen = dial(remote, colour, shape, "UNAVAILABLE, a INTERNAL", retry(labels={"team": "a"}))
     assert (seen.report.attempts, seen.report.labels) == (2, {"team": "a"})
     assert seen.report.name == f"test.Echo/{shape.title()}"
@@ -54,7 +54,7 @@ def test_what_breaks_a_stream_tells_its_story(remote: Server, colour: str, shape
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_who_has_seen_the_head_of_a_stream_gets_its_error(remote: Server, shape: str) -> None:
+def test_a_stream_whose_metadata_were_read_raises_its_error(remote: Server, shape: str) -> None:
     call, metadata = remote.script("head hang UNAVAILABLE, a OK")
     stream = stub_of(channel_of(remote, retry()), shape)(request_of(shape), metadata=metadata)
     assert stream.initial_metadata() == (("head", "1"),)
@@ -69,7 +69,7 @@ def test_who_has_seen_the_head_of_a_stream_gets_its_error(remote: Server, shape:
 
 
 @pytest.mark.parametrize("shape", ["down", "both"])
-def test_who_has_seen_the_head_of_a_stream_in_async_code_gets_its_error(remote: Server, shape: str) -> None:
+def test_an_async_stream_whose_metadata_were_read_raises_its_error(remote: Server, shape: str) -> None:
     async def main() -> None:
         call, metadata = remote.script("head hang UNAVAILABLE, a OK")
         async with achannel_of(remote, retry()) as channel:
@@ -156,7 +156,7 @@ def test_a_stream_has_the_face_of_a_call(remote: Server) -> None:
     assert stub(b"one", metadata=metadata).time_remaining() is None
 
 
-def test_a_stream_that_has_failed_says_so(remote: Server) -> None:
+def test_the_status_of_a_failed_stream(remote: Server) -> None:
     _, metadata = remote.script("NOT_FOUND")
     ended: list[str] = []
     stream = stub_of(channel_of(remote, retry()), "down")(b"one", metadata=metadata)

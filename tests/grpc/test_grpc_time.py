@@ -180,7 +180,7 @@ class Judges:
     ],
 )
 @pytest.mark.parametrize(("colour", "shape"), [case for case in ALL if case[0] != "thread"])
-def test_a_pushback_is_obeyed_whatever_rule_says_retry(
+def test_a_pushback_is_obeyed_with_any_rule(
     remote: Server, colour: str, shape: str, on: On, hints: Hints, delays: list[float]
 ) -> None:
     with virtual_time() as clock:
@@ -192,7 +192,7 @@ def test_a_pushback_is_obeyed_whatever_rule_says_retry(
 
 @pytest.mark.parametrize(("colour", "shape"), ALL)
 @pytest.mark.parametrize("on", [OSError, never])
-def test_a_pushback_makes_nobody_retry(remote: Server, colour: str, shape: str, on: On) -> None:
+def test_a_pushback_causes_no_retry(remote: Server, colour: str, shape: str, on: On) -> None:
     seen = dial(remote, colour, shape, "@400 UNAVAILABLE, a OK", retry(on=on))
     assert seen_of(seen) == (b"", "UNAVAILABLE", 1, "stopped")
 
@@ -257,7 +257,7 @@ def test_delays_are_those_of_the_policy(remote: Server, colour: str, shape: str)
 
 
 @pytest.mark.quiet
-def test_a_policy_of_gates_alone_is_told_of_time_too(remote: Server) -> None:
+def test_a_deadline_applies_to_a_policy_of_gates_alone(remote: Server) -> None:
     seen = dial(remote, "sync", "unary", "hang OK", Pipeline(Timeout(SHORT)))
     report = report_of(seen.error)
     assert (seen.code, report.reason, report.attempts) == ("DEADLINE_EXCEEDED", "stopped", 1)

@@ -96,7 +96,7 @@ def test_attempts(policy: Retry, attempts: int, lost: list[str]) -> None:
         native(backoff=NATIVE.take(0)),
     ],
 )
-def test_who_makes_one_attempt_has_no_retry_policy(policy: Retry) -> None:
+def test_a_single_attempt_has_no_retry_policy(policy: Retry) -> None:
     config = service_config(policy)
     assert config.mapping == {"methodConfig": [{"name": [{}]}]}
     assert config.lost == ()
@@ -185,11 +185,11 @@ def shown(event: object) -> None: ...
         ),
         (
             {"hints": Hints("instead", over=1.5, spread=0)},
-            "hints: over=1.5; gRPC waits for all that it is asked to",
+            "hints: over=1.5; gRPC obeys every requested delay",
         ),
         ({"hints": Hints("instead")}, "hints: spread=0.1; gRPC adds nothing to what it is asked for"),
-        ({"random": random.Random(1)}, "random: gRPC has a chance of its own"),
-        ({"clock": Virtual()}, "clock: gRPC goes by the clock of the system"),
+        ({"random": random.Random(1)}, "random: gRPC has its own random source"),
+        ({"clock": Virtual()}, "clock: gRPC uses the system clock"),
         ({"until": bool}, "until=bool: gRPC looks at no results"),
         ({"wrap": True}, "wrap=True: what comes out is the RpcError itself"),
         ({"name": "orders"}, "name, labels: what gRPC does is in no event, metric or report of ours"),
@@ -200,7 +200,7 @@ def shown(event: object) -> None: ...
         ),
     ],
 )
-def test_what_else_a_policy_says_is_lost(options: dict[str, Any], lost: str) -> None:
+def test_other_options_are_lost(options: dict[str, Any], lost: str) -> None:
     assert service_config(native(**options)).lost == (lost,)
 
 

@@ -95,9 +95,7 @@ def nobody_is_left_listening() -> Iterator[None]:
 
 @pytest.mark.parametrize(("script", "options", "said"), ROWS)
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR])
-def test_what_is_said_and_how_loud(
-    script: Script, options: dict[str, Any], said: list[str], level: int
-) -> None:
+def test_messages_and_levels(script: Script, options: dict[str, Any], said: list[str], level: int) -> None:
     clock = Virtual()
     with logger(level) as (target, kept), instrument(target), suppress(Exception):
         policy(**options, clock=clock).call(Operation(afresh(script), clock))
@@ -105,7 +103,7 @@ def test_what_is_said_and_how_loud(
     assert kept.said() == heard
 
 
-def test_every_colour_says_the_same(colour: str) -> None:
+def test_every_colour_logs_the_same(colour: str) -> None:
     clock = Virtual()
     operation = Operation([fail("lost"), ok()], clock)
 
@@ -145,7 +143,7 @@ def test_the_fields_of_what_is_given_up() -> None:
     ]
 
 
-def test_what_a_breaker_says() -> None:
+def test_the_messages_of_a_breaker() -> None:
     with logger() as (target, kept), instrument(target):
         BreakerScript(failures=1, cooldown=10, name="pay").run("bad good good +10 good isolate close")
     assert kept.said() == [
@@ -158,7 +156,7 @@ def test_what_a_breaker_says() -> None:
     ]
 
 
-def test_what_a_breaker_says_by_itself_is_not_said_twice(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_breaker_logs_itself_is_not_logged_twice(caplog: pytest.LogCaptureFixture) -> None:
     """Where both go to the same logger: that it is open, once, and that it is closed again."""
     with caplog.at_level(logging.INFO, "redouble"), instrument():
         BreakerScript(failures=1, cooldown=10, name="pay").run("bad good good +10 good isolate close")
@@ -204,7 +202,7 @@ def test_a_logger_by_name_and_by_itself() -> None:
     assert kept.said() == ["DEBUG work: attempt 1 succeeded in 0 s"] * 2
 
 
-def test_the_logger_is_called_redouble_unless_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_default_logger_is_called_redouble(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "redouble"), instrument():
         policy().call(int)
     assert [record.name for record in caplog.records] == ["redouble"]

@@ -196,7 +196,7 @@ def test_calls_that_succeed_make_no_event_unless_debug_is_on() -> None:
     assert kept.said() == ["DEBUG work: attempt 1 succeeded in 0 s"] * 2
 
 
-def test_calls_that_succeed_in_other_shapes_are_not_told_of() -> None:
+def test_successful_calls_in_other_shapes_emit_no_event() -> None:
     for shape in EVERY_SHAPE.values():
         with logger(logging.INFO) as (target, kept), instrument(target):
             shape(policy(), nothing)

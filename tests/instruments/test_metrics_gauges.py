@@ -58,7 +58,7 @@ def test_a_retry_budget() -> None:
     assert shown("gauge budget") == {"budget_tokens": left - 1}
 
 
-def test_a_budget_that_nobody_uses_is_shown_as_it_is_now() -> None:
+def test_an_unused_budget_shows_its_current_tokens() -> None:
     """Tokens spent a while ago are refilled in the gauge without a call."""
     bucket = TokenBucket(10, {None: 10}, refill_per_second=1, name="gauge refilled")
     budget = RetryBudget(per_second=1, name="gauge window")
@@ -126,7 +126,7 @@ def test_what_is_gone_is_not_shown() -> None:
     assert shown("gauge gone") == {}
 
 
-def test_one_that_cannot_tell_hides_no_other() -> None:
+def test_an_unreadable_object_hides_no_other() -> None:
     class Broken(TokenBucket):
         def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
             raise ZeroDivisionError("a bug of the subclass")

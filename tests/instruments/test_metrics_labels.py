@@ -158,7 +158,7 @@ def test_a_word_is_fit_for_a_label(text: str) -> None:
     assert label_value(made) == made
 
 
-def test_what_came_out_is_told_where_an_attempt_was_cut() -> None:
+def test_the_code_of_a_cut_attempt_is_that_of_the_raised_error() -> None:
     cut = event(what="give_up", error=Boom(), verdict=CUT, reason=Reason.timeout)
     assert code_of(cut) == "DeadlineExceeded"
 

@@ -74,7 +74,7 @@ def test_nothing_else_is_exported() -> None:
     assert families == {row.prometheus for row in ROWS}
 
 
-def test_the_buckets_are_those_it_tells() -> None:
+def test_the_page_lists_the_buckets() -> None:
     assert "from 1 ms to 5 min" in PAGE
     assert (BUCKETS[0], BUCKETS[-1]) == (0.001, 300)
 

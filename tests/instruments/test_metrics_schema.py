@@ -36,8 +36,8 @@ def test_what_there_is() -> None:
     assert instruments.METRICS is METRICS
 
 
-def test_every_metric_is_told_apart() -> None:
-    for export in (prometheus.exported, opentelemetry.exported):
+def test_metric_names_are_unique() -> None:
+    for export in (prometheus.exported_name, opentelemetry.exported_name):
         assert len({export(metric) for metric in METRICS}) == len(METRICS)
     declared = [thing for thing in vars(_schema).values() if isinstance(thing, Metric)]
     assert declared == list(METRICS)
@@ -56,7 +56,7 @@ def test_no_label_has_a_value_for_each_call(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_it_says_what_it_is(metric: Metric) -> None:
+def test_every_metric_has_a_help_text(metric: Metric) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", metric.name)
     assert re.fullmatch(r"[A-Z][^\n]+\.|[A-Z][^\n]+\.\.\.", metric.help)
 

@@ -89,7 +89,7 @@ def test_retries_and_giving_up(colour: str, spans: Spans) -> None:
     assert dict(spans.last().attributes or {}) == {}
 
 
-def test_success_is_not_told(spans: Spans) -> None:
+def test_success_adds_no_span_event(spans: Spans) -> None:
     with instrument(), spans.span():
         policy().call(int)
     assert spans.told() == []
@@ -130,7 +130,7 @@ def test_what_is_bound_never_takes_a_place(spans: Spans) -> None:
     assert (said["redouble.name"], said["error.type"]) == ("work", "ScriptedError")
 
 
-def test_no_argument_and_no_text_of_an_error_is_told(spans: Spans) -> None:
+def test_span_events_have_no_argument_and_no_error_text(spans: Spans) -> None:
     def login(password: str) -> str:
         raise Boom("hunter3")
 
@@ -187,7 +187,7 @@ def test_a_request_that_is_sent_again_is_counted(server: Server, spans: Spans, n
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_what_is_told_of_requests(server: Server, spans: Spans, name: str) -> None:
+def test_span_events_of_requests(server: Server, spans: Spans, name: str) -> None:
     with instrument(), client(name, Retry(backoff=[0], attempts=2, name="api")) as http:
         with spans.span():
             assert http.get(server.url("503")).status == 503

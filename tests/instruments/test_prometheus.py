@@ -84,7 +84,7 @@ def test_every_help_is_there(registry: CollectorRegistry) -> None:
     with instrument(registry), everything():
         families = list(text_string_to_metric_families(generate_latest(registry).decode()))
     helps = {family.name: family.documentation for family in families if "_created" not in family.name}
-    assert helps == {prometheus.exported(metric): metric.help for metric in METRICS}
+    assert helps == {prometheus.exported_name(metric): metric.help for metric in METRICS}
 
 
 def test_the_numbers(registry: CollectorRegistry) -> None:

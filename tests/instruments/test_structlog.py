@@ -182,7 +182,7 @@ class Unsure(Plain):
 @pytest.mark.parametrize(
     ("target", "heard"), [(Plain(), ["redouble.success"]), (Older(), []), (Unsure(), ["redouble.success"])]
 )
-def test_a_logger_that_cannot_tell_its_level_is_told_all(target: Plain, heard: list[str]) -> None:
+def test_a_logger_without_a_readable_level_gets_all_events(target: Plain, heard: list[str]) -> None:
     with instrument(target):
         policy()(nothing)()
     assert target.lines == heard

@@ -22,7 +22,7 @@ from redouble._runtime.backend import CancelScope, cut_after
 from redouble._runtime.deadline import Deadline
 from redouble.errors import AttemptTimeout
 from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses, ResolvedCall, as_rpc_error
-from redouble.grpc._permit import WAITING, RpcResendGuard, cancel
+from redouble.grpc._permit import CURRENT_GUARD, RpcResendGuard, cancel
 
 __all__ = [
     "PREVIOUS",
@@ -166,7 +166,7 @@ async def astart_rpc(guard: RpcResendGuard, limit: float) -> Any:
 def run_policy(guard: RpcResendGuard) -> Any:
     """Run the policy of a call within the deadline of the call."""
     send = guard.plan.call_for(guard.plan.name)
-    token = WAITING.set(guard)
+    token = CURRENT_GUARD.set(guard)
     try:
         limit = guard.start_policy()
         if limit == inf:
@@ -174,13 +174,13 @@ def run_policy(guard: RpcResendGuard) -> Any:
         with Deadline(max(0.0, limit)):
             return send(guard)
     finally:
-        WAITING.reset(token)
+        CURRENT_GUARD.reset(token)
 
 
 async def arun_policy(guard: RpcResendGuard) -> Any:
     """Run the policy of a call within the deadline of the call."""
     send = guard.plan.call_for(guard.plan.name)
-    token = WAITING.set(guard)
+    token = CURRENT_GUARD.set(guard)
     try:
         limit = guard.start_policy()
         if limit == inf:
@@ -188,7 +188,7 @@ async def arun_policy(guard: RpcResendGuard) -> Any:
         with Deadline(max(0.0, limit)):
             return await send(guard)
     finally:
-        WAITING.reset(token)
+        CURRENT_GUARD.reset(token)
 
 
 def finish_unary(guard: RpcResendGuard) -> Any:

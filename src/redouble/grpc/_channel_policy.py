@@ -17,7 +17,7 @@ from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble.grpc._permit import WAITING, pushback
+from redouble.grpc._permit import CURRENT_GUARD, pushback
 
 __all__ = ["MAX_PLANS", "ChannelPolicy", "Shape", "channel_policy_of", "layer_of"]
 
@@ -116,7 +116,7 @@ class CancellableClock(Clock):
         return SYSTEM.now()
 
     def sleep(self, seconds: float) -> None:
-        guard = WAITING.get()
+        guard = CURRENT_GUARD.get()
         (SYSTEM if guard is None else guard).sleep(seconds)
 
     def __repr__(self) -> str:

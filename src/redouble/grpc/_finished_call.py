@@ -164,7 +164,7 @@ class AioFailedCall(StatusMixin, grpc.aio.AioRpcError):
     _no_metadata = grpc.aio.Metadata
 
 
-def _error_classes(face: type[grpc.RpcError]) -> ErrorClasses:
+def _error_classes(base: type[grpc.RpcError]) -> ErrorClasses:
     def make(kind: type[Exception]) -> type[Exception]:
         def reduce(error: Exception) -> tuple[Any, ...]:
             plain = kind(*error.args)  # unpickled, it is an error of redouble only
@@ -177,7 +177,7 @@ def _error_classes(face: type[grpc.RpcError]) -> ErrorClasses:
             "__repr__": kind.__repr__,
             "__str__": kind.__str__,
         }
-        return new_class(kind.__name__, (kind, face), exec_body=lambda namespace: namespace.update(own))
+        return new_class(kind.__name__, (kind, base), exec_body=lambda namespace: namespace.update(own))
 
     return {kind: make(kind) for kind in KINDS}
 
@@ -247,6 +247,6 @@ class ResolvedCall(FinishedCall):
         text: str = self._of_error("debug_error_string", self.details())
         return text
 
-    def _of_error(self, name: str, otherwise: Any) -> Any:
+    def _of_error(self, name: str, default: Any) -> Any:
         method = getattr(self._error, name, None) if isinstance(self._error, grpc.RpcError) else None
-        return otherwise if method is None else method()
+        return default if method is None else method()

@@ -29,7 +29,7 @@ from redouble.errors import Reason, Stopped
 from redouble.grpc._finished_call import CANCELLED, CallCancelled, CancelledCall, ErrorClasses, as_rpc_error
 from redouble.grpc._request_stream import RequestSource
 
-__all__ = ["PUSHBACK", "WAITING", "RpcResendGuard", "cancel", "forbids", "pushback"]
+__all__ = ["CURRENT_GUARD", "PUSHBACK", "RpcResendGuard", "cancel", "forbids", "pushback"]
 
 PUSHBACK = "grpc-retry-pushback-ms"
 SLACK = 0.01  # seconds: too short for another attempt after one that exceeded its deadline
@@ -201,7 +201,7 @@ class RpcResendGuard(RetryVeto):
 
 
 # The guard of the call whose policy runs in this context: cancelling the call interrupts its delay.
-WAITING: ContextVar[RpcResendGuard | None] = ContextVar("redouble_grpc_waiting", default=None)
+CURRENT_GUARD: ContextVar[RpcResendGuard | None] = ContextVar("redouble_grpc_guard", default=None)
 
 
 def cancel(call: Any) -> bool:
@@ -222,12 +222,12 @@ def pushback(error: object) -> float | None:
     """Return the server's pushback in seconds, negative if it forbids a retry, or None without one."""
     try:
         metadata = cast("Any", error).trailing_metadata() if isinstance(error, grpc.RpcError) else None
-        asked = [milliseconds(value) for key, value in metadata or () if key == PUSHBACK]
+        delays = [milliseconds(value) for key, value in metadata or () if key == PUSHBACK]
     except Exception:  # the error has no metadata
         return None
-    if None in asked:  # a negative number, or not a number
+    if None in delays:  # a negative number, or not a number
         return -1.0
-    return asked[-1] if asked else None
+    return delays[-1] if delays else None
 
 
 def forbids(error: object) -> bool:

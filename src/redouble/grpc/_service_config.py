@@ -135,11 +135,11 @@ def _lost_retry_options(policy: Retry) -> Iterator[str]:
         if hints.longest is not None:
             yield f"hints: longest={hints.longest:g}; gRPC waits however long it is asked to"
         if hints.over is not None:
-            yield f"hints: over={hints.over:g}; gRPC waits for all that it is asked to"
+            yield f"hints: over={hints.over:g}; gRPC obeys every requested delay"
         if hints.spread:
             yield f"hints: spread={hints.spread:g}; gRPC adds nothing to what it is asked for"
     if policy.random is not chance:
-        yield "random: gRPC has a chance of its own"
+        yield "random: gRPC has its own random source"
 
 
 def _lost_call_options(policy: Retry) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _lost_call_options(policy: Retry) -> Iterator[str]:
     if policy.name is not None or policy.labels:
         yield "name, labels: what gRPC does is in no event, metric or report of ours"
     if policy.clock is not SYSTEM:
-        yield "clock: gRPC goes by the clock of the system"
+        yield "clock: gRPC uses the system clock"
 
 
 def _lost_layer(layer: Layer) -> str:

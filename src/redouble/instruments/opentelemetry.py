@@ -59,7 +59,7 @@ def instrument(meter_provider: MeterProvider | None = None) -> observers.Observa
     return observers.Observation(measuring.remove, spans.remove, gauges.close)
 
 
-def exported(metric: Metric) -> str:
+def exported_name(metric: Metric) -> str:
     """Return the exported name of a metric."""
     return "redouble." + re.sub("^(call|attempt|budget|breaker|bulkhead)_", r"\1.", metric.name)
 
@@ -78,10 +78,12 @@ def _instruments(meter: Meter) -> dict[Metric, Add]:
     recorders: dict[Metric, Add] = {}
     for metric in METRICS:
         if metric.kind == "counter":
-            recorders[metric] = meter.create_counter(exported(metric), f"{{{metric.unit}}}", metric.help).add
+            recorders[metric] = meter.create_counter(
+                exported_name(metric), f"{{{metric.unit}}}", metric.help
+            ).add
         elif metric.kind == "histogram":
             recorders[metric] = meter.create_histogram(
-                exported(metric), metric.unit, metric.help, explicit_bucket_boundaries_advisory=BUCKETS
+                exported_name(metric), metric.unit, metric.help, explicit_bucket_boundaries_advisory=BUCKETS
             ).record
     return recorders
 
@@ -106,7 +108,9 @@ class Gauges:
         for metric in METRICS:
             if metric.kind == "gauge":
                 read = partial(self._read, metric)
-                meter.create_observable_gauge(exported(metric), [read], f"{{{metric.unit}}}", metric.help)
+                meter.create_observable_gauge(
+                    exported_name(metric), [read], f"{{{metric.unit}}}", metric.help
+                )
 
     def _read(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
         gauges = read_gauge(metric) if self._open else {}

@@ -69,7 +69,7 @@ def _observer(series: Series) -> Callable[[Event], None]:
     return metrics_observer(series.record)
 
 
-def exported(metric: Metric) -> str:
+def exported_name(metric: Metric) -> str:
     """Return the exported name of a metric: with its unit, without the ``_total`` that the client adds."""
     return f"redouble_{metric.name}" + ("_seconds" if metric.unit == "s" else "")
 
@@ -105,7 +105,7 @@ class Series:
         self._registered.append(collector)
 
     def _add(self, metric: Metric, kind: Callable[..., Any], names: tuple[str, ...], **more: Any) -> None:
-        collector = kind(exported(metric), metric.help, names, registry=self._registry, **more)
+        collector = kind(exported_name(metric), metric.help, names, registry=self._registry, **more)
         self._metrics[metric] = collector
         self._registered.append(collector)
 
@@ -134,7 +134,7 @@ class GaugeCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the current values of the gauges."""
         for metric in GAUGES:
-            family = GaugeMetricFamily(exported(metric), metric.help, labels=metric.labels)
+            family = GaugeMetricFamily(exported_name(metric), metric.help, labels=metric.labels)
             for label_values, value in read_gauge(metric).items():
                 family.add_metric(label_values, value)
             yield family
