@@ -316,7 +316,7 @@ class HostBudgets(RetryBudget):
     def reconfigure(self, other: RetryBudget, /) -> None:
         """Copy the settings of another one, here and in the budgets of all hosts."""
         super().reconfigure(other)
-        for budget in tuple(self._by_host._things.values()):
+        for budget in tuple(self._by_host._values.values()):
             budget.reconfigure(other)
 
     def _make_budget(self) -> RetryBudget:

@@ -61,7 +61,8 @@ class HttpRule:
             found = replace(found, sent=False)
         if found is None or found.action != "retry" or found.sent is False:
             return found
-        stamp, method = stamp_of(error), method_of(error)
+        stamp: object = stamp_of(error)
+        method = method_of(error)
         # An error stamped by one of our clients: the client decides about methods, keys and bodies.
         if (isinstance(stamp, RetryVeto) and stamp.asked) or method is None or method in self.methods:
             return found

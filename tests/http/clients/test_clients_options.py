@@ -10,7 +10,7 @@ import pytest
 
 import redouble
 from redouble import CircuitBreaker, Retry, Timeout
-from redouble.http._client import MOST
+from redouble.http._client import MAX_REQUEST_PLANS
 from redouble.types import Event
 from tests.support.fakes import Ledger, Virtual
 from tests.support.http.clients import HTTPX, client
@@ -185,7 +185,7 @@ def test_many_different_ones_in_one_client(server: Server, name: str) -> None:
     """Each request uses its own plan, however many there are."""
     url = server.url("200")
     with client(name, POLICY) as http:
-        for n in range(1, MOST + 51):
+        for n in range(1, MAX_REQUEST_PLANS + 51):
             seen = http.get(url, options={"attempts": n, "name": f"number {n}"})
             assert seen.outcome == 200
         assert http.get(server.url("503"), options={"attempts": 2}).report().attempts == 2
