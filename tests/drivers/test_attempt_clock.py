@@ -41,7 +41,7 @@ def test_the_clock_of_a_test_is_moved_to_the_limit_exactly() -> None:
 def test_what_a_worker_slept_in_the_time_of_a_test_counts(
     slept: float, ok: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that is quicker than whoever is about to wait for it."""
+    """Also one that ends before the wait for it begins."""
     through = Event()
     start = ThreadJob.start
 
@@ -199,7 +199,7 @@ SHORT: dict[str, Callable[[Callable[[], None]], None]] = {
 def test_an_inner_policy_that_ends_by_the_limit_of_its_attempt(
     how: str, times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever wakes first, it is the outer one that says so, and no attempts multiply."""
+    """Whichever wakes first, the outer limit is reported, and attempts do not multiply."""
     inner, ends = Retry(), list[type[Exception]]()
 
     def work() -> None:

@@ -212,7 +212,7 @@ def test_a_suspended_laptop_does_not_count_as_work(drive: Drive) -> None:
 @SHAPES
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
 def test_a_loop_that_was_blocked_past_the_limit(colour: str, shape: AsyncShape) -> None:
-    """Somebody held it up for an hour: who would have been done in time is done, the others are cut."""
+    """The operation blocks it for an hour: one that then returns has returned, one that then waits is cancelled."""
 
     async def waiting(clock: VirtualClock) -> None:
         async def work() -> str:

@@ -116,7 +116,7 @@ def test_who_raises_instead_when_all_time_is_up(colour: str, shape: AsyncShape) 
 @pytest.mark.parametrize("before", [0, 1])
 @SHAPES
 def test_cancellations_are_taken_back(shape: AsyncShape, before: int, ending: str) -> None:
-    """As many as were ours: what had been asked of the task before, somebody else answers for."""
+    """As many as were ours: earlier cancellation requests belong to other code."""
     works: dict[str, AsyncWork] = {
         "cut": working((LONG, "never")),
         "late": swallowing("late"),

@@ -1,4 +1,4 @@
-"""The errors of our own: the tree, where each comes from, and the way through pickle."""
+"""The errors of this package: the tree, where each is raised, and pickling."""
 
 from __future__ import annotations
 

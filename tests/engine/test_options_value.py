@@ -1,4 +1,4 @@
-"""A policy is a value: frozen, compared by what it says, copied, pickled, shown."""
+"""A policy is a value: frozen, compared by its options, copied, pickled, shown."""
 
 from __future__ import annotations
 

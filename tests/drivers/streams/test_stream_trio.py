@@ -1,4 +1,4 @@
-"""What a source does when it is closed under Trio though nobody awaits it."""
+"""The closing of sources by a finaliser under Trio."""
 
 from __future__ import annotations
 

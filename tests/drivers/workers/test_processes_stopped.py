@@ -126,7 +126,7 @@ def test_one_that_starts_too_slowly_is_there_for_the_next() -> None:
 
 
 def test_one_that_hangs_while_it_starts_is_not_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second who waits for it in vain ends it."""
+    """The second job that waits for it in vain ends it."""
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         ready = policy().call(in_process.pid)
@@ -174,7 +174,7 @@ def test_cancelled_while_it_runs(colour: str) -> None:
 
 @ASYNCS
 def test_cancelled_while_it_starts(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes on starting, for somebody else; here it does not get that far."""
+    """It continues to start, for another job; here it does not get that far."""
     monkeypatch.setattr(_pool, "main", in_process.held_main)
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
@@ -245,7 +245,7 @@ def test_a_process_is_given_back_once() -> None:
 
 
 def test_cancelled_when_it_has_just_ended_it_harms_nobody() -> None:
-    """Its process may be at work for somebody else by then."""
+    """Its process may serve another job by then."""
     steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
     steps.start(LONG)
     process = steps.run()

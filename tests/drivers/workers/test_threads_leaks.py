@@ -25,7 +25,7 @@ class Thing:
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: what is gone is gone because nobody refers to it any more."""
+    """Without garbage collection: an object is gone because nothing refers to it any more."""
     gc.collect()
     gc.disable()
     yield

@@ -247,7 +247,7 @@ def test_tiers_with_one_budget_for_all() -> None:
 
 
 def test_without_a_policy() -> None:
-    """Whoever retries by hand, or sends a second request, may ask the same budget."""
+    """Code that retries by hand, or sends a second request, may use the same budget."""
     budget, bucket = budget_of(ratio=1), TokenBucket(10)
     Retry(budget=budget).call(int)
     Retry(budget=bucket).call(int)
@@ -258,7 +258,7 @@ def test_without_a_policy() -> None:
 @pytest.mark.parametrize("kind", [RetryBudget, TokenBucket])
 @pytest.mark.parametrize("heard", [False, True])
 def test_a_budget_of_one_s_own_is_told_of_every_call(colour: str, kind: Any, heard: bool) -> None:
-    """Also if it is made of one that does not care."""
+    """Also if it is a subclass of one that ignores starts."""
     told: list[float] = []
 
     class Own(kind):  # type: ignore[misc]

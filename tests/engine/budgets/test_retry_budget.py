@@ -1,4 +1,4 @@
-"""RetryBudget by itself: what earns, and how many retries are granted for it."""
+"""RetryBudget alone: what adds credits, and how many retries are granted for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets by host: one for each, the same for all who ask, and never too many."""
+"""Budgets by host: one for each, always the same one, and a bounded number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOSTS = MOST + 100
 
 
 def spent(budget: RetryBudget) -> int:
-    """Use a budget up, and tell how many it granted."""
+    """Use a budget up; return how many retries it granted."""
     return sum(budget.spend(Kind.server, NOW) is not None for _ in range(1000))
 
 

@@ -1,4 +1,4 @@
-"""TokenBucket by itself: what retries cost, and what brings tokens back."""
+"""TokenBucket alone: what retries cost, and what returns tokens."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_refund_brings_back_what_was_taken() -> None:
 
 
 def test_fractions_that_a_success_brings() -> None:
-    """Ten tenths are one, as far as anybody can tell."""
+    """Ten tenths are one, despite rounding."""
     bucket = made(1, success_increment=0.1)
     assert emptied(bucket, 0.0) == 1
     for _ in range(10):

@@ -27,7 +27,7 @@ def tokens(budget: RetryThrottling) -> float:
 
 
 def after(budget: RetryThrottling, failures: int) -> RetryThrottling:
-    """Tell it of so many failures."""
+    """Record this many failures."""
     for _ in range(failures):
         budget.failed(Kind.server, 0.0)
     return budget
@@ -137,7 +137,7 @@ def test_no_token_is_miscounted_by_threads() -> None:
 
 
 def outcome(colour: str, policy: Any, *steps: Any) -> tuple[object, int]:
-    """Make a call; tell why it was given up, and after how many attempts."""
+    """Make a call; return why it gave up, and after how many attempts."""
     script = Script(*steps)
 
     async def waiting() -> Any:
@@ -218,7 +218,7 @@ def test_what_a_gate_refuses_says_nothing_about_the_server(colour: str) -> None:
 
 
 def test_an_ordinary_bucket_is_told_of_every_failure(colour: str) -> None:
-    """Only this one has no use for those that no rule would retry."""
+    """Only this budget ignores failures that no rule would retry."""
     told_of: list[Kind] = []
 
     class Told(TokenBucket):

@@ -128,7 +128,7 @@ def test_tokens_of_a_bucket_that_successes_fill(
 def test_tokens_of_a_bucket_that_time_fills_too(
     options: dict[str, Any], rate: float, when_empty: Any, start: float, steps: list[tuple[What, Kind, float]]
 ) -> None:
-    """With clocks that are looked at too early, and whether it refuses or lets wait."""
+    """With times that are out of order, in both modes of ``when_empty``."""
     play(TokenBucket(**options, refill_per_second=rate, when_empty=when_empty), start, steps)
 
 

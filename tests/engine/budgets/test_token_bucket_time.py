@@ -1,4 +1,4 @@
-"""TokenBucket and time: what it brings, and what a bucket that lets wait promises."""
+"""TokenBucket and time: the refill, and the waits that ``when_empty="wait"`` grants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wait(bucket: TokenBucket, now: float) -> float:
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 1, 100, 1e4])
 def test_time_brings_tokens_to_the_fraction(rate: float) -> None:
-    """However often anybody looks: a thousand small steps are one large one."""
+    """However often it is read: a thousand small steps equal one large one."""
     bucket = made(1000, refill_per_second=rate)
     assert emptied(bucket, 7.0) == 1000
     whole = 900 / rate
@@ -66,7 +66,7 @@ def test_a_look_at_the_clock_from_before(back: float) -> None:
 
 
 def test_a_clock_that_begins_anew() -> None:
-    """What there was is there, and time brings more from then on."""
+    """The tokens stay, and the refill continues from then on."""
     bucket = made(refill_per_second=1)
     assert emptied(bucket, 5000.0) == 10
     assert bucket.spend(ANY, 5004.0) is not None
@@ -86,7 +86,7 @@ def test_clocks_below_zero(start: float) -> None:
 
 @pytest.mark.parametrize("nonsense", [nan, inf, -inf])
 def test_a_clock_that_tells_nonsense_once(nonsense: float) -> None:
-    """What it was told then counts; that it was then, does not."""
+    """The operation counts; its time does not."""
     bucket = made(refill_per_second=1)
     assert emptied(bucket, 5.0) == 10
     bucket.credit(None, nonsense)
