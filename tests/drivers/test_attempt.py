@@ -74,7 +74,7 @@ def ended(policy: Retry, work: Callable[[], object]) -> Outcome[object]:
 
 
 @CALLS
-def test_an_attempt_that_is_too_slow_is_told_and_retried(shape: Shape) -> None:
+def test_an_attempt_that_is_too_slow_is_cancelled_and_retried(shape: Shape) -> None:
     """If it stops when asked, the next one begins; its value or error is dropped."""
     calls: list[None] = []
     told: list[Told] = []
@@ -103,7 +103,7 @@ def test_an_attempt_that_is_too_slow_is_told_and_retried(shape: Shape) -> None:
     }
 
 
-def test_what_the_operation_is_told() -> None:
+def test_the_operation_sees_its_cancellation() -> None:
     seen: list[object] = []
 
     def work() -> None:
@@ -120,7 +120,7 @@ def test_what_the_operation_is_told() -> None:
     assert remaining() is None
 
 
-def test_what_it_is_told_before() -> None:
+def test_the_operation_sees_no_cancellation_before() -> None:
     def work() -> tuple[bool, object]:
         return cancelled(), remaining("no limit")
 
@@ -168,7 +168,7 @@ def test_beside_it_if_that_is_allowed() -> None:
     assert stuck.called(3)
 
 
-def test_a_late_result_is_nobodys() -> None:
+def test_a_late_result_is_dropped() -> None:
     came = Event()
 
     def work() -> str:

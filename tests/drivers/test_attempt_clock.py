@@ -135,7 +135,7 @@ def test_a_limit_inside_is_no_longer_than_what_is_left() -> None:
     assert seen == ["deadline"]
 
 
-def test_a_worker_on_a_worker_is_told_as_well() -> None:
+def test_a_worker_on_a_worker_is_asked_to_stop_as_well() -> None:
     threads: list[Thread] = []
 
     def inside() -> str:
@@ -175,7 +175,7 @@ def test_a_loop_on_a_worker_is_cut_when_its_attempt_is_over(shape: str) -> None:
     assert outcome.report.workers_left == 0
 
 
-def test_it_is_not_told_that_others_were_given_up() -> None:
+def test_it_is_not_cancelled_with_others() -> None:
     """Neither what comes after it on the same thread, nor what runs beside it."""
     with Stuck() as stuck:
         ended(Retry(attempt_timeout=SOON, worker=AT_ONCE), stuck)

@@ -72,7 +72,7 @@ def test_a_deadline_ends_it_too(colour: str) -> None:
 
 
 @LOOPS
-def test_an_attempt_that_is_too_slow_is_told_and_retried(colour: str) -> None:
+def test_an_attempt_that_is_too_slow_is_cancelled_and_retried(colour: str) -> None:
     seen: list[object] = []
     told: list[Told] = []
 

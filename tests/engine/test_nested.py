@@ -128,7 +128,7 @@ def test_an_inner_policy_gave_up(
     assert len(caplog.records) == logged
 
 
-def test_the_warning_is_said_once_per_policy(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_warning_is_logged_once_per_policy(caplog: pytest.LogCaptureFixture) -> None:
     nest, other = Nest(name="outer", inner={"name": "inner"}), Nest(name="another")
     nest.run()
     nest.run()
@@ -178,7 +178,7 @@ def test_an_inner_wrap_counts_too() -> None:
     assert nest.calls == 2
 
 
-def test_an_inner_policy_that_succeeds_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_inner_policy_that_succeeds_leaves_no_stamp(caplog: pytest.LogCaptureFixture) -> None:
     clock = Virtual()
     fails = [Boom(), Boom()]
 

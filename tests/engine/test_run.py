@@ -232,7 +232,7 @@ def test_an_error_without_text() -> None:
     assert run.report().history[0].error_text == "<no text: __str__ failed>"
 
 
-def test_our_own_attempt_timeout_is_retried_if_nobody_judges_it() -> None:
+def test_our_own_attempt_timeout_is_retried_without_a_verdict() -> None:
     rows: list[tuple[Any, float | None]] = [
         (KeyError, 1),
         ([KeyError, always(None)], 1),

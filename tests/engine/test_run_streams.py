@@ -162,7 +162,7 @@ def test_a_clock_that_lies(now: float) -> None:
     assert engine.ledger.times == [0, 5]
 
 
-def test_nobody_listens_and_nothing_is_spent() -> None:
+def test_without_observers_and_budget() -> None:
     policy = Retry(on=Boom)
     for late in (None, Boom(), KeyError()):
         run = begin_run(StreamRun, policy, "stream", aio=False)

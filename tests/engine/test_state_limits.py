@@ -216,7 +216,7 @@ def test_the_limit_of_an_earlier_attempt_is_forgotten() -> None:
     assert ended(run, Boom(), 1.5) == ("attempts", None)
 
 
-def test_a_late_success_says_so() -> None:
+def test_a_late_success_has_a_limit() -> None:
     run = begun(timeout=1)
     run.time_left()
     run.record_return(late=True)

@@ -55,7 +55,7 @@ def test_whatever_is_raised_is_sent_back_with_its_traceback(kind: type[BaseExcep
         ),
     ],
 )
-def test_what_cannot_be_sent_back_is_told_in_words(
+def test_what_cannot_be_sent_back_is_reported_as_text(
     fn: Callable[..., object], args: tuple[Any, ...], expected: tuple[str, str]
 ) -> None:
     what, sent, told = make_call(work(fn, *args))
@@ -63,7 +63,7 @@ def test_what_cannot_be_sent_back_is_told_in_words(
     assert expected[1] in told
 
 
-def test_what_cannot_be_read_is_told_in_words() -> None:
+def test_what_cannot_be_read_is_reported_as_text() -> None:
     assert make_call(work(in_process.echo, in_process.Unreadable())) == (
         "unreadable",
         b"",

@@ -75,7 +75,7 @@ def test_no_orphan_is_left_when_we_are_killed(tmp_path: Path, start: str, work: 
 
 
 @pytest.mark.parametrize("start", ["spawn", "forkserver"])
-def test_our_end_waits_for_nobody(tmp_path: Path, start: str) -> None:
+def test_exit_waits_for_no_worker(tmp_path: Path, start: str) -> None:
     """One waits for work, and one works for a daemon thread."""
     command = script(
         tmp_path,

@@ -153,7 +153,7 @@ def job_of(process: int) -> Generator[None]:
 
 
 @COLOURS
-def test_one_that_ends_while_it_starts_is_told_once(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_ends_while_it_starts_is_reported_once(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with cold():
         with monkeypatch.context() as patched:
             patched.setattr(_pool, "main", in_process.broken_main)
@@ -244,7 +244,7 @@ def test_a_process_is_given_back_once() -> None:
         assert policy().call(in_process.pid) == process._process.pid
 
 
-def test_cancelled_when_it_has_just_ended_it_harms_nobody() -> None:
+def test_cancelled_when_it_has_just_ended() -> None:
     """Its process may serve another job by then."""
     steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
     steps.start(LONG)

@@ -161,7 +161,7 @@ def fail(error: Exception) -> None:
     ],
     ids=["timeout", "total", "attempts", "wrapped"],
 )
-def test_a_worker_that_stops_when_told_but_leaves_another_one(colour: str, inner: Layer) -> None:
+def test_a_worker_that_stops_when_asked_but_leaves_another_one(colour: str, inner: Layer) -> None:
     """Its limit is a deadline for what runs there, which ends by that, and has left a worker of its own."""
     with Stuck() as stuck:
         policy = around(attempt_timeout=SOON, worker=Worker(grace=LONG))
@@ -186,7 +186,7 @@ def test_however_its_error_travels(
 
 
 @COLOURS
-def test_one_that_left_another_before_it_was_told(colour: str) -> None:
+def test_one_that_left_another_before_it_was_asked_to_stop(colour: str) -> None:
     """By the virtual clock it is late, though it was not asked to stop."""
     calls: list[None] = []
 

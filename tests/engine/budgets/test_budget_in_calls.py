@@ -178,7 +178,7 @@ class Nonsense(Virtual):
 
 
 @pytest.mark.parametrize("make", [RetryBudget, TokenBucket, lambda: TokenBucket(refill_per_second=1)])
-def test_a_clock_that_tells_nonsense(colour: str, make: Callable[[], Any]) -> None:
+def test_a_broken_clock(colour: str, make: Callable[[], Any]) -> None:
     """The operation's error is raised, and its success is returned."""
     policy = Retry(on=Boom, backoff=[0, 0], attempts=3, budget=make(), clock=Nonsense())
 

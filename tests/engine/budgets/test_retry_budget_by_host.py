@@ -17,7 +17,7 @@ def spent(budget: RetryBudget) -> int:
     return sum(budget.spend(Kind.server, NOW) is not None for _ in range(1000))
 
 
-def test_a_host_has_one_budget_for_all_who_ask() -> None:
+def test_a_host_has_one_budget() -> None:
     budgets = HostBudgets()
     assert budgets.of("a") is budgets.of("a")
     assert budgets.of("a") is not budgets.of("b")

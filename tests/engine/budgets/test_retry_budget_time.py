@@ -49,7 +49,7 @@ def test_credits_that_come_late_count_for_when_they_came() -> None:
     assert granted(budget, 12.5) == 3
 
 
-def test_thousands_of_credits_that_nobody_asks_about() -> None:
+def test_thousands_of_credits_without_a_retry() -> None:
     budget = made(ratio=0.5)
     for number in range(10_000):
         budget.credit(None, number / 100)  # a hundred a second, for a hundred seconds
@@ -113,7 +113,7 @@ def test_a_look_at_the_clock_from_before(back: float) -> None:
     assert granted(budget, 50.0) == 1
 
 
-def test_a_clock_that_begins_anew() -> None:
+def test_a_clock_that_restarts() -> None:
     """Counts by another clock are dropped; the budget continues."""
     budget = made(ratio=1, per_second=0.2)
     credited(budget, 3, 1000.0)
@@ -126,7 +126,7 @@ def test_a_clock_that_begins_anew() -> None:
     assert granted(budget, 2.0) == 3
 
 
-def test_a_clock_that_begins_anew_with_a_success() -> None:
+def test_a_clock_that_restarts_with_a_success() -> None:
     """A snapshot in between changes nothing."""
     budget = made(ratio=1)
     credited(budget, 3, 5000.0)
@@ -149,7 +149,7 @@ def test_clocks_below_zero(start: float) -> None:
 
 
 @pytest.mark.parametrize("nonsense", [nan, inf, -inf])
-def test_a_clock_that_tells_nonsense_once(nonsense: float) -> None:
+def test_a_clock_that_is_broken_once(nonsense: float) -> None:
     """That credit is lost, and no other."""
     budget = made(ratio=1)
     credited(budget, 2, 5.0)

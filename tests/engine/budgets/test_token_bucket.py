@@ -25,7 +25,7 @@ def test_the_defaults() -> None:
     assert budget.snapshot() == {"tokens": 500, "owed": 0, "capacity": 500}
 
 
-def test_it_tells_what_it_was_made_of() -> None:
+def test_it_has_its_options_as_attributes() -> None:
     bucket = TokenBucket(2.5, {Kind.network: 0.5}, 0.25, 3, "wait")
     assert (bucket.capacity, bucket.success_increment, bucket.refill_per_second) == (2.5, 0.25, 3)
     assert (bucket.when_empty, bucket.costs) == ("wait", {Kind.network: 0.5, None: 5})

@@ -138,7 +138,9 @@ def test_tokens_of_a_bucket_that_time_fills_too(
     capacity=st.integers(0, 20),
     gaps=st.lists(st.floats(0, 2), min_size=2, max_size=60),
 )
-def test_those_who_wait_begin_in_order_and_at_the_rate(rate: float, capacity: int, gaps: list[float]) -> None:
+def test_waiting_retries_begin_in_order_and_at_the_rate(
+    rate: float, capacity: int, gaps: list[float]
+) -> None:
     """From any one to any later one there are as many seconds as its tokens take, less what was there."""
     bucket = bucket_of(capacity, refill_per_second=rate, when_empty="wait")
     now, begins = 0.0, list[float]()
