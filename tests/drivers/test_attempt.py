@@ -1,4 +1,4 @@
-"""Blocking attempts on a worker thread: told when their time is up, waited for a little, and left alone."""
+"""Blocking attempts on a worker thread: asked to stop, awaited for the grace period, abandoned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_ONCE = Worker(grace=0)
 BESIDE = Worker(grace=0, overlap=True)
 STUCK = "worker_still_running"
 SOON = 0.01  # the limit of what never ends by itself: waiting for a worker is real
-LONG = 60.0  # what nobody waits for, unless something is broken
+LONG = 60.0  # never waited for in full, unless something is broken
 
 
 class Stuck:
@@ -46,7 +46,7 @@ class Stuck:
         return "late"
 
     def called(self, times: int) -> bool:
-        """Say whether it was called so many times; a busy machine may not have come to it yet."""
+        """Return True if it was called this many times; a busy machine may take longer."""
         return all(self._begun.acquire(timeout=LONG) for _ in range(times)) and len(self._calls) == times
 
     def __enter__(self) -> Self:
@@ -66,7 +66,7 @@ def until_told() -> None:
 
 
 def ended(policy: Retry, work: Callable[[], object]) -> Outcome[object]:
-    """Make a call, and tell how it ended."""
+    """Make a call; return how it ended."""
     return policy.run(work)
 
 
@@ -74,8 +74,8 @@ def ended(policy: Retry, work: Callable[[], object]) -> Outcome[object]:
 
 
 @CALLS
-def test_an_attempt_that_is_too_slow_is_told_and_retried(shape: Shape) -> None:
-    """If it stops when told, the next one begins; whatever it returned or raised is not wanted any more."""
+def test_an_attempt_that_is_too_slow_is_cancelled_and_retried(shape: Shape) -> None:
+    """If it stops when asked, the next one begins; its value or error is dropped."""
     calls: list[None] = []
     told: list[Told] = []
 
@@ -103,7 +103,7 @@ def test_an_attempt_that_is_too_slow_is_told_and_retried(shape: Shape) -> None:
     }
 
 
-def test_what_the_operation_is_told() -> None:
+def test_the_operation_sees_its_cancellation() -> None:
     seen: list[object] = []
 
     def work() -> None:
@@ -120,7 +120,7 @@ def test_what_the_operation_is_told() -> None:
     assert remaining() is None
 
 
-def test_what_it_is_told_before() -> None:
+def test_the_operation_sees_no_cancellation_before() -> None:
     def work() -> tuple[bool, object]:
         return cancelled(), remaining("no limit")
 
@@ -168,7 +168,7 @@ def test_beside_it_if_that_is_allowed() -> None:
     assert stuck.called(3)
 
 
-def test_a_late_result_is_nobodys() -> None:
+def test_a_late_result_is_dropped() -> None:
     came = Event()
 
     def work() -> str:

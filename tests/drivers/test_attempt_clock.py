@@ -41,7 +41,7 @@ def test_the_clock_of_a_test_is_moved_to_the_limit_exactly() -> None:
 def test_what_a_worker_slept_in_the_time_of_a_test_counts(
     slept: float, ok: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that is quicker than whoever is about to wait for it."""
+    """Also one that ends before the wait for it begins."""
     through = Event()
     start = ThreadJob.start
 
@@ -135,7 +135,7 @@ def test_a_limit_inside_is_no_longer_than_what_is_left() -> None:
     assert seen == ["deadline"]
 
 
-def test_a_worker_on_a_worker_is_told_as_well() -> None:
+def test_a_worker_on_a_worker_is_asked_to_stop_as_well() -> None:
     threads: list[Thread] = []
 
     def inside() -> str:
@@ -175,7 +175,7 @@ def test_a_loop_on_a_worker_is_cut_when_its_attempt_is_over(shape: str) -> None:
     assert outcome.report.workers_left == 0
 
 
-def test_it_is_not_told_that_others_were_given_up() -> None:
+def test_it_is_not_cancelled_with_others() -> None:
     """Neither what comes after it on the same thread, nor what runs beside it."""
     with Stuck() as stuck:
         ended(Retry(attempt_timeout=SOON, worker=AT_ONCE), stuck)
@@ -199,7 +199,7 @@ SHORT: dict[str, Callable[[Callable[[], None]], None]] = {
 def test_an_inner_policy_that_ends_by_the_limit_of_its_attempt(
     how: str, times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever wakes first, it is the outer one that says so, and no attempts multiply."""
+    """Whichever wakes first, the outer limit is reported, and attempts do not multiply."""
     inner, ends = Retry(), list[type[Exception]]()
 
     def work() -> None:

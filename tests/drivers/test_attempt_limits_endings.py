@@ -102,7 +102,7 @@ def test_a_stream_that_takes_long_to_open(colour: str) -> None:
 
 
 @COLOURS
-def test_limits_begin_anew_when_a_stream_is_resumed(colour: str) -> None:
+def test_limits_restart_when_a_stream_is_resumed(colour: str) -> None:
     async def breaking(number: int) -> AsyncIterator[int]:
         await backend().sleep(1)
         yield number
@@ -139,7 +139,7 @@ async def connection(takes: float, log: list[str]) -> AsyncGenerator[str]:
 
 @COLOURS
 @LIMITS
-def test_who_has_entered_has_all_the_time_there_is(colour: str, limits: dict[str, Any]) -> None:
+def test_the_body_of_an_entered_manager_has_no_limit(colour: str, limits: dict[str, Any]) -> None:
     log: list[str] = []
 
     async def waiting(clock: VirtualClock) -> None:
@@ -153,7 +153,7 @@ def test_who_has_entered_has_all_the_time_there_is(colour: str, limits: dict[str
 
 
 @COLOURS
-def test_who_enters_too_slowly_leaves(colour: str) -> None:
+def test_a_manager_that_enters_too_slowly_exits(colour: str) -> None:
     log: list[str] = []
 
     async def waiting(clock: VirtualClock) -> None:

@@ -212,7 +212,7 @@ def test_a_suspended_laptop_does_not_count_as_work(drive: Drive) -> None:
 @SHAPES
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
 def test_a_loop_that_was_blocked_past_the_limit(colour: str, shape: AsyncShape) -> None:
-    """Somebody held it up for an hour: who would have been done in time is done, the others are cut."""
+    """The operation blocks it for an hour: if it then returns, it has returned; if it waits, it is cut."""
 
     async def waiting(clock: VirtualClock) -> None:
         async def work() -> str:
@@ -235,7 +235,7 @@ def test_a_loop_that_was_blocked_past_the_limit(colour: str, shape: AsyncShape) 
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
 @pytest.mark.parametrize("shape", ["run", "call", "decorator", "loop", "enter"])
 @pytest.mark.parametrize("limit", ["timeout", "attempt_timeout", "work_timeout"])
-def test_who_blocked_past_the_limit_is_late(colour: str, shape: str, limit: str) -> None:
+def test_an_operation_that_blocks_past_the_limit_is_late(colour: str, shape: str, limit: str) -> None:
     """By the clock: it was never cut, since it never gave way."""
     told: list[str] = []
 

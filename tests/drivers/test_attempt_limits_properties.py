@@ -141,7 +141,7 @@ async def came(plan: Plan, clock: VirtualClock) -> tuple[End, Report | None]:
 
 @given(plan=PLANS)
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
-def test_every_call_ends_as_foretold(colour: str, plan: Plan) -> None:
+def test_every_call_ends_as_predicted(colour: str, plan: Plan) -> None:
     """Not a moment later than any of its limits, whatever it was doing then."""
     end, said = in_virtual_time(colour, partial(came, plan))
     assert end == foretold(plan)

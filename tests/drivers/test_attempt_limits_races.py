@@ -47,7 +47,9 @@ def some(**options: Any) -> Retry:
 @COLOURS
 @LIMITS
 @pytest.mark.parametrize("shape", SWALLOWED)
-def test_who_catches_the_cancellation_and_returns_is_late(colour: str, limit: str, shape: str) -> None:
+def test_an_operation_that_catches_the_cancellation_and_returns_is_late(
+    colour: str, limit: str, shape: str
+) -> None:
     said: dict[str, Any] = {limit: 2}
     call = seen(colour, LIMITED[shape], swallowing("late"), **said)
     assert (call.value, call.took) == ("late", 2)
@@ -70,13 +72,13 @@ def test_a_late_success_is_marked_in_the_report(colour: str) -> None:
     assert (again.ok, again.report.limit, again.report.late) == (True, None, False)
 
 
-def test_who_goes_on_for_long_is_cancelled_once() -> None:
+def test_an_operation_that_goes_on_for_long_is_cancelled_once() -> None:
     call = seen("asyncio", LIMITED["call"], swallowing("late", waits=LONG), timeout=2)
     assert (call.value, call.took) == ("late", 2 + LONG)
 
 
 @pytest.mark.parametrize("shape", LIMITED)
-def test_trio_cancels_whoever_goes_on_again(shape: str) -> None:
+def test_trio_cancels_an_operation_that_goes_on_again(shape: str) -> None:
     call = seen("trio", LIMITED[shape], swallowing("late", waits=LONG), timeout=2)
     assert type(call.error) is errors.DeadlineExceeded
     assert call.took == 2
@@ -95,7 +97,7 @@ def test_a_manager_that_is_entered_late(colour: str) -> None:
 
 @COLOURS
 @SHAPES
-def test_who_raises_instead_has_failed_with_that(colour: str, shape: AsyncShape) -> None:
+def test_an_operation_that_raises_instead_has_failed_with_that(colour: str, shape: AsyncShape) -> None:
     """A failure like any other: it is judged, and here retried."""
     boom = Boom("while cleaning up")
     call = seen(colour, shape, swallowing(boom), attempt_timeout=2, attempts=2)
@@ -105,7 +107,7 @@ def test_who_raises_instead_has_failed_with_that(colour: str, shape: AsyncShape)
 
 @COLOURS
 @SHAPES
-def test_who_raises_instead_when_all_time_is_up(colour: str, shape: AsyncShape) -> None:
+def test_an_operation_that_raises_instead_when_all_time_is_up(colour: str, shape: AsyncShape) -> None:
     boom = Boom("while cleaning up")
     call = seen(colour, shape, swallowing(boom), timeout=2)
     assert (call.error, call.took) == (boom, 2)
@@ -116,7 +118,7 @@ def test_who_raises_instead_when_all_time_is_up(colour: str, shape: AsyncShape) 
 @pytest.mark.parametrize("before", [0, 1])
 @SHAPES
 def test_cancellations_are_taken_back(shape: AsyncShape, before: int, ending: str) -> None:
-    """As many as were ours: what had been asked of the task before, somebody else answers for."""
+    """As many as were ours: earlier cancellation requests belong to other code."""
     works: dict[str, AsyncWork] = {
         "cut": working((LONG, "never")),
         "late": swallowing("late"),
@@ -219,7 +221,9 @@ def test_a_timeout_of_the_callers_own_that_is_longer(shape: AsyncShape) -> None:
 @pytest.mark.parametrize("late", [0.0, 5e-10])
 @pytest.mark.parametrize("first", ["limit", "result"])
 @pytest.mark.parametrize("ending", ["done", Boom("lost")], ids=["returns", "raises"])
-def test_who_ends_in_the_same_turn_has_ended(shape: str, first: str, late: float, ending: object) -> None:
+def test_an_operation_that_ends_in_the_same_iteration_has_ended(
+    shape: str, first: str, late: float, ending: object
+) -> None:
     """Whichever of the two timers was set first."""
 
     async def main() -> object:

@@ -73,7 +73,7 @@ async def beside(
 
 
 def test_the_loop_goes_on_meanwhile(colour: str) -> None:
-    """Or else nobody would ever let the operation go."""
+    """Otherwise the operation would never be released."""
     begun, go = Event(), Event()
 
     def work(word: str, *, times: int) -> str:
@@ -175,7 +175,7 @@ def test_errors_cross_with_their_traceback(colour: str, kind: type[BaseException
 
 
 def test_a_stop_iteration_cannot_leave_a_coroutine(colour: str) -> None:
-    """Python makes it a RuntimeError, as it does for everybody; nothing hangs."""
+    """Python turns it into a RuntimeError, as always; nothing hangs."""
     error = failure(colour, Retry(attempts=1), partial(next, iter(())))
     assert isinstance(error, RuntimeError)
     assert isinstance(error.__cause__, StopIteration)

@@ -72,7 +72,7 @@ def test_a_deadline_ends_it_too(colour: str) -> None:
 
 
 @LOOPS
-def test_an_attempt_that_is_too_slow_is_told_and_retried(colour: str) -> None:
+def test_an_attempt_that_is_too_slow_is_cancelled_and_retried(colour: str) -> None:
     seen: list[object] = []
     told: list[Told] = []
 
@@ -112,7 +112,7 @@ def test_beside_a_worker_that_does_not_stop_if_that_is_allowed(colour: str) -> N
 @LOOPS
 @pytest.mark.parametrize("grace", [False, True])
 def test_the_caller_is_cancelled(colour: str, grace: bool) -> None:
-    """The operation is told, nobody waits for it, and nothing is judged or given up."""
+    """The operation is asked to stop, it is not awaited, and nothing is judged or given up."""
     begun, told, seen = Event(), Event(), list[object]()
 
     def work() -> None:
@@ -147,14 +147,14 @@ def test_the_caller_is_cancelled(colour: str, grace: bool) -> None:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Collect what goes wrong in threads, where nobody is told."""
+    """Collect the errors that threads do not handle."""
     seen: list[object] = []
     monkeypatch.setattr(threading, "excepthook", seen.append)
     return seen
 
 
 def went_back(threads: list[Thread]) -> bool:
-    """Wait for the only worker to be idle; say whether it can be used again."""
+    """Wait for the only worker to be idle; return True if it can be used again."""
     while not _threads._idle:
         threads[0].join(0.001)
     return Retry(worker=Worker()).call(current_thread) is threads[0]
@@ -162,7 +162,7 @@ def went_back(threads: list[Thread]) -> bool:
 
 @LOOPS
 def test_a_worker_that_outlives_its_loop(colour: str, broken: list[object]) -> None:
-    """It has nobody to tell that it has ended; it goes back to the others all the same."""
+    """It has no event loop to wake; it is parked all the same."""
     begun, threads = Event(), list[Thread]()
 
     def work() -> None:

@@ -56,7 +56,7 @@ def test_delays_between_attempts_and_on_the_worker_are_virtual(place: str) -> No
 
 @pytest.mark.parametrize("place", HELD)
 def test_a_worker_holds_the_clock(place: str) -> None:
-    """Nobody knows how long it takes, so no hour passes meanwhile; and the loop goes on."""
+    """Its duration is unknown, so virtual time does not advance meanwhile; and the loop runs."""
 
     async def waiting(clock: VirtualClock) -> tuple[list[str], bool]:
         begun, order, moments = Event(), list[str](), list[float]()
@@ -192,7 +192,7 @@ def test_several_workers_hold_it_together(place: str) -> None:
 def test_what_was_in_time_counts_though_it_is_heard_of_late(
     place: str, error: type[Exception] | None
 ) -> None:
-    """Somebody blocks the loop meanwhile. The work was done, and is not done again."""
+    """A task blocks the loop meanwhile. The work was done, and is not repeated."""
     calls: list[None] = []
 
     def work() -> str:

@@ -199,7 +199,7 @@ def test_observers_from_elsewhere(colour: str) -> None:
 
 
 def test_an_async_loop_that_is_forgotten() -> None:
-    """Like one left by ``break`` it hands back what it did not use, and nobody is warned of it."""
+    """Like one left by ``break`` it refunds its unspent grant, without a warning."""
     ledger = Ledger()
 
     async def main() -> None:
@@ -217,7 +217,7 @@ def test_an_async_loop_that_is_forgotten() -> None:
 
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
 def test_a_blocking_loop_inside_an_event_loop(colour: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It stalls everybody: said once, before its first sleep, which need not be its first delay."""
+    """It blocks the event loop: logged once, before its first sleep, which need not be its first delay."""
     clock = Virtual()
     said: list[tuple[int, int]] = []
 

@@ -192,7 +192,7 @@ def test_what_survives(fn: Any) -> None:
 @pytest.mark.parametrize("options", [{}, {"timeout": 9}])
 @pytest.mark.parametrize("colour", ASYNC)
 def test_a_call_begins_when_it_is_awaited(colour: str, options: dict[str, Any]) -> None:
-    """However long ago it was made: what passed until then is nobody's time."""
+    """However long ago it was made: time counts from the first await."""
     clock = Virtual()
     late = Retry(on=Boom, backoff=[1] * 9, give_up_after=9, clock=clock, **options)
 

@@ -161,7 +161,7 @@ def test_one_call(drive: Drive, script: Any, options: dict[str, Any], expected: 
 def test_observers_take_time(
     drive: Drive, limit: str, hook: str, told: str, attempts: int, sleeps: list[float]
 ) -> None:
-    """A retry that was announced may still not begin, and then nobody waits for it."""
+    """A retry that was emitted may still not begin, and then there is no wait."""
     said = {limit: 30, hook: takes(99, attempt=2), "backoff": [1] * 9}
     expected = Call(raises=Boom, reason="timeout", attempts=attempts, sleeps=sleeps, told=told)
     assert expected == drive(["fail"], silent=False, **said)

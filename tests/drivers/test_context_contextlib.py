@@ -131,7 +131,7 @@ def test_made_by_a_coroutine_function(colour: str) -> None:
 @pytest.mark.parametrize("error", [Boom("body"), LookupError("body"), Panic()], ids=repr)
 @pytest.mark.parametrize("swallows", [False, True])
 def test_the_body_is_never_retried(colour: str, error: BaseException, swallows: bool) -> None:
-    """Its error goes to ``__exit__``, which may swallow it; no policy has anything to say about it."""
+    """Its error goes to ``__exit__``, which may swallow it; no policy judges it."""
     place, bodies = Place(), list[object]()
     place.swallows = swallows
 

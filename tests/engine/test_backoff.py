@@ -28,7 +28,7 @@ def series(recipe: Backoff, count: int, draw: float = 0.5) -> list[float]:
 
 
 class Again:
-    """Delays that can be iterated again and again, worked out anew each time."""
+    """Delays that can be iterated repeatedly, computed each time."""
 
     def __init__(self, *delays: Any) -> None:
         self.delays = delays
@@ -186,7 +186,7 @@ ALIKE = [
 
 @pytest.mark.parametrize(("recipe", "said"), ALIKE, ids=stable_repr)
 def test_a_recipe_is_a_value(recipe: Backoff, said: str) -> None:
-    """Equal by what it says; its repr makes it again; pickled and copied it stays itself."""
+    """Equal by value; its repr evaluates to an equal one; so do pickling and copying."""
     assert repr(recipe) == said
     for twin in (eval(said), pickle.loads(pickle.dumps(recipe)), copy.copy(recipe), copy.deepcopy(recipe)):  # noqa: S307
         assert twin == recipe

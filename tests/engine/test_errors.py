@@ -1,4 +1,4 @@
-"""The errors of our own: the tree, where each comes from, and the way through pickle."""
+"""The errors of this package: the tree, where each is raised, and pickling."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_rejections_keep_their_hint(kind: type[Rejected], way: Callable[[Any], A
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_config_error_says_where(way: Callable[[Any], Any]) -> None:
+def test_a_config_error_has_a_path(way: Callable[[Any], Any]) -> None:
     error = way(errors.ConfigError("write a number", path="policies.api.attempts"))
     assert (str(error), error.path) == ("policies.api.attempts: write a number", "policies.api.attempts")
     assert (str(errors.ConfigError("no file")), errors.ConfigError().path) == ("no file", "")

@@ -128,7 +128,7 @@ def test_an_inner_policy_gave_up(
     assert len(caplog.records) == logged
 
 
-def test_the_warning_is_said_once_per_policy(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_warning_is_logged_once_per_policy(caplog: pytest.LogCaptureFixture) -> None:
     nest, other = Nest(name="outer", inner={"name": "inner"}), Nest(name="another")
     nest.run()
     nest.run()
@@ -140,7 +140,7 @@ def test_the_warning_is_said_once_per_policy(caplog: pytest.LogCaptureFixture) -
 
 
 def test_equal_policies_are_warned_of_each(caplog: pytest.LogCaptureFixture) -> None:
-    """Two places of the code that say the same are two places; and one that is gone is no policy."""
+    """Two equal policies warn separately; a policy that was collected does not count."""
     one, other = Nest(), Nest()
     common: dict[str, Any] = {"on": Exception, "attempts": 2, "backoff": [1], "clock": Virtual()}
     one.outer, other.outer = Retry(**common), Retry(**common)
@@ -178,7 +178,7 @@ def test_an_inner_wrap_counts_too() -> None:
     assert nest.calls == 2
 
 
-def test_an_inner_policy_that_succeeds_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_inner_policy_that_succeeds_leaves_no_stamp(caplog: pytest.LogCaptureFixture) -> None:
     clock = Virtual()
     fails = [Boom(), Boom()]
 
@@ -193,7 +193,7 @@ def test_an_inner_policy_that_succeeds_says_nothing(caplog: pytest.LogCaptureFix
 
 @pytest.mark.parametrize("how", ["same", "from"])
 def test_an_old_stamp_on_an_error_that_is_raised_again(caplog: pytest.LogCaptureFixture, how: str) -> None:
-    """Some code keeps one instance for ever: what another call made of it long ago does not count."""
+    """Some code raises one instance repeatedly: the stamp of an earlier call does not count."""
     clock, singleton, calls = Virtual(), Boom("the one"), list[float]()
 
     def operation() -> None:

@@ -1,4 +1,4 @@
-"""An exhausted budget speaks for everybody: every policy further out stops, however the error travels."""
+"""An exhausted budget stops every outer policy too, however the error travels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stamps across colours: where blocking and async code go by one clock, old ones are told from new ones."""
+"""Stamps across colours: where blocking and async code read one clock, old stamps are recognised."""
 
 from __future__ import annotations
 

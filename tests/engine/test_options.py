@@ -143,7 +143,7 @@ WRONG: list[tuple[str, object, type[Exception], str]] = [
 @pytest.mark.parametrize(
     "make", [Retry, redouble.retry, partial(dataclasses.replace, Retry())], ids=["Retry", "retry", "replace"]
 )
-def test_what_is_wrong_is_said(
+def test_wrong_options_are_rejected(
     make: Callable[..., object], option: str, value: object, kind: type[Exception], said: str
 ) -> None:
     with pytest.raises(kind) as caught:

@@ -19,7 +19,7 @@ calls: list[str] = []
 
 @pytest.fixture(autouse=True)
 def uncalled() -> Iterator[None]:
-    """See that what is refused is refused before anything is called."""
+    """Assert that the options are rejected before anything is called."""
     calls.clear()
     yield
     assert calls == []
@@ -95,7 +95,7 @@ PLAIN: dict[str, Callable[[Retry], object]] = {
 @pytest.mark.parametrize("shape", PLAIN)
 @pytest.mark.parametrize("ambience", [False, True])
 def test_an_attempt_timeout_of_blocking_code(shape: str, ambience: bool) -> None:
-    """Whoever listens, or whatever deadline there is."""
+    """Also with an observer, or a deadline."""
     name = {"an object": "Fetcher", "a method": r"Fetcher\.get"}.get(shape, "fetch")
     said = rf"^attempt_timeout= cannot stop {name}, which blocks: add worker=Worker\(\)"
     policy = Retry(attempt_timeout=2)
@@ -116,7 +116,7 @@ def test_it_says_all_that_can_be_done() -> None:
 
 
 def test_limits_of_the_whole_call_are_kept_as_far_as_they_can_be() -> None:
-    """They let nothing begin that comes too late."""
+    """They only prevent attempts that would begin too late."""
     assert Retry(timeout=2, work_timeout=2, give_up_after=2).call(int, "3") == 3
 
 

@@ -1,4 +1,4 @@
-"""A policy is a value: frozen, compared by what it says, copied, pickled, shown."""
+"""A policy is a value: frozen, compared by its options, copied, pickled, shown."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_equal_by_value_and_hashable_whatever_it_holds(one: Retry, other: Retry)
         (backing_off({None: [1]}), "Retry(backoff={None: Backoff.of((1.0,))})"),
     ],
 )
-def test_its_repr_says_what_differs(policy: Retry, said: str) -> None:
+def test_its_repr_has_the_options_that_differ(policy: Retry, said: str) -> None:
     assert repr(policy) == said
 
 

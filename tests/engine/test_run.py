@@ -1,4 +1,4 @@
-"""The engine, as tables: it is told what happened and when, and answers with seconds or None."""
+"""The engine, as tables: its methods receive what happened and when, and return seconds or None."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_of(started: float = 0.0, **options: Any) -> Run:
 
 
 def play(run: Run, attempts: Sequence[tuple[float, float]]) -> tuple[list[float], str | None, int]:
-    """Fail at the given (start, end) times, until the run says no; return delays, reason and attempts."""
+    """Fail at the given (start, end) times, until the run gives up; return delays, reason and attempts."""
     delays: list[float] = []
     for begun, ended in attempts:
         if run.start(begun) is not None:
@@ -75,7 +75,7 @@ LIMITS: list[tuple[dict[str, Any], list[tuple[float, float]], tuple[list[float],
     ({"timeout": 9, "work_timeout": 9}, [(0, 9)], ([], "timeout", 1)),
     # time never runs backwards
     ({"give_up_after": 6}, [(0, 3), (1, 1), (0, 0), (6, 6)], ([1, 1], "timeout", 3)),
-    # a sleep that returns early gains nobody time
+    # a sleep that returns early gains no time
     ({"attempts": None, "give_up_after": 3}, [(0, 0)] * 9, ([1, 1], "timeout", 3)),
 ]
 
@@ -141,7 +141,7 @@ def test_a_late_success_is_a_success(until: Any) -> None:
 
 
 def test_attempts_count_when_they_start() -> None:
-    """A refused one was none, and one that never ended was."""
+    """An attempt that may not start does not count, and one that never ended does."""
     run = run_of(give_up_after=6)
     assert (run.attempt, run.start(0), run.attempt) == (0, None, 1)
     run.failed(Boom(), 5.5)
@@ -149,7 +149,7 @@ def test_attempts_count_when_they_start() -> None:
 
 
 class Traced:
-    """Everything a run asks and tells, in one list."""
+    """Everything a run calls and emits, in one list."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -196,7 +196,7 @@ RETRIED = ["delay", "spend unknown", "retry"]
     ],
 )
 def test_the_order_of_one_call(script: list[object], expected: list[str]) -> None:
-    """No delay is drawn after the last attempt, but the verdict is asked, and failure told."""
+    """No delay is drawn after the last attempt, but the rule is called, and ``failure`` is emitted."""
     from redouble._drivers.calls import begin_run
 
     traced, clock = Traced(), Virtual()
@@ -237,7 +237,7 @@ def test_an_error_without_text() -> None:
     assert run.report().history[0].error_text == "<no text: __str__ failed>"
 
 
-def test_our_own_attempt_timeout_is_retried_if_nobody_judges_it() -> None:
+def test_our_own_attempt_timeout_is_retried_without_a_verdict() -> None:
     rows: list[tuple[Any, float | None]] = [
         (KeyError, 1),
         ([KeyError, always(None)], 1),

@@ -93,7 +93,7 @@ FAILED = "start, failed unknown"
             Call(1, ledger="start, failed unknown, spend unknown, credit 1"),
         ),
         (["fail"], {"on": always(Verdict.accept())}, Call(raises=Boom, ledger="start, credit None")),
-        # a crash is nobody's business
+        # a BaseException is not recorded
         (["fail", Panic()], {}, Call(raises=Panic, ledger="start, failed unknown, spend unknown")),
         ([Panic()], {}, Call(raises=Panic, ledger="start")),
         # no time, no call
@@ -137,7 +137,7 @@ def test_a_retry_that_never_starts_is_refunded(drive: Drive, options: dict[str, 
 
 
 def test_the_engine_refunds_by_itself() -> None:
-    """And before anybody is told that the call was given up."""
+    """And before ``give_up`` is emitted."""
     ledger = Ledger(wait=99)
 
     def told(event: Event) -> None:

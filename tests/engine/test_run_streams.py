@@ -1,4 +1,4 @@
-"""The engine of streams, told what happens and when: no clock, no source, no colour."""
+"""The engine of streams, called with what happens and when: no clock, no source, no colour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.streams import HOOKS
 
 
 class Engine:
-    """A run of a stream and all that it says."""
+    """A run of a stream and everything that it emits."""
 
     def __init__(self, **options: Any) -> None:
         self.ledger = Ledger()
@@ -42,7 +42,7 @@ class Engine:
 
 
 def test_the_first_item() -> None:
-    """It is credited, and nobody is told of anything: the stream may still break."""
+    """It is credited, and nothing is emitted: the stream may still break."""
     engine = Engine()
     engine.commit(3)
     assert engine.ledger.lines == ["start", "credit None"]
@@ -52,7 +52,7 @@ def test_the_first_item() -> None:
 
 
 def test_the_end() -> None:
-    """It is told; not credited once more."""
+    """It is emitted, and not credited again."""
     engine = Engine()
     engine.commit()
     engine.run.ended(5)
@@ -110,7 +110,7 @@ def test_an_error_after_it_on_a_later_attempt() -> None:
 
 
 def test_an_accepted_error_after_it() -> None:
-    """An exception can be the success, late too: told as such, and not credited twice."""
+    """An exception can be accepted, late too: emitted as a success, and not credited twice."""
     engine = Engine(on=always(Verdict.accept()))
     engine.commit()
     late = Boom("late")
@@ -132,7 +132,7 @@ def test_an_accepted_error_before_it() -> None:
 
 
 def test_a_rule_that_raises_on_a_late_error() -> None:
-    """Its error comes out, and both can tell."""
+    """Its error is raised, and both carry the report."""
     broken, late = ZeroDivisionError(), Boom("late")
 
     def rule(error: Exception) -> bool:
@@ -151,7 +151,7 @@ def test_a_rule_that_raises_on_a_late_error() -> None:
 
 @pytest.mark.parametrize("now", [float("nan"), float("inf"), -1.0])
 def test_a_clock_that_lies(now: float) -> None:
-    """Time goes forwards only; for what is no time at all it stands still."""
+    """Steps back, NaN and infinity are ignored."""
     engine = Engine()
     assert engine.run.start(5) is None
     assert engine.run.returned("item", now) is None
@@ -162,7 +162,7 @@ def test_a_clock_that_lies(now: float) -> None:
     assert engine.ledger.times == [0, 5]
 
 
-def test_nobody_listens_and_nothing_is_spent() -> None:
+def test_without_observers_and_budget() -> None:
     policy = Retry(on=Boom)
     for late in (None, Boom(), KeyError()):
         run = begin_run(StreamRun, policy, "stream", aio=False)
@@ -201,7 +201,7 @@ def test_the_error_of_our_own() -> None:
     times=st.lists(st.floats(0, 100), min_size=8, max_size=8).map(sorted),
 )
 def test_any_stream(fails: int, end: str, times: list[float]) -> None:
-    """Credited exactly once, told exactly one end, committed if and only if it failed late."""
+    """Credited exactly once, one end emitted, committed if and only if it failed late."""
     verdicts = {"accepted": Verdict.accept(), "stopped": Verdict.stop()}
 
     def rule(error: Exception) -> Any:

@@ -1,4 +1,4 @@
-"""The engine's limits, as tables: how long an attempt may take, whose limit that is, and which one it was."""
+"""The engine's limits, as tables: how long an attempt may take, and which limit applies."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_on_a_tie_the_first_counts(first: str, second: str) -> None:
 
 @given(started=st.floats(-1e6, 1e6), seconds=st.floats(1e-3, 1e6), second=st.sampled_from(["work", "total"]))
 def test_a_tie_is_one_wherever_the_clock_began(started: float, seconds: float, second: str) -> None:
-    """What a monotonic clock shows means nothing, so its rounding must not decide."""
+    """The origin of a monotonic clock is arbitrary, so its rounding must not decide."""
     run = run_of(started, **said("attempt", seconds), **said(second, seconds))
     assert run.start(started) is None
     assert (run.time_left(), run.binding_limit) == (seconds, "attempt")
@@ -90,7 +90,7 @@ def test_what_is_left_for_the_second_attempt(options: dict[str, Any], expected: 
 
 
 def test_time_that_passed_before_the_attempt_began() -> None:
-    """What it takes to have a worker ready is not the attempt's: only the limits of the call count."""
+    """Preparing a worker is not part of the attempt: only the limits of the call apply."""
     run = begun(attempt_timeout=1, timeout=9)
     assert (run.time_left(own=False), run.binding_limit, run.attempt_started) == (9, "total", 0)
     run.now = 3.0
@@ -129,7 +129,7 @@ def test_what_an_attempt_fails_with(limit: str, text: str) -> None:
 
 @pytest.mark.parametrize("limit", ["work", "total", "deadline"])
 def test_a_limit_of_the_call_ends_it(limit: str) -> None:
-    """Whatever a rule would say, so no rule is asked; the observers are told."""
+    """No rule is called, whatever it would decide; the failure is emitted."""
     told: list[str] = []
 
     def never(error: Exception) -> bool:
@@ -216,7 +216,7 @@ def test_the_limit_of_an_earlier_attempt_is_forgotten() -> None:
     assert ended(run, Boom(), 1.5) == ("attempts", None)
 
 
-def test_a_late_success_says_so() -> None:
+def test_a_late_success_has_a_limit() -> None:
     run = begun(timeout=1)
     run.time_left()
     run.record_return(late=True)

@@ -1,4 +1,4 @@
-"""What one says about workers, what is refused, and where a policy uses them."""
+"""The options of workers, which of them are rejected, and where a policy uses workers."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_methods_partials_and_builtins() -> None:
 
 
 def test_arguments_of_any_name() -> None:
-    """What the library calls its own parameters is nobody else's business."""
+    """The names of the library's own parameters do not collide with the function's."""
 
     def work(**said: object) -> dict[str, object]:
         return said

@@ -46,7 +46,7 @@ def test_already_running(wrap: Callable[..., Any] | None) -> None:
 @pytest.mark.parametrize("wrap", [None, POLICY, OpenGate(), POLICY | OpenGate()])
 @pytest.mark.parametrize("when", [1, 2])
 def test_already_running_in_async_code(wrap: Callable[..., Any] | None, when: int) -> None:
-    """The one that asks in between is told so, and the one that waits gets its item."""
+    """The second task gets an error, and the first one its item."""
     streams: list[AsyncGenerator[int]] = []
     seen: list[str] = []
     log: list[str] = []
@@ -79,7 +79,7 @@ def test_already_running_in_async_code(wrap: Callable[..., Any] | None, when: in
 @pytest.mark.parametrize("colour", ASYNC)
 @pytest.mark.parametrize("when", [1, 2])
 def test_two_tasks_and_one_stream(colour: str, when: int) -> None:
-    """The second is told so, at its cost alone: the first gets its item, and the rest."""
+    """Only the second task gets an error: the first one gets its item, and the rest."""
     log: list[object] = []
 
     async def items() -> AsyncIterator[int]:
@@ -193,7 +193,7 @@ def test_only_generators_can_be_sent_to() -> None:
     """Python says so, of what was opened."""
 
     class Owner:
-        """Somebody else who wraps a stream."""
+        """Another owner of a stream."""
 
         async def aopen(self) -> tuple[AsyncSource[int], int]:
             return await aopen_first(Mere)

@@ -254,5 +254,5 @@ class Odd(Ticks):
         raise LookupError("aclose")
 
 
-def test_where_nobody_can_tell_it_may_wait() -> None:
+def test_where_it_is_unknown_it_may_wait() -> None:
     assert may_suspend(Odd())

@@ -131,7 +131,7 @@ def test_what_was_opened_is_closed_when_its_reader_is_cancelled(colour: str, man
 
 
 @pytest.mark.parametrize("colour", ASYNC[:-1])
-def test_nobody_is_told_of_what_a_cancelled_stream_does_later(colour: str) -> None:
+def test_a_cancelled_stream_emits_nothing_later(colour: str) -> None:
     """It was neither a success nor a failure, and what is closed after that changes nothing."""
 
     class Spoilt(Response):

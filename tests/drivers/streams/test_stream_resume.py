@@ -110,7 +110,7 @@ def test_after_the_last_item(colour: str) -> None:
     )
 
 
-def test_progress_begins_anew(colour: str) -> None:
+def test_progress_resets_the_run(colour: str) -> None:
     """The break is the first attempt; after it as many failures as the policy allows, time and again."""
     feed = Feed(1, None, None, 1, None, None, 1, None, None, "end", attempts=4)
     assert feed.play(colour) == [1, 2, 3, 4, 5, 6]
@@ -122,7 +122,7 @@ def test_progress_begins_anew(colour: str) -> None:
     )
 
 
-def test_limits_begin_anew(colour: str) -> None:
+def test_limits_restart(colour: str) -> None:
     """A subscription may live for ever, if it is never silent for too long."""
     feed = Feed(1, None, give_up_after=5, timeout=5)
     with pytest.raises(Boom) as caught:

@@ -118,7 +118,7 @@ class AsyncResponse(Closes):
 
 
 def read(colour: str, stream: Any, most: int = 99) -> list[Any]:
-    """Take so many items, and leave."""
+    """Take this many items, and leave."""
     taken: list[Any] = []
 
     def blocking() -> None:

@@ -147,7 +147,7 @@ ROWS: list[tuple[list[Any], Reader, dict[str, Any], Streamed]] = [
         {},
         Streamed([1], Boom, "committed", 1, told=f"{B1} item:1 close:1 {LATE}"),
     ),
-    # crashes are nobody's business, early and late
+    # a BaseException is not recorded, early or late
     ([[Panic()]], Reader(), {}, Streamed([], Panic, None, 1, told=f"{B1} close:1 left", note=None)),
     (
         [[1, Panic()]],

@@ -1,4 +1,4 @@
-"""What a source does when it is closed under Trio though nobody awaits it."""
+"""The closing of sources by a finaliser under Trio."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_trio_scopes_are_left_as_they_were() -> None:
     assert LOG == ["left", "cleaning", "clean"]
 
 
-def test_trio_what_cleanup_waits_for_wakes_nobody_else() -> None:
+def test_trio_what_cleanup_waits_for_wakes_no_other_task() -> None:
     event = trio.Event()
 
     async def then() -> None:

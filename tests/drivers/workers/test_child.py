@@ -55,7 +55,7 @@ def test_whatever_is_raised_is_sent_back_with_its_traceback(kind: type[BaseExcep
         ),
     ],
 )
-def test_what_cannot_be_sent_back_is_told_in_words(
+def test_what_cannot_be_sent_back_is_reported_as_text(
     fn: Callable[..., object], args: tuple[Any, ...], expected: tuple[str, str]
 ) -> None:
     what, sent, told = make_call(work(fn, *args))
@@ -63,7 +63,7 @@ def test_what_cannot_be_sent_back_is_told_in_words(
     assert expected[1] in told
 
 
-def test_what_cannot_be_read_is_told_in_words() -> None:
+def test_what_cannot_be_read_is_reported_as_text() -> None:
     assert make_call(work(in_process.echo, in_process.Unreadable())) == (
         "unreadable",
         b"",
@@ -86,7 +86,7 @@ def test_without_a_limit_there_is_no_deadline() -> None:
 
 
 def test_one_call_after_the_other(wires: tuple[Connection, Connection]) -> None:
-    """Before that it loads what they need; what is wrong with that is told by the call."""
+    """Before that it loads what they need; errors of that are reported by the call."""
     ours, theirs = wires
     heard: list[object] = []
 
@@ -116,7 +116,7 @@ def test_a_parent_that_is_gone_before_the_process_is_ready(wires: tuple[Connecti
 
 
 def test_a_parent_that_is_gone_before_the_answer(wires: tuple[Connection, Connection]) -> None:
-    """Nobody is there to be told, so nothing is."""
+    """The connection is closed, so nothing is sent."""
     ours, theirs = wires
     serving = threading.Thread(target=serve, args=(theirs,))
     with in_process.Line() as line:

@@ -49,7 +49,7 @@ def test_one_that_is_killed_when_it_has_just_been_taken() -> None:
 
 
 @COLOURS
-def test_one_that_is_killed_at_work_is_told(colour: str) -> None:
+def test_one_that_is_killed_at_work_is_reported(colour: str) -> None:
     with Line() as line, ThreadPoolExecutor(1) as pool:
         killed = pool.submit(lambda: os.kill(line.answer(), signal.SIGKILL))
         with pytest.raises(errors.WorkerFailed, match=r"the worker process has died \(signal 9\)"):
@@ -58,7 +58,7 @@ def test_one_that_is_killed_at_work_is_told(colour: str) -> None:
 
 
 @COLOURS
-def test_a_death_is_retried_by_those_who_want_that(colour: str, tmp_path: Path) -> None:
+def test_a_death_is_retried_if_the_policy_asks_for_it(colour: str, tmp_path: Path) -> None:
     retrying = policy(on=errors.WorkerFailed)
     assert in_any(colour, retrying, in_process.killed_once, tmp_path / "file") == "done"
 
@@ -86,7 +86,7 @@ def test_one_too_many_that_does_not_end_by_itself_is_killed(monkeypatch: pytest.
         assert not is_there(victim)
 
 
-def test_somebody_else_takes_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_thread_takes_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
     class Taken(list[Any]):
         def __bool__(self) -> bool:
             return True
@@ -157,7 +157,7 @@ class Unaccounted:
         """Be gone."""
 
 
-def test_one_that_died_of_nobody_knows_what(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_whose_exit_code_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     with cold():
         policy().call(in_process.pid)
         taken = _pool.WorkerProcess.idle("spawn")

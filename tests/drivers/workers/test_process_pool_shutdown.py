@@ -75,8 +75,8 @@ def test_no_orphan_is_left_when_we_are_killed(tmp_path: Path, start: str, work: 
 
 
 @pytest.mark.parametrize("start", ["spawn", "forkserver"])
-def test_our_end_waits_for_nobody(tmp_path: Path, start: str) -> None:
-    """One waits for work, and one works for a thread that nobody waits for either."""
+def test_exit_waits_for_no_worker(tmp_path: Path, start: str) -> None:
+    """One waits for work, and one works for a daemon thread."""
     command = script(
         tmp_path,
         """
@@ -94,7 +94,7 @@ def test_our_end_waits_for_nobody(tmp_path: Path, start: str) -> None:
 
 
 def test_our_end_is_the_end_also_for_a_thread_that_goes_on(tmp_path: Path) -> None:
-    """It starts nothing any more that somebody would wait for."""
+    """It starts no process any more, for which the exit would wait."""
     command = script(
         tmp_path,
         """

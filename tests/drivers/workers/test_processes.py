@@ -97,7 +97,7 @@ def test_an_inner_policy_there_that_gave_up_is_known_here() -> None:
     ],
     ids=["function", "argument", "argument there", "value", "error", "error here", "odd error", "exit"],
 )
-def test_what_cannot_cross_is_told(
+def test_what_cannot_be_pickled_is_reported(
     colour: str, fn: Callable[..., object], args: tuple[Any, ...], message: str
 ) -> None:
     with pytest.raises(errors.WorkerFailed, match=message) as caught:
@@ -108,7 +108,7 @@ def test_what_cannot_cross_is_told(
     assert in_any(colour, policy(), in_process.pid) != os.getpid()
 
 
-def test_what_cannot_be_loaded_is_told() -> None:
+def test_what_cannot_be_loaded_is_reported() -> None:
     """Whatever is wrong with it, the process is there for the next one."""
     before = policy().call(in_process.pid)
     sent = partial(in_process.echo, in_process.Unreadable())

@@ -126,7 +126,7 @@ def test_one_that_starts_too_slowly_is_there_for_the_next() -> None:
 
 
 def test_one_that_hangs_while_it_starts_is_not_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second who waits for it in vain ends it."""
+    """The second job that waits for it in vain ends it."""
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
         ready = policy().call(in_process.pid)
@@ -153,7 +153,7 @@ def job_of(process: int) -> Generator[None]:
 
 
 @COLOURS
-def test_one_that_ends_while_it_starts_is_told_once(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_ends_while_it_starts_is_reported_once(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with cold():
         with monkeypatch.context() as patched:
             patched.setattr(_pool, "main", in_process.broken_main)
@@ -174,7 +174,7 @@ def test_cancelled_while_it_runs(colour: str) -> None:
 
 @ASYNCS
 def test_cancelled_while_it_starts(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes on starting, for somebody else; here it does not get that far."""
+    """It continues to start, for another job; here it does not get that far."""
     monkeypatch.setattr(_pool, "main", in_process.held_main)
     with Line() as line, cold():
         monkeypatch.setenv("REDOUBLE_TEST_PORT", str(line.port))
@@ -244,8 +244,8 @@ def test_a_process_is_given_back_once() -> None:
         assert policy().call(in_process.pid) == process._process.pid
 
 
-def test_cancelled_when_it_has_just_ended_it_harms_nobody() -> None:
-    """Its process may be at work for somebody else by then."""
+def test_cancelled_when_it_has_just_ended() -> None:
+    """Its process may serve another job by then."""
     steps = AsyncJobSteps(lambda: ProcessJob("spawn", in_process.pid, (), {}), lambda: None)
     steps.start(LONG)
     process = steps.run()

@@ -25,7 +25,7 @@ class Thing:
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: what is gone is gone because nobody refers to it any more."""
+    """Without garbage collection: an object is gone because nothing refers to it any more."""
     gc.collect()
     gc.disable()
     yield
@@ -101,7 +101,7 @@ def test_an_error_that_came_too_late_by_the_clock_of_a_test_is_freed() -> None:
     assert watched[0]() is None
 
 
-def test_a_slow_destructor_of_a_late_result_holds_nobody_up() -> None:
+def test_a_slow_destructor_of_a_late_result_delays_no_call() -> None:
     """Its thread takes no other job before it is through with this one."""
     go, freeing, freed = Event(), Event(), Event()
 

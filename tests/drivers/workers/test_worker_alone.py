@@ -1,4 +1,4 @@
-"""No second worker beside one that is stuck, whatever stands around the policy that has left it there."""
+"""No second worker runs beside one that is stuck, whichever layers surround its policy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def failure(colour: str, policy: Retry, work: Callable[[], object]) -> Exception
 
 
 def is_said(error: Exception) -> bool:
-    """Say whether the policy that let this error through has said that a worker is left."""
+    """Return True if the report of this error has a worker left."""
     said = report(error)
     return said is not None and (said.reason, said.workers_left) == (STUCK, 1)
 
@@ -161,7 +161,7 @@ def fail(error: Exception) -> None:
     ],
     ids=["timeout", "total", "attempts", "wrapped"],
 )
-def test_a_worker_that_stops_when_told_but_leaves_another_one(colour: str, inner: Layer) -> None:
+def test_a_worker_that_stops_when_asked_but_leaves_another_one(colour: str, inner: Layer) -> None:
     """Its limit is a deadline for what runs there, which ends by that, and has left a worker of its own."""
     with Stuck() as stuck:
         policy = around(attempt_timeout=SOON, worker=Worker(grace=LONG))
@@ -186,8 +186,8 @@ def test_however_its_error_travels(
 
 
 @COLOURS
-def test_one_that_left_another_before_it_was_told(colour: str) -> None:
-    """By the clock of a test it is late, though nobody has told it so."""
+def test_one_that_left_another_before_it_was_asked_to_stop(colour: str) -> None:
+    """By the virtual clock it is late, though it was not asked to stop."""
     calls: list[None] = []
 
     def work() -> None:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures(idle.__name__)
 
 
 def exhausted(monkeypatch: pytest.MonkeyPatch, error: Exception, times: int) -> list[Thread]:
-    """Let no thread be started for so many times; return those that were to be."""
+    """Let this many starts of threads fail; return those threads."""
     start, refused = Thread.start, list[Thread]()
 
     def failing(thread: Thread) -> None:
@@ -47,7 +47,7 @@ NO_THREAD = RuntimeError("can't start new thread")
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("error", [NO_THREAD, MemoryError()])
 def test_no_thread_can_be_started(colour: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trying again would make it worse, so nobody does unless told to."""
+    """A retry would make it worse, so there is none unless `on` asks for it."""
     refused = exhausted(monkeypatch, error, 99)
     with pytest.raises(errors.WorkerFailed, match="no thread could be started") as caught:
         called(colour, Retry(worker=Worker()), lambda: None)
@@ -235,7 +235,7 @@ print(policy.call(work))
 
 
 def test_workers_load_no_event_loop_and_no_processes() -> None:
-    """Who uses no worker does not even load the threads."""
+    """Without a worker the module of threads is not loaded."""
     names = {"asyncio", "trio", "multiprocessing", "logging", _threads.__name__, _processes.__name__}
     script = f"""
 import sys

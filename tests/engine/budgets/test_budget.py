@@ -1,4 +1,4 @@
-"""The budget protocol: what a grant is, and that anything with the methods will do."""
+"""The budget protocol: what a grant is, and that any object with the methods is a budget."""
 
 from __future__ import annotations
 

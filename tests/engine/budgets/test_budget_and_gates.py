@@ -1,4 +1,4 @@
-"""Budgets and gates: a retry that a gate turns away has reached nobody, and costs nothing."""
+"""Budgets and gates: a retry that a gate rejects has not called the function, and costs nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GATES = pytest.mark.parametrize("gate", [open_breaker, full_bulkhead, shut])
 def test_a_gate_that_refuses_costs_nothing(
     colour: str, gate: Callable[[Virtual], Any], make: Callable[[], Any]
 ) -> None:
-    """No retry has reached anybody: one allowance is enough for any number of them."""
+    """No retry has called the function: one grant is enough for any number of them."""
     clock, books = Virtual(), RecordingBudget(make())
     retrying = Retry(attempts=4, backoff=[0.1] * 9, budget=books, clock=clock, hints=Hints(mode="ignore"))
     pipeline = retrying | gate(clock)
@@ -93,7 +93,7 @@ def test_a_gate_that_refuses_costs_nothing(
 
 
 def test_a_breaker_that_opens_and_closes_meanwhile(colour: str) -> None:
-    """The failure that opens it is paid for, the retry it turns away is not, the one that succeeds is."""
+    """The failure that opens it costs a grant, the retry it rejects does not, the one that succeeds does."""
     clock, books = Virtual(), few()
     breaker = CircuitBreaker(failures=1, cooldown=5, clock=clock)
     answers: list[str | Boom] = ["done", Boom()]
@@ -119,7 +119,7 @@ def test_a_breaker_that_opens_and_closes_meanwhile(colour: str) -> None:
 def test_a_refusal_that_comes_from_the_operation_is_paid_for(
     drive: Drive, kind: type[errors.Rejected]
 ) -> None:
-    """It was called, and who knows what it did before something in it was refused."""
+    """The function was called, and may have had effects before something in it was rejected."""
     refused = kind("full", limit=1) if kind is errors.BulkheadFull else kind("full")
     expected = Call(1, ledger="spend 1: 1, spend 1: 0, credit 1: 1")
     assert expected == drive([refused, refused, ok(1)], budget=few)
@@ -195,7 +195,7 @@ def test_a_gate_of_the_callers_may_stand_in_any_module(colour: str, name: str) -
 
 @NAMES
 def test_a_function_of_the_callers_may_stand_in_any_module(colour: str, name: str) -> None:
-    """What it raises was raised by it, and is paid for."""
+    """The function itself has raised its error, so the retry costs a grant."""
     clock, books, module = Virtual(), few(), module_named(name)
     retrying = Retry(on=Exception, attempts=3, backoff=SECONDS, budget=books, clock=clock)
     with pytest.raises(errors.Rejected):

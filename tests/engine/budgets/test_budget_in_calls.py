@@ -1,4 +1,4 @@
-"""Budgets in calls, in every colour and shape: when they are asked, and what they are handed back."""
+"""Budgets in calls, in every colour and shape: when they are asked, credited and refunded."""
 
 from __future__ import annotations
 
@@ -178,8 +178,8 @@ class Nonsense(Virtual):
 
 
 @pytest.mark.parametrize("make", [RetryBudget, TokenBucket, lambda: TokenBucket(refill_per_second=1)])
-def test_a_clock_that_tells_nonsense(colour: str, make: Callable[[], Any]) -> None:
-    """It is the operation's error that comes out, and what succeeds has succeeded."""
+def test_a_broken_clock(colour: str, make: Callable[[], Any]) -> None:
+    """The operation's error is raised, and its success is returned."""
     policy = Retry(on=Boom, backoff=[0, 0], attempts=3, budget=make(), clock=Nonsense())
 
     def work(error: Exception | None) -> int:

@@ -111,7 +111,7 @@ def test_a_bucket_used_in_the_middle_of_itself(outer: str, inner: str) -> None:
 
 
 def test_asked_while_it_counts_it_refuses() -> None:
-    """Whoever interrupts it is told no, for nobody knows yet; what it hands back is counted then."""
+    """A re-entrant `spend` returns None, since the count is not settled; a refund is counted later."""
     budget = RetryBudget(ratio=0, per_second=1)
     mine = [budget.spend(ANY, 5.0), budget.spend(ANY, 5.0)]
     now = InterruptingTime(5.0)
@@ -138,7 +138,7 @@ def interrupt() -> None:
 @pytest.mark.parametrize("make", [budget, bucket])
 @pytest.mark.parametrize("outer", USES)
 def test_interrupted_anywhere_it_goes_on(outer: str, make: Callable[[], Budget]) -> None:
-    """What was interrupted may have happened or not; what comes after is counted as ever."""
+    """An interrupted operation may or may not count; later ones count exactly."""
     for moment in range(MOMENTS):
         uses = Uses(make())
         before = len(uses.held)

@@ -77,7 +77,7 @@ def worked(policy: Retry) -> dict[str, Any]:
 
 @pytest.mark.parametrize("shape", MANY)
 @pytest.mark.parametrize("heard", [False, True])
-def test_every_colour_tells_the_time_of_the_same_clock(colour: str, shape: str, heard: bool) -> None:
+def test_every_colour_reads_the_same_clock(colour: str, shape: str, heard: bool) -> None:
     """Trio's own is far off; what one call earns must be worth something to the others."""
     ledger = Ledger()
     policy = Retry(on=Boom, attempts=2, backoff=[0], budget=ledger)
@@ -247,7 +247,7 @@ def test_tiers_with_one_budget_for_all() -> None:
 
 
 def test_without_a_policy() -> None:
-    """Whoever retries by hand, or sends a second request, may ask the same budget."""
+    """Code that retries by hand, or sends a second request, may use the same budget."""
     budget, bucket = budget_of(ratio=1), TokenBucket(10)
     Retry(budget=budget).call(int)
     Retry(budget=bucket).call(int)
@@ -257,8 +257,8 @@ def test_without_a_policy() -> None:
 
 @pytest.mark.parametrize("kind", [RetryBudget, TokenBucket])
 @pytest.mark.parametrize("heard", [False, True])
-def test_a_budget_of_one_s_own_is_told_of_every_call(colour: str, kind: Any, heard: bool) -> None:
-    """Also if it is made of one that does not care."""
+def test_a_custom_budget_gets_the_start_of_every_call(colour: str, kind: Any, heard: bool) -> None:
+    """Also if it is a subclass of one that ignores starts."""
     told: list[float] = []
 
     class Own(kind):  # type: ignore[misc]

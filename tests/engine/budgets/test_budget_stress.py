@@ -1,4 +1,4 @@
-"""Budgets and everybody at once: exact under contention, and nothing lost when calls are cancelled.
+"""Budgets under contention: exact counts, and nothing lost when calls are cancelled.
 
 Threads switch every microsecond here.
 """
@@ -33,7 +33,7 @@ NOW = 5.0
 
 
 def budget_of_all(ratio: float = 0, per_second: float = 0) -> RetryBudget:
-    """Make one that forgets nothing."""
+    """Make one whose window never ends."""
     return RetryBudget(ratio, per_second, window=1e6)
 
 
@@ -65,7 +65,7 @@ def test_every_credit_counts_and_none_twice(ratio: float, credit: Any) -> None:
 
 
 def test_two_that_find_much_to_count_at_once() -> None:
-    """Both wait for a third, who is counting; then one of them does it, and nothing is left to the other."""
+    """Both wait for a third thread that counts; then one of them counts the rest, the other nothing."""
     budget, never = budget_of_all(ratio=1), threading.Event()
     begun, go = threading.Event(), threading.Event()
 
@@ -108,7 +108,7 @@ EACH = pytest.mark.parametrize("make", BOTH, ids=["budget", "bucket", "refilled"
 
 @EACH
 def test_never_more_at_a_time_than_there_are(make: Callable[[], types.Budget]) -> None:
-    """What is handed back can be granted again, and to one only."""
+    """A refunded grant can be granted again, once."""
     budget, inside, most = make(), set[object](), list[int]()
 
     def work(owner: str) -> None:
@@ -257,7 +257,7 @@ class Storm:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.usefixtures(unwaiting.__name__)
 def test_cancelled_wherever_they_are(place: str, seed: int) -> None:
-    """What is granted in the end are the retries that began, and no other."""
+    """In the end the grants are exactly the retries that began."""
     budget = budget_of_all(ratio=0.5, per_second=100 / 1e6)
     storm = Storm(budget, seed)
     storm.play(place)

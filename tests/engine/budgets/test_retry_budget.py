@@ -1,4 +1,4 @@
-"""RetryBudget by itself: what earns, and how many retries are granted for it."""
+"""RetryBudget alone: what adds credits, and how many retries are granted for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_defaults() -> None:
     assert budget.snapshot() == {"available": 100, "limit": 100, "granted": 0, "credits": 0}
 
 
-def test_it_tells_what_it_was_made_of() -> None:
+def test_it_has_its_options_as_attributes() -> None:
     budget = RetryBudget(0.5, 0.25, timedelta(minutes=1), "request")
     assert (budget.ratio, budget.per_second, budget.window) == (0.5, 0.25, 60)
     assert repr(budget) == "RetryBudget(ratio=0.5, per_second=0.25, window=60, credit='request')"

@@ -1,4 +1,4 @@
-"""Budgets by host: one for each, the same for all who ask, and never too many."""
+"""Budgets by host: one for each, always the same one, and a bounded number."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ HOSTS = MOST + 100
 
 
 def spent(budget: RetryBudget) -> int:
-    """Use a budget up, and tell how many it granted."""
+    """Use a budget up; return how many retries it granted."""
     return sum(budget.spend(Kind.server, NOW) is not None for _ in range(1000))
 
 
-def test_a_host_has_one_budget_for_all_who_ask() -> None:
+def test_a_host_has_one_budget() -> None:
     budgets = HostBudgets()
     assert budgets.of("a") is budgets.of("a")
     assert budgets.of("a") is not budgets.of("b")

@@ -44,7 +44,7 @@ class Model:
     granted: list[tuple[int, Grant]] = field(default_factory=list[tuple[int, Grant]])
 
     def most(self, age: Fraction) -> int:
-        """Tell what may be granted if credits up to this age, in windows, count."""
+        """Return what may be granted if credits up to this age, in windows, count."""
         last = max([self.latest, *self.earned])
         earned = sum(last - when <= age * self.window for when in self.earned)
         per_window = Fraction(str(self.budget.per_second)) * Fraction(str(self.budget.window))
@@ -158,7 +158,7 @@ def test_any_window_of_any_length_on_any_clock(window: float, start: float, look
 @settings(deadline=None)
 @given(refunds=st.lists(st.integers(0, 40), max_size=60), ages=st.lists(st.floats(0, 3), min_size=60))
 def test_a_refund_never_makes_room_for_two(refunds: list[int], ages: list[float]) -> None:
-    """Handing back everything, however late, leaves what there was at first; and nothing beyond that."""
+    """Refunding everything, however late, restores the initial number, and no more."""
     budget, now, mine = RetryBudget(0, 1, 10), 0.0, list[Grant]()
     for number, age in zip(refunds, ages, strict=False):
         now += age

@@ -1,4 +1,4 @@
-"""RetryBudget and time: for how long credits and grants count, what is handed back, and odd clocks."""
+"""RetryBudget and time: for how long credits and grants count, refunds, and odd clocks."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_a_window_slides() -> None:
 
 
 def test_credits_that_come_late_count_for_when_they_came() -> None:
-    """Nobody asked for a while: those that are too old by then were never worth anything."""
+    """Credits that expire before the next retry is asked for add nothing."""
     budget = made(ratio=1)
     for now in (0.0, 3.0, 9.0, 12.0):
         budget.credit(None, now)
     assert granted(budget, 12.5) == 3
 
 
-def test_thousands_of_credits_that_nobody_asks_about() -> None:
+def test_thousands_of_credits_without_a_retry() -> None:
     budget = made(ratio=0.5)
     for number in range(10_000):
         budget.credit(None, number / 100)  # a hundred a second, for a hundred seconds
@@ -113,8 +113,8 @@ def test_a_look_at_the_clock_from_before(back: float) -> None:
     assert granted(budget, 50.0) == 1
 
 
-def test_a_clock_that_begins_anew() -> None:
-    """What was counted by another clock says nothing; the budget goes on."""
+def test_a_clock_that_restarts() -> None:
+    """Counts by another clock are dropped; the budget continues."""
     budget = made(ratio=1, per_second=0.2)
     credited(budget, 3, 1000.0)
     old = spent(budget, 1000.0)
@@ -126,8 +126,8 @@ def test_a_clock_that_begins_anew() -> None:
     assert granted(budget, 2.0) == 3
 
 
-def test_a_clock_that_begins_anew_with_a_success() -> None:
-    """A look at it in between does no harm."""
+def test_a_clock_that_restarts_with_a_success() -> None:
+    """A snapshot in between changes nothing."""
     budget = made(ratio=1)
     credited(budget, 3, 5000.0)
     assert budget.snapshot()["credits"] == 3
@@ -149,7 +149,7 @@ def test_clocks_below_zero(start: float) -> None:
 
 
 @pytest.mark.parametrize("nonsense", [nan, inf, -inf])
-def test_a_clock_that_tells_nonsense_once(nonsense: float) -> None:
+def test_a_clock_that_is_broken_once(nonsense: float) -> None:
     """That credit is lost, and no other."""
     budget = made(ratio=1)
     credited(budget, 2, 5.0)
@@ -168,7 +168,7 @@ def test_a_huge_clock() -> None:
 
 
 def test_a_snapshot_is_of_the_last_use() -> None:
-    """A success is a use: it tells what there is by then."""
+    """A success is a use: the snapshot is as of its time."""
     budget = made(ratio=1, per_second=0.2)
     credited(budget, 3, 5000.0)
     assert budget.snapshot() == {"available": 5, "limit": 5, "granted": 0, "credits": 3}

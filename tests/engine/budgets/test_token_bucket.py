@@ -1,4 +1,4 @@
-"""TokenBucket by itself: what retries cost, and what brings tokens back."""
+"""TokenBucket alone: what retries cost, and what returns tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_defaults() -> None:
     assert budget.snapshot() == {"tokens": 500, "owed": 0, "capacity": 500}
 
 
-def test_it_tells_what_it_was_made_of() -> None:
+def test_it_has_its_options_as_attributes() -> None:
     bucket = TokenBucket(2.5, {Kind.network: 0.5}, 0.25, 3, "wait")
     assert (bucket.capacity, bucket.success_increment, bucket.refill_per_second) == (2.5, 0.25, 3)
     assert (bucket.when_empty, bucket.costs) == ("wait", {Kind.network: 0.5, None: 5})
@@ -178,7 +178,7 @@ def test_a_refund_brings_back_what_was_taken() -> None:
 
 
 def test_fractions_that_a_success_brings() -> None:
-    """Ten tenths are one, as far as anybody can tell."""
+    """Ten tenths are one, despite rounding."""
     bucket = made(1, success_increment=0.1)
     assert emptied(bucket, 0.0) == 1
     for _ in range(10):

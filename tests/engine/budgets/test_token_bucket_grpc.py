@@ -27,7 +27,7 @@ def tokens(budget: RetryThrottling) -> float:
 
 
 def after(budget: RetryThrottling, failures: int) -> RetryThrottling:
-    """Tell it of so many failures."""
+    """Record this many failures."""
     for _ in range(failures):
         budget.failed(Kind.server, 0.0)
     return budget
@@ -36,7 +36,7 @@ def after(budget: RetryThrottling, failures: int) -> RetryThrottling:
 # -------------------------------------------------------------------------------- by itself
 
 
-def test_the_defaults_and_what_it_says_of_itself() -> None:
+def test_the_defaults_and_the_repr() -> None:
     budget: types.Budget = TokenBucket.grpc()
     assert budget.snapshot() == {"tokens": 10, "capacity": 10, "above": 5}
     assert repr(budget) == "TokenBucket.grpc(tokens=10, ratio=0.1)"
@@ -137,7 +137,7 @@ def test_no_token_is_miscounted_by_threads() -> None:
 
 
 def outcome(colour: str, policy: Any, *steps: Any) -> tuple[object, int]:
-    """Make a call; tell why it was given up, and after how many attempts."""
+    """Make a call; return why it gave up, and after how many attempts."""
     script = Script(*steps)
 
     async def waiting() -> Any:
@@ -203,7 +203,7 @@ def test_results_that_are_not_accepted_cost_as_errors_do(colour: str) -> None:
     assert tokens(budget) == 3.5
 
 
-def test_what_a_gate_refuses_says_nothing_about_the_server(colour: str) -> None:
+def test_a_rejection_by_a_gate_is_no_failure_of_the_server(colour: str) -> None:
     budget, gate = TokenBucket.grpc(), told(Throttle(window=1e9, random=Draws(0.0)), 0, 99)
     policy = policy_with(budget, on=[errors.Rejected, Boom]) | gate
     script = Script(fail())
@@ -217,8 +217,8 @@ def test_what_a_gate_refuses_says_nothing_about_the_server(colour: str) -> None:
     assert tokens(budget) == 10
 
 
-def test_an_ordinary_bucket_is_told_of_every_failure(colour: str) -> None:
-    """Only this one has no use for those that no rule would retry."""
+def test_an_ordinary_bucket_counts_every_failure(colour: str) -> None:
+    """Only this budget ignores failures that no rule would retry."""
     told_of: list[Kind] = []
 
     class Told(TokenBucket):

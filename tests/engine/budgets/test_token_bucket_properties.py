@@ -130,7 +130,7 @@ def test_tokens_of_a_bucket_that_successes_fill(
 def test_tokens_of_a_bucket_that_time_fills_too(
     options: dict[str, Any], rate: float, when_empty: Any, start: float, steps: list[tuple[What, Kind, float]]
 ) -> None:
-    """With clocks that are looked at too early, and whether it refuses or lets wait."""
+    """With times that are out of order, in both modes of ``when_empty``."""
     play(TokenBucket(**options, refill_per_second=rate, when_empty=when_empty), start, steps)
 
 
@@ -140,7 +140,9 @@ def test_tokens_of_a_bucket_that_time_fills_too(
     capacity=st.integers(0, 20),
     gaps=st.lists(st.floats(0, 2), min_size=2, max_size=60),
 )
-def test_those_who_wait_begin_in_order_and_at_the_rate(rate: float, capacity: int, gaps: list[float]) -> None:
+def test_waiting_retries_begin_in_order_and_at_the_rate(
+    rate: float, capacity: int, gaps: list[float]
+) -> None:
     """From any one to any later one there are as many seconds as its tokens take, less what was there."""
     bucket = bucket_of(capacity, refill_per_second=rate, when_empty="wait")
     now, begins = 0.0, list[float]()

@@ -1,4 +1,4 @@
-"""TokenBucket and time: what it brings, and what a bucket that lets wait promises."""
+"""TokenBucket and time: the refill, and the waits that ``when_empty="wait"`` grants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wait(bucket: TokenBucket, now: float) -> float:
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 1, 100, 1e4])
 def test_time_brings_tokens_to_the_fraction(rate: float) -> None:
-    """However often anybody looks: a thousand small steps are one large one."""
+    """However often it is read: a thousand small steps equal one large one."""
     bucket = made(1000, refill_per_second=rate)
     assert emptied(bucket, 7.0) == 1000
     whole = 900 / rate
@@ -65,8 +65,8 @@ def test_a_look_at_the_clock_from_before(back: float) -> None:
     assert bucket.spend(ANY, 102.0) is not None
 
 
-def test_a_clock_that_begins_anew() -> None:
-    """What there was is there, and time brings more from then on."""
+def test_a_clock_that_restarts() -> None:
+    """The tokens stay, and the refill continues from then on."""
     bucket = made(refill_per_second=1)
     assert emptied(bucket, 5000.0) == 10
     assert bucket.spend(ANY, 5004.0) is not None
@@ -85,8 +85,8 @@ def test_clocks_below_zero(start: float) -> None:
 
 
 @pytest.mark.parametrize("nonsense", [nan, inf, -inf])
-def test_a_clock_that_tells_nonsense_once(nonsense: float) -> None:
-    """What it was told then counts; that it was then, does not."""
+def test_a_clock_that_is_broken_once(nonsense: float) -> None:
+    """The operation counts; its time does not."""
     bucket = made(refill_per_second=1)
     assert emptied(bucket, 5.0) == 10
     bucket.credit(None, nonsense)
@@ -104,7 +104,7 @@ def test_a_look_ahead_changes_nothing() -> None:
 # --------------------------------------------------------------------------------- when_empty
 
 
-def test_a_bucket_that_waits_says_how_long() -> None:
+def test_the_wait_of_a_grant() -> None:
     """It never sleeps: tokens are taken at once, and may be owed."""
     bucket = waiting(capacity=2, refill_per_second=4)
     with virtual_time() as clock:
@@ -115,7 +115,7 @@ def test_a_bucket_that_waits_says_how_long() -> None:
     assert [wait(bucket, 11.0) for _ in range(2)] == [0, 0.25]
 
 
-def test_nobody_overtakes() -> None:
+def test_waiting_retries_keep_their_order() -> None:
     """Each begins when its tokens are there: at the rate, in the order in which they asked."""
     bucket = waiting(capacity=1, refill_per_second=2)
     asked = [0.0, 0.1, 0.1, 0.3, 2.0, 2.0, 9.0, 9.0]
@@ -143,7 +143,7 @@ def test_a_retry_that_costs_more_than_the_bucket_holds() -> None:
     assert [wait(bucket, 0.0), wait(bucket, 0.0)] == [2, 7]
 
 
-def test_a_retry_that_costs_nothing_waits_for_nobody() -> None:
+def test_a_retry_that_costs_nothing_does_not_wait() -> None:
     bucket = TokenBucket(5, {Kind.network: 0}, refill_per_second=1, when_empty="wait")
     assert [wait(bucket, 0.0) for _ in range(3)] == [0, 5, 10]
     assert bucket.spend(Kind.network, 0.0) == Grant(0)

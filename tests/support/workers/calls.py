@@ -53,7 +53,7 @@ def cancelled_when(colour: str, ready: Callable[[], object], work: Callable[[], 
 
 
 def is_there(process: int) -> bool:
-    """Say whether it is there, be it as a zombie."""
+    """Return True if it exists, also as a zombie."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -62,7 +62,7 @@ def is_there(process: int) -> bool:
 
 
 def waiting() -> set[_pool.WorkerProcess]:
-    """Return those that wait for work."""
+    """Return the idle processes."""
     return {process for parked in _pool._idle.values() for process in parked}
 
 

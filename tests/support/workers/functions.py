@@ -79,7 +79,7 @@ def left() -> tuple[float | None, bool]:
 
 
 def stuck(port: int) -> int:
-    """Wait until told to go on."""
+    """Wait until the test releases it."""
     with called_in(port) as line:
         line.recv(1)
     return os.getpid()
@@ -109,7 +109,7 @@ def leave(code: int) -> NoReturn:
 
 
 def leave_thread() -> int:
-    """Return, though a thread goes on for ever."""
+    """Return, while a thread runs for ever."""
     threading.Thread(target=threading.Event().wait).start()
     return os.getpid()
 
