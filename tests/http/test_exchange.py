@@ -222,7 +222,7 @@ class Unmarkable(httpx.ReadError):
         raise LookupError("no")
 
 
-def test_an_error_that_takes_no_marks(colour: str) -> None:
+def test_an_error_that_cannot_be_stamped(colour: str) -> None:
     """Then `check` is not called; `begin_attempt` rejects the next attempt."""
     error = Unmarkable("lost")
     client = Client(retrying(on=Exception, attempts=3), error, colour=colour)

@@ -43,7 +43,7 @@ def texts(said: Report) -> list[str | None]:
         ([LOST("x"), LOST("x"), 500], 500, "attempts", 3),
     ],
 )
-def test_every_answer_tells_its_story(
+def test_every_response_has_a_report(
     colour: str, script: list[Any], status: int, reason: str | None, attempts: int
 ) -> None:
     client = Client(POLICY, *script, colour=colour)
@@ -59,7 +59,7 @@ def test_every_answer_tells_its_story(
 @pytest.mark.parametrize(
     ("policy", "status"), [(Pipeline(), 503), (Timeout(9), 500), (retrying(attempts=1), 503)]
 )
-def test_without_retries_there_is_a_story_too(colour: str, policy: Any, status: int) -> None:
+def test_a_call_without_retries_has_a_report_too(colour: str, policy: Any, status: int) -> None:
     said = told(Client(policy, status, colour=colour).request())
     assert (said.attempts, said.name) == (1, "client")
     assert said.reason in ("stopped", "attempts")
@@ -68,7 +68,7 @@ def test_without_retries_there_is_a_story_too(colour: str, policy: Any, status: 
     assert (good.attempts, good.reason, good.name) == (1, None, "client")
 
 
-def test_an_error_that_comes_out_bears_no_mark(colour: str) -> None:
+def test_a_raised_error_is_not_stamped_with_its_exchange(colour: str) -> None:
     """With a policy it has the stamp of its run; without one a record that vetoes nothing."""
     for policy in (POLICY, Pipeline()):
         with pytest.raises(LOST) as caught:
@@ -101,7 +101,7 @@ def test_a_rule_that_asks_in_the_middle_is_told_of_the_attempts_so_far(colour: s
 
 
 @pytest.mark.parametrize("script", [[200], [503, 200], [503]])
-def test_a_story_survives_pickling(colour: str, script: list[Any]) -> None:
+def test_a_record_survives_pickling(colour: str, script: list[Any]) -> None:
     """Pickling replaces the record by its report."""
     answer = Client(POLICY, *script, colour=colour).request()
     found: Any = pickle.loads(pickle.dumps(answer.__dict__[STAMP]))

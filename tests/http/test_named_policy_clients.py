@@ -6,7 +6,7 @@ import pytest
 
 from redouble import Timeout, config, policies
 from redouble._clients.idempotency import Idempotency
-from redouble.config import _reload as _live
+from redouble.config import _reload
 from redouble.errors import ConfigError
 from redouble.http._client import PolicyBinding
 from redouble.http._request_body import RESENDABLE
@@ -15,7 +15,7 @@ from tests.support.http.offline_clients import Request
 
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_live, "LIVE", _live.ConfigStore())
+    monkeypatch.setattr(_reload, "LIVE", _reload.ConfigStore())
 
 
 def send(exchange: object) -> object:

@@ -24,7 +24,7 @@ import redouble.httpx2
 import redouble.requests
 from redouble import Fallback, Retry, errors, http, report
 from redouble._clients.socket_deadline import SOCKET_DEADLINE
-from redouble.http import _urllib3_sockets as _urllib3
+from redouble.http import _urllib3_sockets
 from redouble.http._client import timeout_types
 from redouble.http._requests_response import PrefetchedFile
 from tests.support.servers import Server
@@ -287,19 +287,19 @@ def test_a_proxy_is_limited_too(server: Server) -> None:
         made.get("http://example.test/", proxies={"http": server.base})
         made.get(server.url("200"), proxies={"https": server.base})
     (manager,) = adapter.proxy_manager.values()
-    assert manager.pool_classes_by_scheme["http"] is _urllib3.HTTPConnectionPool
+    assert manager.pool_classes_by_scheme["http"] is _urllib3_sockets.HTTPConnectionPool
 
 
 def test_pools_of_their_own_stay_what_they_are() -> None:
     manager = urllib3.PoolManager()
     own: Any = {"http": urllib3.HTTPConnectionPool, "https": urllib3.HTTPConnectionPool}
     manager.pool_classes_by_scheme = own
-    _urllib3.limit_pools(manager)
+    _urllib3_sockets.limit_pools(manager)
     assert manager.pool_classes_by_scheme is own
 
 
 def test_nobody_waits_for_a_pool_when_the_time_is_up() -> None:
-    pool = _urllib3.HTTPConnectionPool("h")
+    pool = _urllib3_sockets.HTTPConnectionPool("h")
     token = SOCKET_DEADLINE.set((0.0, lambda: 1.0))
     try:
         with pytest.raises(EmptyPoolError):
@@ -329,6 +329,6 @@ def test_sockets_of_tls_are_limited_and_so_is_what_the_proxy_is_asked(
     bare = Sock()
     monkeypatch.setattr(connection.HTTPSConnection, "connect", connect)
     monkeypatch.setattr(connection.HTTPSConnection, "_tunnel", tunnel, raising=False)
-    made: Any = _urllib3.HTTPSConnection("h")
+    made: Any = _urllib3_sockets.HTTPSConnection("h")
     made.connect()
     assert [type(sock).__name__ for sock in (*seen, made.sock)] == ["LimitedSocket", "Sock", "LimitedSocket"]

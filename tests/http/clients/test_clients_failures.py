@@ -199,7 +199,7 @@ def test_a_post_arrives_once_somebody_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("fault", ["cut=5", "rst=5", "cut=5~chunked", "size=200000~cut=150000"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_failure_whose_own_body_breaks_tells_its_story(
+def test_a_failed_response_whose_body_breaks_has_a_report(
     name: str, server: Server, fault: str, stream: bool
 ) -> None:
     """The error of the body is what comes out, as from the plain client, with our note."""

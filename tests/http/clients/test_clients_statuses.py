@@ -145,7 +145,7 @@ def test_a_failure_too_large_to_be_kept_is_handed_out_whole(
         gc.collect()
 
 
-def test_the_story_of_an_answer_has_no_secrets(name: str, server: Server) -> None:
+def test_the_report_of_a_response_has_no_secrets(name: str, server: Server) -> None:
     """Its text has the status without the URL."""
     with client(name, Retry(attempts=2, backoff=[0])) as http:
         seen = http.get(server.url("503~body=hidden,429~body=hidden") + "?token=hidden")
