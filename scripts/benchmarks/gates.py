@@ -24,7 +24,7 @@ from redouble import (
     RateLimit,
     Throttle,
 )
-from redouble._runtime.backend import cut_after
+from redouble._runtime.backend import cancel_after
 
 ROOMY = 1e9  # calls a second
 LONG = 30.0  # seconds
@@ -114,7 +114,7 @@ def gates(effort: Effort) -> Iterator[Row]:
 
 async def timed_by_us(x: int) -> int:
     """Await a call with a time limit of our timer."""
-    with cut_after(LONG):
+    with cancel_after(LONG):
         return await awork(x)
     raise AssertionError("this was not to take that long")
 

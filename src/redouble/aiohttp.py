@@ -20,7 +20,7 @@ from redouble._clients.idempotency import Keys, as_idempotency
 from redouble._internal.extras import missing_extra
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
-from redouble._runtime.backend import cut_after
+from redouble._runtime.backend import cancel_after
 from redouble.http._client import NOW, PolicyBinding
 from redouble.http._exchange import Exchange, status_text
 
@@ -171,7 +171,7 @@ class Middleware:
             return await self._send(exchange)
         exchange.attempt_deadline = exchange.now() + rest
         before = exchange.request.response
-        with cut_after(exchange.shorten_timeout(rest)):
+        with cancel_after(exchange.shorten_timeout(rest)):
             return await self._send(exchange)
         sent = exchange.request.response is not before
         late = aiohttp.SocketTimeoutError if sent else aiohttp.ConnectionTimeoutError

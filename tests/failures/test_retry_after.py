@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redouble._failures.retry_after import hint, milliseconds, retry_after
+from redouble._failures.retry_after import milliseconds, response_hint, retry_after
 
 NOW = datetime(2026, 11, 16, 8, 0, 0, tzinfo=UTC)
 IN_90 = "Mon, 16 Nov 2026 08:01:30 GMT"
@@ -184,4 +184,4 @@ def test_the_finer_hint_goes_first() -> None:
     assert retry_after({"retry-after": "2", "x-amz-retry-after": "700"}) == 0.7
     assert retry_after({"x-amz-retry-after": "700", "retry-after-ms": "1500"}) == 1.5
     assert retry_after({"retry-after": "2", "retry-after-ms": "soon", "x-amz-retry-after": "-1"}) == 2
-    assert hint({"Retry-After": "2"}, 503) == 2
+    assert response_hint({"Retry-After": "2"}, 503) == 2

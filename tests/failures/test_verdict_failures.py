@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redouble import CircuitBreaker, Hints, Kind, Retry, TokenBucket, Verdict, errors, testing, transient
-from redouble._failures.verdict import FailureFilter, told_when
+from redouble._failures.verdict import FailureFilter, with_retry_after
 from tests.conftest import Drive
 from tests.support.fakes import Boom, Call, Panic, Script, UnhashableRule, Virtual, always, in_colour, ok
 
@@ -135,7 +135,7 @@ def test_what_an_error_counts_for(on: Any, error: Exception, action: str | None,
     failures = FailureFilter(on, "Gate")
     verdict = failures.verdict(error)
     assert (verdict and verdict.action) == action
-    assert failures.count(error) is failures.counts(error) is counts
+    assert failures.matches(error) is failures.is_failure(error) is counts
     assert failures.on is on
 
 
@@ -149,9 +149,9 @@ def test_a_verdict_has_a_kind_and_a_hint() -> None:
 def test_how_a_call_ended_is_heard_of_errors_of_the_other_side_alone(on: Any) -> None:
     """Success is no failure; a cancellation, or a rejection by an inner gate, has no verdict."""
     failures = FailureFilter(on, "Gate")
-    assert failures.counts(None) is False
+    assert failures.is_failure(None) is False
     neutral = [Panic(), KeyboardInterrupt(), GeneratorExit(), SHUT, errors.CircuitOpen("open")]
-    assert [failures.counts(error) for error in neutral] == [None] * len(neutral)
+    assert [failures.is_failure(error) for error in neutral] == [None] * len(neutral)
 
 
 @pytest.mark.parametrize(
@@ -203,5 +203,5 @@ def test_whether_all_that_another_names_counts_here_too(on: Any, other: Any, cov
     ],
 )
 def test_the_time_a_gate_asks_for(verdict: Verdict, after: Any, told: float | None) -> None:
-    assert told_when(verdict, Shut(after)).after == told
-    assert told_when(verdict, Boom()) is verdict
+    assert with_retry_after(verdict, Shut(after)).after == told
+    assert with_retry_after(verdict, Boom()) is verdict

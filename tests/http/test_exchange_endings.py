@@ -73,7 +73,7 @@ def test_a_raised_error_is_not_stamped_with_its_exchange(colour: str) -> None:
     for policy in (POLICY, Pipeline()):
         with pytest.raises(LOST) as caught:
             Client(policy, LOST("x"), colour=colour).request()
-        assert not getattr(stamp_of(caught.value), "asked", False)
+        assert not getattr(stamp_of(caught.value), "decides_resend", False)
         assert report(caught.value) is not None
         assert pickle.loads(pickle.dumps(report(caught.value))) == report(caught.value)
 

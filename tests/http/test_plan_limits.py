@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble import Kind, Layer, RetryBudget, Timeout, Worker, presets, report
-from redouble._engine.retry_budget import MOST, HostBudgets
+from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import Boom
 from tests.support.http.offline_clients import Wire, retrying
@@ -48,10 +48,10 @@ def test_another_budget_is_for_all_hosts() -> None:
 def test_only_so_many_hosts_are_remembered() -> None:
     plan = Wire().plan(presets.http())
     first = plan.call_for("first")
-    for host in range(MOST):
+    for host in range(MAX_HOSTS):
         plan.call_for(host)
     assert plan.call_for("first") is not first
-    assert plan.call_for(MOST - 1) is plan.call_for(MOST - 1)
+    assert plan.call_for(MAX_HOSTS - 1) is plan.call_for(MAX_HOSTS - 1)
 
 
 @pytest.mark.usefixtures(switching.__name__)

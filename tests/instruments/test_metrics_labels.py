@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Kind, Verdict
-from redouble._failures.verdict import CUT
+from redouble._failures.verdict import CANCELLED_BY_LIMIT
 from redouble.errors import Reason
 from redouble.instruments import Metric
 from redouble.instruments._labels import code_of, http_status, is_http, kind_of, label_value, reason_of
@@ -159,7 +159,7 @@ def test_a_word_is_fit_for_a_label(text: str) -> None:
 
 
 def test_the_code_of_a_cut_attempt_is_that_of_the_raised_error() -> None:
-    cut = event(what="give_up", error=Boom(), verdict=CUT, reason=Reason.timeout)
+    cut = event(what="give_up", error=Boom(), verdict=CANCELLED_BY_LIMIT, reason=Reason.timeout)
     assert code_of(cut) == "DeadlineExceeded"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redouble import Backoff, Hints, Kind, Retry, Verdict
-from redouble._internal.validation import instance, methods, number, seconds, whole
+from redouble._internal.validation import instance, integer, methods, number, seconds
 
 
 def hints(**options: Any) -> Hints:
@@ -136,7 +136,7 @@ def test_numbers_that_python_does_not_spell() -> None:
 def test_numbers_have_ends_and_both_belong() -> None:
     assert [number(n, "spread", 0, 1, "0 to 1") for n in (0, 0.5, 1)] == [0.0, 0.5, 1.0]
     assert type(number(1, "spread", 0, 1, "0 to 1")) is float
-    assert [whole(n, "attempts", 1, "1 or more") for n in (1, 10**400)] == [1, 10**400]
+    assert [integer(n, "attempts", 1, "1 or more") for n in (1, 10**400)] == [1, 10**400]
 
 
 class Budget:
@@ -149,7 +149,7 @@ class Budget:
     ("check", "said"),
     [
         (partial(number, "1", "spread", 0, 1, "0 to 1"), "spread='1': write 0 to 1"),
-        (partial(whole, 1.0, "attempts", 1, "1 or more"), "attempts=1.0: write 1 or more"),
+        (partial(integer, 1.0, "attempts", 1, "1 or more"), "attempts=1.0: write 1 or more"),
         (partial(instance, int, "name", str, "a text"), "name=<class 'int'>: write a text"),
         (partial(instance, 3, "name", str, "a text"), "name=3: write a text"),
         (partial(methods, Budget, "budget", ("spend",)), "budget=Budget is a class: write Budget(...)"),

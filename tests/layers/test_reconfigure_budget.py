@@ -180,15 +180,15 @@ def test_nothing_becomes_younger_or_if_late_older(
     recent = SlidingCounter(SLICES + late)
     slices = [(time / TICK, int(time / TICK * SLICES // old)) for time in sorted(times)]
     for _, index in slices:
-        recent.move(index)
+        recent.advance(index)
         recent.add(1, index)
     last = max(times, default=0) / TICK
     known = [time for time, index in slices if recent.latest - index < SLICES + late]
-    recent.redate(old, new, late=late)
+    recent.rescale(old, new, late=late)
     assert recent.total == sum(recent.counts) <= len(known)
     for share in (0, 1, 2, 5):
         now = last + share * new / 4
-        counted = recent.seen(max(recent.latest, int(now * SLICES // new)))
+        counted = recent.count_at(max(recent.latest, int(now * SLICES // new)))
         really = sum(now - time < new for time in known)
         assert really <= counted if late else counted <= really
         longer = new + 2 * (new + old) / SLICES

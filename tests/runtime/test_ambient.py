@@ -23,7 +23,7 @@ def test_the_ambient_flag_is_counted() -> None:
     flag = Ambient()
     seen = [bool(flag.active)]
     for users in (1, 1, -1, -1):
-        flag.hold(users)
+        flag.count_user(users)
         seen.append(bool(flag.active))
     assert seen == [False, True, True, True, False]
 
@@ -31,7 +31,12 @@ def test_the_ambient_flag_is_counted() -> None:
 def test_observers_are_counted_apart_from_others() -> None:
     flag = Ambient()
     seen: list[str] = []
-    for count, users in ((flag.watch, 1), (flag.hold, 1), (flag.watch, -1), (flag.hold, -1)):
+    for count, users in (
+        (flag.count_observer, 1),
+        (flag.count_user, 1),
+        (flag.count_observer, -1),
+        (flag.count_user, -1),
+    ):
         count(users)
         seen.append(f"{bool(flag.active)} {bool(flag.others)}")
     assert seen == ["True False", "True True", "True True", "False False"]

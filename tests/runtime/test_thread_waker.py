@@ -13,11 +13,11 @@ from tests.support.bulkhead_callers import A_MINUTE
 
 def test_it_is_silent_until_it_rings() -> None:
     bell = ThreadWaker()
-    assert bell.silent
+    assert bell.pending
     bell.wake()
-    assert not bell.silent
+    assert not bell.pending
     bell.wake()
-    assert not bell.silent
+    assert not bell.pending
 
 
 @pytest.mark.parametrize("seconds", [0, 1000, threading.TIMEOUT_MAX, 1e300, inf])
@@ -25,14 +25,14 @@ def test_who_comes_after_it_rang_does_not_wait(seconds: float) -> None:
     bell = ThreadWaker()
     bell.wake()
     bell.wait(seconds)
-    assert bell.silent  # that ring is over
+    assert bell.pending  # that ring is over
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0, 1e-9])
 def test_time_that_runs_out(seconds: float) -> None:
     bell = ThreadWaker()
     bell.wait(seconds)
-    assert bell.silent
+    assert bell.pending
 
 
 @pytest.mark.parametrize("seconds", [1000, 1e300, inf])

@@ -247,7 +247,7 @@ ITERATED = {dict, OrderedDict, tuple, list}
 
 def fingerprint(thing: Any) -> object:
     """Return a hashable value that identifies the state of ``thing``; called millions of times."""
-    kind: type = type(thing)
+    kind: type[Any] = type(thing)
     if kind in PLAIN:
         return thing
     if kind in ITERATED:

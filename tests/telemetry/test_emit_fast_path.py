@@ -73,11 +73,11 @@ def fresh(step: Step) -> Step:
 @contextmanager
 def elsewhere() -> Generator[None]:
     """Activate an ambient feature that does not apply to this context."""
-    ambient.hold(1)
+    ambient.count_user(1)
     try:
         yield
     finally:
-        ambient.hold(-1)
+        ambient.count_user(-1)
 
 
 def unmoved(event: Event) -> None: ...

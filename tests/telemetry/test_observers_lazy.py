@@ -86,12 +86,12 @@ def test_no_condition_is_checked_while_another_observer_wants_successes(elsewher
     observer = ConditionalObserver(enabled=False)
     with observing(observer, enabled=observer.enabled), observe(print_nothing):
         if elsewhere:
-            ambient.hold(1)
+            ambient.count_user(1)
         try:
             assert slow_path_needed()
         finally:
             if elsewhere:
-                ambient.hold(-1)
+                ambient.count_user(-1)
     assert observer.checks == 0
 
 
@@ -101,13 +101,13 @@ def print_nothing(event: Event) -> None: ...
 @pytest.mark.parametrize("enabled", [False, True])
 def test_an_ambient_feature_elsewhere_does_not_enable_it(enabled: bool) -> None:
     observer = ConditionalObserver(enabled=enabled)
-    ambient.hold(1)
+    ambient.count_user(1)
     try:
         with observing(observer, enabled=observer.enabled):
             assert slow_path_needed() == enabled
         assert not slow_path_needed()
     finally:
-        ambient.hold(-1)
+        ambient.count_user(-1)
 
 
 @pytest.mark.parametrize("what", ["retry", "rejected", "circuit_opened"])

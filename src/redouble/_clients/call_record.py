@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from redouble._clients.plan import Plan
-from redouble._engine.outcome import OUTCOMES, itself
+from redouble._engine.outcome import OUTCOMES, return_report
 from redouble._engine.report import PREFIX, AttemptRecord, Report, RetryVeto, annotate
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import Kind
@@ -38,7 +38,7 @@ class CallRecord(RetryVeto):
             (None, None, None) if error is None else _describe_error(error)
         )
 
-    def tell(self, error: Exception) -> None:
+    def attach_to(self, error: Exception) -> None:
         """Stamp an error with this record and add a note."""
         plural = "" if self.attempt == 1 else "s"
         words = OUTCOMES[self.reason or Reason.stopped][0]
@@ -61,7 +61,7 @@ class CallRecord(RetryVeto):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return itself, (self.report(),)
+        return return_report, (self.report(),)
 
 
 class LazyCallRecord(RetryVeto):
@@ -77,7 +77,7 @@ class LazyCallRecord(RetryVeto):
         return CallRecord(self._plan, None, 1, self._ended - self._started).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return itself, (self.report(),)
+        return return_report, (self.report(),)
 
 
 def _describe_error(error: Exception) -> tuple[Kind, str, str]:

@@ -13,7 +13,7 @@ from functools import partial
 from math import inf
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
-from redouble._engine.retry_budget import MOST, HostBudgets, RetryBudget
+from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
 from redouble._layers.layer import Layer, Pipeline
@@ -22,7 +22,7 @@ from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
 from redouble._runtime.deadline import deadline
 
-__all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "flat", "is_named", "make_plan"]
+__all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "is_named", "layers_of", "make_plan"]
 
 
 Send: TypeAlias = Callable[[Any], Any]
@@ -47,7 +47,7 @@ class Plan:
         self.max_attempts = _product(layer.attempts for layer in retries)
         self._name, self._send, self._aio = name, send, aio
         self._by_host = any(isinstance(layer.budget, HostBudgets) for layer in retries)
-        self._calls = BoundedCache[Send](MOST)
+        self._calls = BoundedCache[Send](MAX_HOSTS)
         # True if a first attempt may be made without the policy: nothing in it acts before an attempt ends.
         self.fast_path = len(layers) == 1 and _is_transparent(layers[0])
         self.budget: Any = retries[0].budget if self.fast_path else None
@@ -62,8 +62,8 @@ class Plan:
     def credit_for(self, host: Hashable) -> Credit:
         """Return the callable that credits a success at a given time to this host; for the fast path."""
         budget = self.budget.of(host) if self._by_host else self.budget
-        plain = type(budget) in (RetryBudget, HostBudgets) and budget._by == "success"
-        return cast("Credit", budget._earn) if plain else partial(budget.credit, None)
+        plain = type(budget) in (RetryBudget, HostBudgets) and budget._credited_by == "success"
+        return cast("Credit", budget._record_credit) if plain else partial(budget.credit, None)
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
         """Return the plan with other options of its outermost `Retry`."""
@@ -77,7 +77,7 @@ class Plan:
 
     def for_policy(self, policy: Layer) -> Self:
         """Return the plan of another policy."""
-        return type(self)(flat(policy), self._name, self._send, aio=self._aio)
+        return type(self)(layers_of(policy), self._name, self._send, aio=self._aio)
 
     def _wrap_send(self, host: Hashable | None) -> Send:
         layers = [part for layer in self.layers for part in self._client_layers(layer, host)]
@@ -149,12 +149,12 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
         raise TypeError(
             f"policy={policy!r}: a client follows one name, so name the whole pipeline in the configuration"
         )
-    if any(layer.traits().concurrent for layer in flat(policy)):
+    if any(layer.traits().concurrent for layer in layers_of(policy)):
         raise TypeError(
             f"policy={policy!r} has a Hedge, and the attempts of a client share one request: hedge the call "
             "instead, as in Hedge(0.1)(client.get)"
         )
-    return plan(flat(policy), name, send, aio=aio)
+    return plan(layers_of(policy), name, send, aio=aio)
 
 
 def is_named(policy: object) -> bool:
@@ -162,7 +162,7 @@ def is_named(policy: object) -> bool:
     return hasattr(type(policy), "_unloaded")
 
 
-def flat(policy: Layer) -> tuple[Layer, ...]:
+def layers_of(policy: Layer) -> tuple[Layer, ...]:
     """Return the layers of a policy, outermost first."""
     return policy.layers if isinstance(policy, Pipeline) else (policy,)
 

@@ -133,13 +133,13 @@ class AsyncItems(AsyncGenerator[T, Any]):
         elif not source.may_wait():
             close_without_suspending(_close(source, self._owner))
         elif not in_garbage_collection() or not has_own_end(source.items):
-            self._backend.finish(_close(source, self._owner))
+            self._backend.run_detached(_close(source, self._owner))
         else:
             # The garbage collector finalises the iterator together with this object, in any order, so it may
             # be in the middle of its cleanup. It is left alone; everything else that was opened is closed.
             self._owner.cut(None)
             if source.leave_iterator():
-                self._backend.finish(_close(source, self._owner))
+                self._backend.run_detached(_close(source, self._owner))
 
     @property
     def ag_running(self) -> bool:

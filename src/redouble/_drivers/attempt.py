@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from redouble._engine.run import Run
-from redouble._runtime.backend import backend, cut_after
+from redouble._runtime.backend import backend, cancel_after
 from redouble._runtime.clock import SYSTEM, Clock, context_clock, virtual
 from redouble.errors import AttemptTimeout
 
@@ -70,7 +70,7 @@ def arun_limited(run: Run, fn: Callable[..., Awaitable[T]]) -> Callable[..., Awa
 
 async def run_with_cancel_scope(run: Run, fn: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
     """Call ``fn`` in a cancel scope of the attempt's limit."""
-    limit = cut_after(run.time_left())
+    limit = cancel_after(run.time_left())
     with limit:
         result = await fn(*args, **kwargs)
         run.record_return(late=limit.cancel_called)
@@ -133,7 +133,7 @@ def _clock_of(run: LimitedCall) -> Callable[[], float]:
 def _advance_virtual_clock(moment: float) -> None:
     test = virtual()
     if test is not None:
-        test._reach(moment)
+        test._move_to(moment)
 
 
 def _run_in_process(
@@ -202,7 +202,7 @@ async def _arun_in_process(
     (wake, ended), (wake_ready, ready) = backend().waker(), backend().waker()
     steps = processes.AsyncJobSteps(partial(processes.ProcessJob, worker.start, fn, args, kwargs), wake_ready)
     job = thread_job()(context_clock(), steps.run, (), {}, wake)
-    job.then = steps.stop
+    job.on_cancel = steps.stop
     is_ready = in_time = False
     try:
         job.start()
@@ -210,7 +210,7 @@ async def _arun_in_process(
         if is_ready:
             run.refresh_now()
             seconds = run.time_left()
-            job.until = job.reading() + seconds
+            job.until = job.clock() + seconds
             steps.start(seconds)
             in_time = await _wait_within(seconds, ended) or job.ended_in_time()
     finally:
@@ -225,13 +225,13 @@ async def _arun_in_process(
 async def _wait_within(seconds: float, wait: Callable[[], Awaitable[object]]) -> bool:
     """Await a waker; return True if it was woken in time. A virtual clock is held meanwhile."""
     test = virtual()
-    limit = cut_after(seconds)
+    limit = cancel_after(seconds)
     if test is not None:
-        test._hold(1)
+        test._count_workers(1)
     try:
         with limit:
             await wait()
     finally:
         if test is not None:
-            test._hold(-1)
+            test._count_workers(-1)
     return not limit.cancelled_caught

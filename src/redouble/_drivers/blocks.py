@@ -18,7 +18,7 @@ from redouble._engine.run import Run
 from redouble._internal.logger import log
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
-from redouble._runtime.backend import CancelScope, cut_after, in_event_loop
+from redouble._runtime.backend import CancelScope, cancel_after, in_event_loop
 
 __all__ = ["AsyncAttempts", "Attempt", "attempts"]
 
@@ -110,7 +110,7 @@ class AsyncAttempt(Attempt):
         run = self._run
         if run is not None and (self._policy._cuts < inf or run.deadline < inf):
             run.refresh_now()
-            self._limit = cut_after(run.time_left())
+            self._limit = cancel_after(run.time_left())
             self._limit.__enter__()
         return self
 

@@ -22,7 +22,7 @@ from redouble._engine.run import Run
 from redouble._runtime.ambient import ATTEMPT_OVERRIDE, ambient
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, call_reader, virtual
-from redouble._runtime.deadline import MOMENT, time_left
+from redouble._runtime.deadline import ACTIVE_DEADLINE, time_left
 from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
 
@@ -65,8 +65,8 @@ def begin_run(
     started = now() if started is None else started
     run = kind(policy, started, name, now, cancelling if aio else None, emit, attempt)
     if ambient.active:
-        if (override := ATTEMPT_OVERRIDE.get()) is not None and not override.over:
-            run.max_attempts = override.most
+        if (override := ATTEMPT_OVERRIDE.get()) is not None and not override.ended:
+            run.max_attempts = override.attempts
         if (seconds := time_left()) < inf:
             run.apply_deadline(seconds)
     return run
@@ -74,11 +74,11 @@ def begin_run(
 
 def slow_path_needed() -> bool:
     """Return True if an observer, deadline, virtual clock or attempt override applies in this context."""
-    if watch.of_calls():
+    if watch.wants_successes():
         return True
     if not ambient.others:
         return False
-    return MOMENT.get() is not None or ATTEMPT_OVERRIDE.get() is not None or virtual() is not None
+    return ACTIVE_DEADLINE.get() is not None or ATTEMPT_OVERRIDE.get() is not None or virtual() is not None
 
 
 # ------------------------------------------------------------------------------- calls
@@ -192,7 +192,7 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
     if budget is not None:
         budget.start(when())
     started, emitter = began, None
-    if watch.of_calls():
+    if watch.wants_successes():
         emitter = FastEmitter(policy, name)
         emitter.attempt(began)
         started = now()
@@ -238,7 +238,7 @@ async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], arg
     if budget is not None:
         budget.start(when())
     started, emitter = began, None
-    if watch.of_calls():
+    if watch.wants_successes():
         emitter = FastEmitter(policy, name)
         emitter.attempt(began)
         started = now()

@@ -19,7 +19,7 @@ from redouble._engine.run import Run
 from redouble._internal.callables import UsageError, close_unawaited, display_name
 from redouble._internal.context_exits import ContextExits
 from redouble._internal.public import public
-from redouble._runtime.backend import backend, cut_after
+from redouble._runtime.backend import backend, cancel_after
 
 __all__ = ["Entrance"]
 
@@ -63,14 +63,14 @@ class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManag
 
     async def _aenter(self, run: Run) -> T:
         seconds = run.time_left()
-        limit = cut_after(seconds)
+        limit = cancel_after(seconds)
         with ExitStack() as stack:
             if seconds < inf:
                 stack.enter_context(limit)
             manager = await self._amake_manager()
             enter, leave = self._methods(manager, aio=True)
             entered: T = await enter(manager)
-            if seconds < inf and not backend().lift(limit):
+            if seconds < inf and not backend().remove_limit(limit):
                 await leave(manager, None, None, None)
                 raise run.expired()
             # The cancel scope stays open: a nursery that the manager has opened inside has to close first.

@@ -28,12 +28,12 @@ from redouble._engine.run import Run
 from redouble._internal.callables import display_name, reject_awaitable
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._runtime.ambient import ambient
-from redouble._runtime.backend import cancelling, cut_after
+from redouble._runtime.backend import cancel_after, cancelling
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.emit import FastEmitter, make_emitter
 from redouble._telemetry.observers import watch
 
-__all__ = ["FIRST_ATTEMPT", "STREAM", "call_done", "compile_first_attempt"]
+__all__ = ["FIRST_ATTEMPT", "STREAM", "call_plain", "compile_first_attempt"]
 
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ async def retrying({parameters}):
     redouble_started = redouble_now()
     redouble_run = None
     try:
-        with redouble_cut_after(redouble_seconds):
+        with redouble_cancel_after(redouble_seconds):
             return await redouble_fn({arguments})
         redouble_run = redouble_begin_run(redouble_started)
         redouble_run.time_left()
@@ -200,9 +200,9 @@ def compile_first_attempt(policy: Options, fn: Callable[..., Any], *, aio: bool)
         "name": policy.name or display_name(fn),
         "cancelling": cancelling if aio else None,
     }
-    drivers: dict[str, Any] = {"call": call_done, "drive": drive, "run_limited": run_limited}
+    drivers: dict[str, Any] = {"call": call_plain, "drive": drive, "run_limited": run_limited}
     if aio:
-        drivers = {"call": acall, "drive": adrive, "run_limited": arun_limited, "cut_after": cut_after}
+        drivers = {"call": acall, "drive": adrive, "run_limited": arun_limited, "cancel_after": cancel_after}
     if policy.worker is not None and not aio:
         drivers |= {"Job": thread_job(), "overdue": overdue}
     if policy.budget is not None:
@@ -247,6 +247,6 @@ def _template(policy: Options, *, aio: bool) -> Template:
     return FIRST_ATTEMPT if policy._plain else EVERY_ATTEMPT
 
 
-def call_done(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
+def call_plain(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> T:
     """Call a plain function with retries; reject a result that has to be awaited."""
     return reject_awaitable(fn, call(policy, name, fn, args, kwargs))

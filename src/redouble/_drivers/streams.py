@@ -85,9 +85,9 @@ class Opener(Generic[T]):
             self._make = partial(self._resume, cast("T", self.last))
         run = self._run or self._begin(1)
         if before is not None and before is not run:
-            run.underway = run.started - before.attempt_started
+            run.attempt_elapsed_before = run.started - before.attempt_started
         self._delay = run.failed(error, run.reading())
-        run.underway = 0.0
+        run.attempt_elapsed_before = 0.0
         if run.replaces_error:
             raise error_of(run, error)
         return self._delay is not None
@@ -122,16 +122,16 @@ class Opener(Generic[T]):
 
     def _begin(self, attempt: int) -> StreamRun:
         if not self._aio:
-            self._refuse()
+            self._reject_unsupported()
         self._run = run = begin_run(StreamRun, self._policy, self._name, aio=self._aio, attempt=attempt)
         run.credited = bool(attempt)  # by the run that yielded the items before
         run.first_item = self._first
         if self._first_started is None:
             self._first_started = run.started
-        run.earlier = run.started - self._first_started
+        run.elapsed_before = run.started - self._first_started
         return run
 
-    def _refuse(self) -> None:
+    def _reject_unsupported(self) -> None:
         """Reject limits that blocking code cannot honour."""
         refuse_limits(self._policy, "a stream")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, cast
 
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, number, seconds, whole
+from redouble._internal.validation import Duration, integer, number, seconds
 from redouble._runtime.clock import Chance
 
 __all__ = ["Backoff", "reiterable"]
@@ -121,7 +121,7 @@ class Backoff:
     def take(self, n: int) -> Backoff:
         """End after ``n`` delays, and retrying with them."""
         return self._with_stage(
-            "take", min(whole(n, "take", 0, "a whole number of delays, 0 or more"), MAX_DELAYS)
+            "take", min(integer(n, "take", 0, "a whole number of delays, 0 or more"), MAX_DELAYS)
         )
 
     # --------------------------------------------------------------- iterating

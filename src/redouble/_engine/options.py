@@ -19,7 +19,7 @@ from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
 from redouble._internal.callables import display_name
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, hook, instance, methods, number, seconds, whole
+from redouble._internal.validation import Duration, hook, instance, integer, methods, number, seconds
 from redouble._runtime.clock import SYSTEM, Chance, Clock, ForeignClock, fast_reader
 from redouble._telemetry.events import Event
 from redouble._telemetry.registry import Counts, counts_of, register
@@ -125,7 +125,7 @@ class Options:
         if self.until is not None:
             check_until(self.until)
         if self.attempts is not None:
-            whole(
+            integer(
                 self.attempts,
                 "attempts",
                 1,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from redouble import errors
 from redouble._engine.report import AttemptRecord, Outcome, Report, annotate
 from redouble._failures.transient import kind_of
-from redouble._failures.verdict import CUT, Verdict
+from redouble._failures.verdict import CANCELLED_BY_LIMIT, Verdict
 from redouble.errors import Reason
 
 if TYPE_CHECKING:
     from redouble._engine.state import RunState
 
-__all__ = ["MAX_RECORDS", "error_of", "itself", "outcome_of", "report_of", "summary_of"]
+__all__ = ["MAX_RECORDS", "error_of", "outcome_of", "report_of", "return_report", "summary_of"]
 
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
     reason = run.reason or STOPPED
     refused = last is None and run.attempt > 0
     message = f"gave up {summary_of(run)}"
-    if run.verdict is CUT:  # the error before the cut is the informative one
+    if run.verdict is CANCELLED_BY_LIMIT:  # the error before the cut is the informative one
         last, run.last = run.last, None
     text = _last_error_text(run)
     if last is not None and text is not None:
@@ -88,7 +88,7 @@ def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
 def _last_error_text(run: RunState) -> str | None:
     """Return type and text of the last error that was not a cut at the end of the call's time."""
     for verdict, kind, text, *_ in reversed(run.records[::2]):
-        if kind is not None and verdict is not CUT:
+        if kind is not None and verdict is not CANCELLED_BY_LIMIT:
             return f"{kind.__name__}: {_redacted(text)}"
     return None
 
@@ -147,6 +147,6 @@ def outcome_of(run: RunState, value: T | None, error: Exception | None) -> Outco
     return Outcome(run.ok, value, error, report_of(run))
 
 
-def itself(report: Report) -> Report:
+def return_report(report: Report) -> Report:
     """Return the report: a pickled run is unpickled as its report."""
     return report

@@ -108,7 +108,7 @@ class RetryVeto:
     reason = Reason.stopped
     name = ""
     attempt = 1
-    asked = False  # True if the result of `check` matters
+    decides_resend = False  # True if the result of `check` matters
 
     def check(self, run: Any, /) -> Reason | None:  # noqa: ARG002
         """Return the reason why this run must not retry, or None."""

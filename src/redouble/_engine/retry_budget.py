@@ -25,7 +25,7 @@ from redouble._internal.validation import seconds as checked
 from redouble._runtime.clock import SYSTEM
 from redouble._telemetry.registry import register
 
-__all__ = ["MOST", "HostBudgets", "RetryBudget"]
+__all__ = ["MAX_HOSTS", "HostBudgets", "RetryBudget"]
 
 
 SHORTEST = 0.001  # second: a window
@@ -96,7 +96,7 @@ class RetryBudget(ForkSafe):
         )
         self.name = name
         register(self, "budgets")
-        self._by: Literal["success", "request"] = credit  # read by every call that succeeds
+        self._credited_by: Literal["success", "request"] = credit  # read by every call that succeeds
         self._ignores_starts = credit == "success" and type(self).start is RetryBudget.start
         # Exact decimals, not binary floats: 0.07 of 100 is 7, and not 8.
         exact = Fraction(repr(ratio))
@@ -133,8 +133,8 @@ class RetryBudget(ForkSafe):
 
     def start(self, now: float | None = None, /) -> None:
         """Record that a call begins."""
-        if self._by == "request":
-            self._earn(now)
+        if self._credited_by == "request":
+            self._record_credit(now)
 
     def failed(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> None:
         """Ignore a failed attempt: it neither adds nor costs anything."""
@@ -155,13 +155,13 @@ class RetryBudget(ForkSafe):
             if grants.total >= self._limit:
                 return None
             grants.total += 1
-            grants.counts[grants.place] += 1
+            grants.counts[grants.position] += 1
             return self._grant
 
     def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:  # noqa: ARG002
         """Record that a call succeeded, with or without retries."""
-        if self._by == "success":
-            self._earn(now)
+        if self._credited_by == "success":
+            self._record_credit(now)
 
     def refund(self, grant: Grant, now: float | None = None, /) -> None:
         """Take back a grant whose retry never started."""
@@ -175,7 +175,7 @@ class RetryBudget(ForkSafe):
             self._advance(None)
             now = self._now if now is None else now
             index = self._index if now is None else self._slice(now)
-            earning, granted = self._credits.seen(index), self._grants.seen(index)
+            earning, granted = self._credits.count_at(index), self._grants.count_at(index)
             most = self._limit_for(earning)
             return {
                 "available": max(0, most - granted),
@@ -186,7 +186,7 @@ class RetryBudget(ForkSafe):
 
     def can_reconfigure(self, other: RetryBudget, /) -> bool:
         """Return True unless ``credit`` differs: functions that are decorated already cannot change it."""
-        return self._by == other._by
+        return self._credited_by == other._credited_by
 
     def reconfigure(self, other: RetryBudget, /) -> None:
         """Copy the settings of another budget; credits and grants stay.
@@ -201,7 +201,7 @@ class RetryBudget(ForkSafe):
     def _take_over(self, other: RetryBudget) -> None:
         was, window = self.settings.window, other.settings.window
         self.settings = replace(other.settings, name=self.name)
-        self._by, self._ignores_starts = other._by, other._ignores_starts
+        self._credited_by, self._ignores_starts = other._credited_by, other._ignores_starts
         self._ratio_numerator, self._ratio_denominator, self._minimum = (
             other._ratio_numerator,
             other._ratio_denominator,
@@ -212,11 +212,11 @@ class RetryBudget(ForkSafe):
             inside = (
                 self._index <= now < self._index + 1
             )  # else the slice has passed, or the budget is used with another clock
-            self._credits.redate(was, window)
-            self._grants.redate(was, window, late=True, last=now if inside else None)
+            self._credits.rescale(was, window)
+            self._grants.rescale(was, window, late=True, last=now if inside else None)
             self._index = LONG_AGO  # so that `_enter_slice` enters one
 
-    def _earn(self, now: float | None) -> None:
+    def _record_credit(self, now: float | None) -> None:
         # Every successful call runs this, so it only appends; `_apply_pending` counts.
         now = SYSTEM.now() if now is None else now
         waiting = self._pending_credits
@@ -247,8 +247,8 @@ class RetryBudget(ForkSafe):
 
     def _enter_slice(self, index: int) -> None:
         """Move the counters to this slice, and make its grant, if it is a new one."""
-        self._credits.move(index)
-        self._grants.move(index)
+        self._credits.advance(index)
+        self._grants.advance(index)
         if self._index != self._grants.latest:
             self._index = index = self._grants.latest
             self._grant = DatedGrant(1.0)
@@ -269,10 +269,10 @@ class RetryBudget(ForkSafe):
             if self._now is None or not self._now - self.settings.window < last <= self._now:
                 self._now = last  # time has passed, or another clock is used
             if self._slice_from < first and last < self._slice_until and earned.latest == self._index:
-                earned.counts[earned.place] += len(batch)
+                earned.counts[earned.position] += len(batch)
                 earned.total += len(batch)
             else:
-                earned.move(self._slice(last))
+                earned.advance(self._slice(last))
                 for now in batch:
                     earned.add(1, self._slice(now))
         window = self.settings.window
@@ -299,7 +299,7 @@ class RetryBudget(ForkSafe):
         )
 
 
-MOST = 1000  # hosts with a budget of their own: a crawler meets more, and none of them often
+MAX_HOSTS = 1000  # hosts with a budget of their own: a crawler meets more, and none of them often
 
 
 class HostBudgets(RetryBudget):
@@ -307,7 +307,7 @@ class HostBudgets(RetryBudget):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._by_host = BoundedCache[RetryBudget](MOST)
+        self._by_host = BoundedCache[RetryBudget](MAX_HOSTS)
 
     def of(self, host: Hashable) -> RetryBudget:
         """Return the budget of a host, always the same one."""

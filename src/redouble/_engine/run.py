@@ -25,7 +25,16 @@ from redouble._engine.nested import nested, rejected_before_call
 from redouble._engine.outcome import MAX_RECORDS, error_of
 from redouble._engine.report import STAMP, annotate
 from redouble._engine.state import RunState
-from redouble._failures.verdict import ACCEPT, CUT, RETRY, STOP, Verdict, accepted, judge, told_when
+from redouble._failures.verdict import (
+    ACCEPT,
+    CANCELLED_BY_LIMIT,
+    RETRY,
+    STOP,
+    Verdict,
+    judge,
+    judge_result,
+    with_retry_after,
+)
 from redouble.errors import AttemptTimeout, Reason, Rejected, WorkerStillRunning
 
 __all__ = ["Run", "StreamRun"]
@@ -100,7 +109,7 @@ class Run(RunState):
         types = self.policy._types
         verdict: Verdict | None
         if self.limit is not None and self.limit != "attempt":
-            verdict = CUT  # the call is over, whatever a rule would decide
+            verdict = CANCELLED_BY_LIMIT  # the call is over, whatever a rule would decide
         elif types is not None:
             verdict = RETRY if issubclass(kind, types) else None
         else:
@@ -114,7 +123,7 @@ class Run(RunState):
         if verdict is None:
             verdict = RETRY if issubclass(kind, AttemptTimeout) else STOP
         if verdict.after is None and issubclass(kind, Rejected):
-            verdict = told_when(verdict, error)
+            verdict = with_retry_after(verdict, error)
         self.verdict = verdict
         self.records.append((verdict, kind, text, self.attempt_started, took))
         return self.succeed(error) if verdict.action == "accept" else self.decide(error)
@@ -129,7 +138,7 @@ class Run(RunState):
         self.verdict = ACCEPT
         if self.policy.until is not None:
             try:
-                self.verdict = accepted(self.policy.until, self.attempt_result(None, value))
+                self.verdict = judge_result(self.policy.until, self.attempt_result(None, value))
             except Exception as broken:
                 self.records.append((STOP, None, None, self.attempt_started, took))
                 self.rule_failed(broken, None)
@@ -171,7 +180,13 @@ class Run(RunState):
         now, until = self.now, self.until
         reason = None
         if verdict.action != "retry":
-            reason = STOPPED if verdict is not CUT else WORK_TIMEOUT if self.limit == "work" else TIMEOUT
+            reason = (
+                STOPPED
+                if verdict is not CANCELLED_BY_LIMIT
+                else WORK_TIMEOUT
+                if self.limit == "work"
+                else TIMEOUT
+            )
         elif self.max_attempts is not None and self.attempt >= self.max_attempts:
             reason = ATTEMPTS
         elif now >= until or self.stalled > MAX_STALLED:
@@ -304,4 +319,4 @@ class StreamRun(Run):
             self.policy.budget.failed(self.kind(error), self.budget_time())
         if self.emit is not None:
             self.emit(self, "failure", error, None)
-        return self.give_up(TIMEOUT if self.verdict is CUT else COMMITTED, error)
+        return self.give_up(TIMEOUT if self.verdict is CANCELLED_BY_LIMIT else COMMITTED, error)

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 from redouble._engine.budget import Grant
 from redouble._engine.nested import carries_exhausted_budget
 from redouble._engine.options import Options
-from redouble._engine.outcome import itself, report_of, summary_of
+from redouble._engine.outcome import report_of, return_report, summary_of
 from redouble._engine.report import PREFIX, Report, annotate
 from redouble._failures.transient import kind_of
-from redouble._failures.verdict import CUT, RETRY, Ended, Kind, Verdict
+from redouble._failures.verdict import CANCELLED_BY_LIMIT, RETRY, Ended, Kind, Verdict
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._telemetry.events import What
 from redouble.errors import AttemptTimeout, Limit, Reason
@@ -56,8 +56,8 @@ class RunState:
     limits_tied: bool = False  # True if another limit has the same length
     workers_left: int = 0
     first_item: float | None = None  # seconds until the first item of a stream
-    earlier: float = 0.0  # seconds from the start of a stream to the start of this run
-    underway: float = 0.0  # seconds that the stream's attempt had taken before this run
+    elapsed_before: float = 0.0  # seconds from the start of a stream to the start of this run
+    attempt_elapsed_before: float = 0.0  # seconds that the stream's attempt had taken before this run
 
     # fmt: off
     __slots__ = (
@@ -133,13 +133,13 @@ class RunState:
         self.reason = reason
         if self.policy._counts is not None:
             self.policy._counts.given_up += 1
-        if self.verdict is not CUT:
+        if self.verdict is not CANCELLED_BY_LIMIT:
             self.last = None  # it may be this very error, which will refer to this run: a cycle
         if reason is WORKER_STILL_RUNNING:
             self.replaces_error = self.stuck  # else the worker is an inner layer's, and so is the error
             self.workers_left = self.workers_left or 1
         else:
-            self.replaces_error = self.policy.wrap or self.verdict is CUT
+            self.replaces_error = self.policy.wrap or self.verdict is CANCELLED_BY_LIMIT
         if self.unspent_grant is not None:
             self.refund()
         if self.cancelling is not None:
@@ -173,7 +173,7 @@ class RunState:
             return self.limit  # on a tie, the attempt's own
         if self.reason is Reason.work_timeout:
             return "work"
-        if self.reason is not Reason.timeout or self.verdict is CUT or self.until == INFINITY:
+        if self.reason is not Reason.timeout or self.verdict is CANCELLED_BY_LIMIT or self.until == INFINITY:
             return self.limit
         if self.until < self.started + self.policy._limit:
             return "deadline"
@@ -185,7 +185,7 @@ class RunState:
 
     def __reduce__(self) -> tuple[Callable[[Report], Report], tuple[Report]]:
         # An error carries its run as a stamp; pickled, the run becomes its report.
-        return (itself, (self.report(),))
+        return (return_report, (self.report(),))
 
     # --------------------------------------------------------------------- the limits
 

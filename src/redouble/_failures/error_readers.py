@@ -13,10 +13,10 @@ from typing import Any
 
 from redouble._failures import codes
 from redouble._failures.builtin_errors import BUSY, NETWORK, TIMEOUT, UNSENT, Ask
-from redouble._failures.retry_after import after, hint, milliseconds, should_retry
+from redouble._failures.retry_after import milliseconds, response_hint, should_retry, with_hint
 from redouble._failures.verdict import Kind, Verdict
 
-__all__ = ["answer_of"]
+__all__ = ["response_of"]
 
 
 # -------------------------------------------------------------------------- HTTP clients
@@ -24,10 +24,10 @@ __all__ = ["answer_of"]
 
 def by_status(error: Any, _: Ask) -> Verdict | None:
     """Judge by the status and headers of the HTTP response."""
-    return NETWORK if _is_malformed_response(error) else _http_verdict(*answer_of(error))
+    return NETWORK if _is_malformed_response(error) else _http_verdict(*response_of(error))
 
 
-def answer_of(error: Any) -> tuple[Any, object]:
+def response_of(error: Any) -> tuple[Any, object]:
     """Return status and headers of the HTTP response: from the error itself (aiohttp) or its ``response``."""
     if _is_malformed_response(error):
         return None, None
@@ -57,7 +57,7 @@ def _http_verdict(status: Any, headers: object) -> Verdict | None:
     if requested is False:
         return None
     found = codes.STATUSES.get(status) or (codes.ANSWERED if requested else None)
-    return after(found, hint(headers, status))
+    return with_hint(found, response_hint(headers, status))
 
 
 def by_proxy_status(error: Any, ask: Ask) -> Verdict | None:
@@ -131,7 +131,7 @@ def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     if found is None and not 400 <= status < 500:  # a 4xx status decides, whatever code a gateway adds
         found = next((codes.LLM[code] for code in error_codes if code in codes.LLM), None)
     found = found or (codes.ANSWERED if requested else None)
-    return after(found, hint(headers, status))
+    return with_hint(found, response_hint(headers, status))
 
 
 # ---------------------------------------------------------------------------- databases
@@ -196,7 +196,7 @@ def by_grpc_code(error: Any, _: Ask) -> Verdict | None:
     if "grpc-retry-pushback-ms" not in metadata:
         return codes.GRPC.get(code)
     pushback = milliseconds(metadata["grpc-retry-pushback-ms"])
-    return None if pushback is None else after(codes.GRPC.get(code), pushback)
+    return None if pushback is None else with_hint(codes.GRPC.get(code), pushback)
 
 
 def by_aws_code(error: Any, _: Ask) -> Verdict | None:
@@ -205,7 +205,7 @@ def by_aws_code(error: Any, _: Ask) -> Verdict | None:
     metadata: Mapping[str, Any] = response.get("ResponseMetadata") or {}
     status = metadata.get("HTTPStatusCode", 0)
     found = codes.AWS.get(response.get("Error", {}).get("Code")) or codes.AWS_STATUSES.get(status)
-    return after(found, hint(metadata.get("HTTPHeaders"), status))
+    return with_hint(found, response_hint(metadata.get("HTTPHeaders"), status))
 
 
 def by_retriable(error: Any, _: Ask) -> Verdict | None:

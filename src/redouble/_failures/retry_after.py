@@ -18,7 +18,7 @@ from redouble._failures.quota_headers import decimal, seconds_to_reset, tightest
 from redouble._failures.verdict import Verdict
 from redouble._internal.public import public
 
-__all__ = ["after", "hint", "milliseconds", "quota", "retry_after", "should_retry"]
+__all__ = ["milliseconds", "quota", "response_hint", "retry_after", "should_retry", "with_hint"]
 
 
 _WHOLE = re.compile(r"[0-9]+")
@@ -40,7 +40,7 @@ def retry_after(headers: object, now: float | datetime | None = None) -> float |
     return _requested_wait(_fields(headers), now, quota=True)
 
 
-def hint(headers: object, status: object) -> float | None:
+def response_hint(headers: object, status: object) -> float | None:
     """Return the same for a response with this status: quota headers count only with a 403 or 429."""
     return _requested_wait(_fields(headers), None, quota=status in (403, 429))
 
@@ -83,7 +83,7 @@ def milliseconds(text: str | None) -> float | None:
     return _thousandth(decimal(text)) if text is not None and _WHOLE.fullmatch(text) else None
 
 
-def after(verdict: Verdict | None, seconds: float | None) -> Verdict | None:
+def with_hint(verdict: Verdict | None, seconds: float | None) -> Verdict | None:
     """Return the verdict with the hint added, if there are both."""
     if verdict is None or seconds is None:
         return verdict

@@ -35,7 +35,7 @@ __all__ = [
     "Verdict",
     "as_rules",
     "judge",
-    "told_when",
+    "with_retry_after",
 ]
 
 
@@ -145,7 +145,9 @@ MAX_HINT = 1e300  # replaces an infinite hint; longer than any limit
 RETRY = Verdict("retry")
 STOP = Verdict("stop")
 ACCEPT = Verdict("accept")
-CUT = Verdict("stop", Kind.timeout, reason="timeout")  # the limit of the whole call cancelled the attempt
+CANCELLED_BY_LIMIT = Verdict(
+    "stop", Kind.timeout, reason="timeout"
+)  # the limit of the whole call cancelled the attempt
 
 
 def verdict(answer: object, rule: object) -> Verdict:
@@ -181,7 +183,7 @@ def judge(rules: Rules, error: Exception, shown: Callable[[Exception], Ended]) -
     return None
 
 
-def accepted(until: Until, ended: Ended) -> Verdict:
+def judge_result(until: Until, ended: Ended) -> Verdict:
     """Call the rule for results: a true answer accepts, a false one retries, a Verdict decides."""
     rule: Any = until
     answer: object = rule.judge(ended) if _has_judge(rule) else rule(ended.value)
@@ -282,7 +284,7 @@ class FailureFilter:
         self._types = only_types(self._rules)
         self.on = on
 
-    def count(self, error: Exception) -> bool | None:
+    def matches(self, error: Exception) -> bool | None:
         """Return True if an error counts as a failure; None if no rule has an opinion."""
         if self._types is not None:
             return True if issubclass(type(error), self._types) else None
@@ -293,13 +295,13 @@ class FailureFilter:
         """Return the verdict of the rules on an error; the action "retry" means that it counts."""
         return judge(self._rules, error, lambda error: Ended(1, error))
 
-    def counts(self, error: BaseException | None) -> bool | None:
+    def is_failure(self, error: BaseException | None) -> bool | None:
         """Return the same for the end of a call; None for a cancellation or a rejection by an inner gate."""
         if error is None:
             return False
         if not isinstance(error, Exception) or isinstance(error, Rejected):
             return None
-        return self.count(error)
+        return self.matches(error)
 
     def covers(self, other: On) -> bool:
         """Return True if every error that the other ``on`` matches is known to count here too."""
@@ -314,7 +316,7 @@ class FailureFilter:
         )
 
 
-def told_when(verdict: Verdict, error: object) -> Verdict:
+def with_retry_after(verdict: Verdict, error: object) -> Verdict:
     """Return a retry verdict with the ``retry_after`` of the error as its hint, if it has one.
 
     So the time that a gate asks for also counts where ``on`` names a plain type.

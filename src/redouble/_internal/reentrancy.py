@@ -78,7 +78,7 @@ class ReloadLock(ForkSafe, Generic[T]):
         self._requests: deque[T | None] = deque(maxlen=1)
 
     @contextmanager
-    def _turn(self, timeout: float = NO_TIMEOUT) -> Generator[bool]:
+    def _exclusive(self, timeout: float = NO_TIMEOUT) -> Generator[bool]:
         """Acquire the lock and yield True; yield False after the timeout, or if this thread is inside."""
         thread, lock, acquired = get_ident(), self._lock, False
         if thread in self._threads:
@@ -96,17 +96,17 @@ class ReloadLock(ForkSafe, Generic[T]):
                 self._busy = False
                 lock.release()
 
-    def _joined(self) -> None:
+    def _request_repeat(self) -> None:
         """Request a repetition if a reload is running: an object that was just added would miss it."""
         if self._busy:
-            self._leave_note(None)
+            self._record_request(None)
 
-    def _leave_note(self, request: T | None) -> None:
+    def _record_request(self, request: T | None) -> None:
         """Record a request. One is enough: the last that names something."""
         if request is not None or not self._requests:
             self._requests.append(request)
 
-    def _heed_notes(self, execute: Callable[[T | None], object]) -> None:
+    def _execute_requests(self, execute: Callable[[T | None], object]) -> None:
         """Execute the recorded request, unless a thread is inside, which does so when it leaves."""
         while self._requests and not self._busy and get_ident() not in self._threads:
             with suppress(IndexError):  # another thread has executed it

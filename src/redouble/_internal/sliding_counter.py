@@ -14,14 +14,14 @@ SLICES = 128  # of a window: its resolution
 class SlidingCounter:
     """A count over the last ``slices`` slices, the current one included."""
 
-    __slots__ = ("counts", "latest", "place", "total")
+    __slots__ = ("counts", "latest", "position", "total")
 
     def __init__(self, slices: int = SLICES) -> None:
         self.counts = [0] * slices
-        self.latest = self.place = 0  # the current slice, and its position in `counts`
+        self.latest = self.position = 0  # the current slice, and its position in `counts`
         self.total = 0
 
-    def move(self, to: int) -> None:
+    def advance(self, to: int) -> None:
         """Advance to a slice and drop those that left the window.
 
         A step back by more than a window means that another clock is in use: all slices are dropped.
@@ -38,16 +38,16 @@ class SlidingCounter:
                 place = index % size
                 self.total -= counts[place]
                 counts[place] = 0
-        self.latest, self.place = to, to % size
+        self.latest, self.position = to, to % size
 
-    def seen(self, at: int) -> int:
+    def count_at(self, at: int) -> int:
         """Return the count as of a slice, without advancing to it."""
         counts, passed = self.counts, at - self.latest
         if passed >= len(counts):
             return 0
         return self.total - sum(counts[index % len(counts)] for index in range(self.latest + 1, at + 1))
 
-    def redate(self, old: float, new: float, *, late: bool = False, last: float | None = None) -> None:
+    def rescale(self, old: float, new: float, *, late: bool = False, last: float | None = None) -> None:
         """Convert the counts to slices of another length; ``old`` and ``new`` are in the same unit.
 
         The exact time of a count is unknown: it is assumed to be the beginning of its slice, or its end if
@@ -58,7 +58,7 @@ class SlidingCounter:
         known = [(index, counts[index % size]) for index in range(latest - size + 1, latest + 1)]
         newest = latest + late if last is None else last
         self.latest = int(newest * old // new)
-        self.place = self.latest % size
+        self.position = self.latest % size
         counts[:] = [0] * size
         self.total = 0
         for index, number in known:

@@ -15,14 +15,14 @@ from redouble._internal.callables import display_name, lazy_kind
 
 __all__ = [
     "Duration",
+    "format_seconds",
     "hook",
-    "in_seconds",
     "instance",
+    "integer",
     "methods",
     "number",
     "seconds",
-    "takes_other_than",
-    "whole",
+    "signature_mismatch",
 ]
 
 
@@ -47,7 +47,7 @@ def seconds(value: object, option: str) -> float:
     return result
 
 
-def in_seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """Format a duration for messages, without an exponent below 10^9 seconds."""
     return f"{value:.3f}".rstrip("0").rstrip(".") + " s" if value < BILLION else f"{value:.3g} s"
 
@@ -61,7 +61,7 @@ def number(value: object, option: str, low: float, high: float, wanted: str) -> 
     return float(value)
 
 
-def whole(value: object, option: str, least: int, wanted: str) -> int:
+def integer(value: object, option: str, least: int, wanted: str) -> int:
     """Validate an integer, ``least`` or more."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{option}={value!r}: write {wanted}")
@@ -102,11 +102,11 @@ def hook(value: object, option: str) -> None:
             f"{option}={name} is {kind} and would never run: "
             "observers are plain functions, also in async code"
         )
-    if (took := takes_other_than(value, 1)) is not None:
+    if (took := signature_mismatch(value, 1)) is not None:
         raise TypeError(f"{option}={name} takes {took}: write a function of one event")
 
 
-def takes_other_than(fn: Callable[..., object], count: int) -> str | None:
+def signature_mismatch(fn: Callable[..., object], count: int) -> str | None:
     """Return the signature of a function that cannot be called with ``count`` arguments, else None."""
     try:
         signature = inspect.signature(fn)

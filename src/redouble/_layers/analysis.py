@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from redouble._failures.verdict import On
 from redouble._internal.public import public
-from redouble._internal.validation import in_seconds
+from redouble._internal.validation import format_seconds
 
 if TYPE_CHECKING:
     from redouble._layers.layer import Layer
@@ -89,8 +89,8 @@ def _summary(worst: WorstCase) -> str:
     calls = "calls until time is up" if isinf(worst.calls) else f"{worst.calls:g} calls"
     calls = "1 call" if worst.calls == 1 else calls
     if not isinf(worst.seconds):
-        return f"{calls}, {in_seconds(worst.seconds)}"
-    amount = "any amount" if isinf(worst.waiting) else in_seconds(worst.waiting)
+        return f"{calls}, {format_seconds(worst.seconds)}"
+    amount = "any amount" if isinf(worst.waiting) else format_seconds(worst.waiting)
     waiting = "" if not worst.waiting else f" and {amount} of waiting"
     return f"{calls}, for as long as your function takes{waiting}"
 

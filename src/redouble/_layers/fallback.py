@@ -12,7 +12,7 @@ from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
 from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.callables import callable_kind, close_unawaited, display_name, reject_awaitable
 from redouble._internal.public import public
-from redouble._internal.validation import takes_other_than
+from redouble._internal.validation import signature_mismatch
 from redouble._layers.layer import Layer
 from redouble._runtime.backend import cancelling
 
@@ -72,7 +72,7 @@ class Fallback(Layer):
             try:
                 result = fn(*args, **kwargs)
             except Exception as error:
-                if not self._failures.count(error):
+                if not self._failures.matches(error):
                     raise
                 return cast("T", self._blocking_substitute(fn, error))
             return reject_awaitable(fn, result)
@@ -87,7 +87,7 @@ class Fallback(Layer):
                 return await fn(*args, **kwargs)
             except Exception as error:
                 # A task that is being cancelled has to end, even if its function raised another error.
-                if not self._failures.count(error) or cancelling(error):
+                if not self._failures.matches(error) or cancelling(error):
                     raise
                 substitute = self._substitute(error)
                 return cast("T", await substitute if isawaitable(substitute) else substitute)
@@ -106,7 +106,7 @@ class Fallback(Layer):
             except StopIteration as end:
                 return end.value
             except Exception as error:
-                if not self._failures.count(error):
+                if not self._failures.matches(error):
                     raise
                 stream = cast("Generator[T, S, Any]", self._blocking_substitute(fn, error))
                 if not hasattr(type(stream), "__iter__"):
@@ -202,7 +202,7 @@ class FallbackStreamOwner(PassiveStreamOwner):
         try:
             return await aopen_first(self._make)
         except Exception as error:
-            if not self._fallback._failures.count(error) or cancelling(error):
+            if not self._fallback._failures.matches(error) or cancelling(error):
                 raise
             substitute = self._fallback._substitute(error)
             substitute = await substitute if isawaitable(substitute) else substitute
@@ -218,7 +218,7 @@ def _check_function(fn: Any) -> None:
         raise TypeError(f"Fallback({fn.__name__}): write on={fn.__name__}, and what to return instead")
     if not callable(fn):
         raise TypeError(f"Fallback({fn!r}): write a function of the exception, or value={fn!r}")
-    if (took := takes_other_than(fn, 1)) is not None:
+    if (took := signature_mismatch(fn, 1)) is not None:
         raise TypeError(f"Fallback({display_name(fn)}) takes {took}: write a function of the exception")
 
 

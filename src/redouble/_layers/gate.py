@@ -18,13 +18,13 @@ from redouble._internal.public import public
 from redouble._layers.layer import AROUND_METHODS, Layer
 from redouble._runtime.backend import cancelling
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble._telemetry.emit import TOLD, emit_rejected, layer_kind
+from redouble._telemetry.emit import EMITTED, emit_rejected, layer_kind
 from redouble.errors import Rejected
 
 if TYPE_CHECKING:
     from redouble._layers.analysis import Traits
 
-__all__ = ["CANCELLED", "Admission", "Gate", "better_inside", "task_error"]
+__all__ = ["CANCELLED", "Admission", "Gate", "problem_outside_retry", "task_error"]
 
 
 P = ParamSpec("P")
@@ -136,7 +136,7 @@ class Gate(Layer):
         self.__exit__(kind, error, tb)
 
 
-def better_inside(gate: Gate, inner: tuple[Layer, ...], why: str) -> Iterator[str]:
+def problem_outside_retry(gate: Gate, inner: tuple[Layer, ...], why: str) -> Iterator[str]:
     """Yield a problem if ``gate`` is around a retry, where it sees one call instead of several attempts."""
     if any(layer.traits().retries for layer in inner):
         yield f"{type(gate).__name__} outside Retry: {why}; put it inside"
@@ -160,7 +160,7 @@ class Admission:
             self.ticket = self.gate.admit(self.gate.clock.now())
         except Rejected as error:
             emit_rejected(error, layer_kind(self.gate), self.gate.name)  # no-op if the gate has emitted it
-            error.__dict__.pop(TOLD, None)  # a gate may raise the same instance again
+            error.__dict__.pop(EMITTED, None)  # a gate may raise the same instance again
             raise
         self.entered = True
 

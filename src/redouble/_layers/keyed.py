@@ -16,7 +16,7 @@ from redouble._internal.callables import display_name, lazy_kind
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, instance, whole
+from redouble._internal.validation import Duration, instance, integer
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
 from redouble._layers.keyed_table import KeyedEntry, KeyedStreamOwner, KeyedTable, WrapperCache
@@ -98,7 +98,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
         self._make_takes_key = requires_argument(make)
         if self._make_takes_key and isinstance(make, type):
             raise TypeError(f"Keyed make={make.__name__} needs options: write lambda: {make.__name__}(...)")
-        self._max_keys = whole(most, "Keyed most", 1, "how many keys, 1 or more")
+        self._max_keys = integer(most, "Keyed most", 1, "how many keys, 1 or more")
         self._idle = inf if idle is None else checked(idle, "Keyed idle")
         instance(name, "Keyed name", str | None, "a text, or None")
         self.name = name

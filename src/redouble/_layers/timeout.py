@@ -16,12 +16,12 @@ from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
 from redouble._engine.worker import Worker, check_worker
 from redouble._internal.callables import display_name, reject_awaitable
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, in_seconds
+from redouble._internal.validation import Duration, format_seconds
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._runtime.ambient import ambient
-from redouble._runtime.backend import cut_after
+from redouble._runtime.backend import cancel_after
 from redouble._runtime.clock import SYSTEM, Clock, context_clock
 from redouble._runtime.deadline import time_left
 from redouble._telemetry.emit import emit_timeout
@@ -110,7 +110,7 @@ class Timeout(Layer):
         return StreamFunction(fn, limited)
 
     def describe(self) -> str:
-        return f"at most {in_seconds(self._limit)}"
+        return f"at most {format_seconds(self._limit)}"
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         grace = 0.0 if self.worker is None else self.worker.grace
@@ -124,8 +124,8 @@ class Timeout(Layer):
         limit = min((layer.traits().time_limit for layer in outer), default=inf)
         if limit <= self._limit:
             yield (
-                f"Timeout({self._limit:g}) inside a limit of {in_seconds(limit)}: that one is always reached "
-                "first, so this one ends nothing, and nothing is retried after it"
+                f"Timeout({self._limit:g}) inside a limit of {format_seconds(limit)}: that one is always "
+                "reached first, so this one ends nothing, and nothing is retried after it"
             )
 
     @property
@@ -190,7 +190,7 @@ class TimeoutCall:
         """Call ``fn``, and cancel it when the limit is reached."""
         seconds = self.time_left()
         if seconds:
-            with cut_after(seconds):
+            with cancel_after(seconds):
                 return await fn(*args, **kwargs)
         raise self.expired()
 

@@ -23,7 +23,7 @@ class Ambient:
         self.active: list[None] = []
         self.others: list[None] = []
 
-    def hold(self, users: int) -> None:
+    def count_user(self, users: int) -> None:
         """Add (1) or remove (-1) a user that is no observer."""
         if users > 0:
             self.others.append(None)  # atomic: worker threads call this at every attempt
@@ -32,7 +32,7 @@ class Ambient:
             self.active.pop()
             self.others.pop()
 
-    def watch(self, observers: int) -> None:
+    def count_observer(self, observers: int) -> None:
         """Add (1) or remove (-1) an observer."""
         if observers > 0:
             self.active.append(None)
@@ -47,8 +47,8 @@ class AttemptOverride:
     """The number of attempts that every policy makes in a test, instead of its option, until ``over``."""
 
     def __init__(self, most: int) -> None:
-        self.most = most
-        self.over = False
+        self.attempts = most
+        self.ended = False
 
 
 ATTEMPT_OVERRIDE: ContextVar[AttemptOverride | None] = ContextVar("redouble_attempt_override", default=None)

@@ -29,21 +29,21 @@ from typing import Any
 from redouble._runtime.asyncio_timer import TimerEntry
 
 __all__ = [
+    "cancel_after",
     "cancelling",
     "checkpoint",
-    "cut_after",
-    "finish",
     "home",
     "is_home",
-    "lift",
     "now",
+    "remove_limit",
+    "run_detached",
     "sleep",
     "uncancel_failed_groups",
     "waker",
 ]
 
 
-cut_after = TimerEntry
+cancel_after = TimerEntry
 
 # `now` is the system's monotonic clock and not `loop.time()`: that is the same clock on asyncio's own
 # loops, and on uvloop a cached one that stands still while a callback runs.
@@ -93,7 +93,7 @@ async def checkpoint() -> None:
         await sleep(0)
 
 
-def lift(limit: TimerEntry) -> bool:
+def remove_limit(limit: TimerEntry) -> bool:
     """Remove the time limit of a scope that is still entered; return True."""
     limit.__exit__(None, None, None)
     return True
@@ -121,7 +121,7 @@ def is_home(loop: object) -> bool:
     return loop is not None and home() is loop
 
 
-def finish(work: Coroutine[Any, Any, None]) -> None:
+def run_detached(work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` up to its first wait now, and the remainder in a task of its own.
 
     The task exists from the start: an `asyncio.timeout` that the work enters must belong to that task, not to

@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 from weakref import ref
 
-__all__ = ["RepeatingTimerEntry", "TimerEntry", "retime"]
+__all__ = ["RepeatingTimerEntry", "TimerEntry", "choose_timer_clock"]
 
 
 MAX_STALE = 64  # entries that have been left and stay in the heap, because searching for them costs more
@@ -98,7 +98,7 @@ class TimerEntry:
             self.cancelled_caught = True
         return self.cancelled_caught
 
-    def cut(self) -> None:
+    def expire(self) -> None:
         """Cancel the task, unless the block has been left."""
         if self._task is not None:
             self.cancel_called = True
@@ -110,7 +110,7 @@ class RepeatingTimerEntry(TimerEntry):
 
     __slots__ = ()
 
-    def again(self, seconds: float) -> None:
+    def rearm(self, seconds: float) -> None:
         """Arm the entry again."""
         loop: Any = _get_running_loop()
         timer: Timer = getattr(loop, "_redouble_timer", None) or Timer(loop)
@@ -120,14 +120,14 @@ class RepeatingTimerEntry(TimerEntry):
         if moment < timer.armed:
             timer.arm(loop, moment)
 
-    def end(self) -> None:
+    def cancel_soon(self) -> None:
         """Cancel the task two loop iterations from now (rule 2), once, unless the block has been left."""
         loop: Any = _get_running_loop()
         loop.call_soon(loop.call_soon, self._end, context=Context())
 
     def _end(self) -> None:
         if not self.cancel_called:
-            super().cut()
+            super().expire()
 
 
 class Timer:
@@ -182,7 +182,7 @@ class Timer:
                 self.stale -= 1
             else:
                 entry._timer = None  # no longer in the heap
-                loop.call_soon(loop.call_soon, entry.cut, context=Context())
+                loop.call_soon(loop.call_soon, entry.expire, context=Context())
         if heap:
             self.arm(loop, heap[0][0])
 
@@ -205,7 +205,7 @@ def _none() -> None:
     """Return None, as a dead weak reference does."""
 
 
-def retime(loop: AbstractEventLoop) -> None:
+def choose_timer_clock(loop: AbstractEventLoop) -> None:
     """Choose the clock of the loop's timer again, after virtual time was installed or removed."""
     timer: Timer | None = getattr(loop, "_redouble_timer", None)
     if timer is not None:

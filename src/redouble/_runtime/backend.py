@@ -10,7 +10,7 @@ from sys import modules
 from types import TracebackType
 from typing import Any, Protocol
 
-__all__ = ["Backend", "CancelScope", "backend", "cancelling", "cut_after", "in_event_loop", "under_trio"]
+__all__ = ["Backend", "CancelScope", "backend", "cancel_after", "cancelling", "in_event_loop", "under_trio"]
 
 
 class CancelScope(Protocol):
@@ -56,11 +56,11 @@ class Backend(Protocol):
         """Return True if the current task is being cancelled, not by a task group that raised ``error``."""
         ...
 
-    def cut_after(self, seconds: float, /) -> CancelScope:
+    def cancel_after(self, seconds: float, /) -> CancelScope:
         """Return a scope that is cancelled after so many seconds, and catches its cancellation."""
         ...
 
-    def lift(self, limit: Any, /) -> bool:
+    def remove_limit(self, limit: Any, /) -> bool:
         """Remove the time limit of a scope that is still entered; return True if it was not yet reached."""
         ...
 
@@ -83,7 +83,7 @@ class Backend(Protocol):
         """Return True if that event loop or Trio run is the one that runs here."""
         ...
 
-    def finish(self, work: Coroutine[Any, Any, None], /) -> None:
+    def run_detached(self, work: Coroutine[Any, Any, None], /) -> None:
         """Run a coroutine that the caller cannot await, in a task of its own."""
         ...
 
@@ -106,9 +106,9 @@ def backend() -> Backend:
     return _loaded
 
 
-def cut_after(seconds: float) -> CancelScope:
+def cancel_after(seconds: float) -> CancelScope:
     """Return a scope that is cancelled after so many seconds, and catches its cancellation."""
-    return (backend() if _loaded is None or "trio" in modules else _loaded).cut_after(seconds)
+    return (backend() if _loaded is None or "trio" in modules else _loaded).cancel_after(seconds)
 
 
 def cancelling(error: BaseException | None = None) -> bool:

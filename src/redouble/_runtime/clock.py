@@ -83,23 +83,23 @@ class VirtualTime(Protocol):
         """Return the virtual time in async code."""
         ...
 
-    def _going(self) -> float:
+    def _running_now(self) -> float:
         """Return the time for calls that may outlive this clock: it continues in real time afterwards."""
         ...
 
-    def _reach(self, moment: float) -> None:
+    def _move_to(self, moment: float) -> None:
         """Advance to a moment."""
         ...
 
-    def _turns(self) -> bool:
+    def _drives_running_loop(self) -> bool:
         """Return True if the running event loop uses this clock too."""
         ...
 
-    def _lapse(self, seconds: float) -> Awaitable[None]:
+    def _wait_unrecorded(self, seconds: float) -> Awaitable[None]:
         """Advance time in async code, without recording a delay."""
         ...
 
-    def _hold(self, workers: int) -> None:
+    def _count_workers(self, workers: int) -> None:
         """Add (1) or remove (-1) a worker, in async code: while one runs, time passes as real time does."""
         ...
 
@@ -171,7 +171,7 @@ def call_reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
     """Return the callable that reads this clock for a whole call, or a virtual clock in place of `SYSTEM`."""
     virtual_clock = virtual() if clock is SYSTEM else None
     if virtual_clock is not None:
-        return virtual_clock._going
+        return virtual_clock._running_now
     return clock.anow if aio else clock.now
 
 
@@ -179,7 +179,7 @@ def context_clock() -> Callable[[], float]:
     """Return the callable that reads the clock of this context; other threads may call it too."""
     virtual_clock = virtual()
     if virtual_clock is not None:
-        return virtual_clock._going
+        return virtual_clock._running_now
     if under_trio():
         from redouble._runtime import trio_backend  # noqa: PLC0415  Trio is running
 

@@ -37,25 +37,25 @@ T = TypeVar("T")
 class ActiveDeadline:
     """A deadline and the clock that it was set by; ``over`` once its block has been left."""
 
-    __slots__ = ("outer", "over", "reading", "until")
+    __slots__ = ("clock", "outer", "over", "until")
 
     def __init__(self, until: float, reading: Callable[[], float]) -> None:
-        self.until, self.reading = until, reading
+        self.until, self.clock = until, reading
         self.over = False
-        self.outer = in_force(MOMENT.get())
+        self.outer = in_force(ACTIVE_DEADLINE.get())
 
     def left(self) -> float:
         """Return the seconds until the deadline; negative if it has passed."""
-        return self.until - self.reading()
+        return self.until - self.clock()
 
 
 class CancellableDeadline(ActiveDeadline):
     """The deadline of one attempt on a worker, which may be cancelled earlier: base class of jobs."""
 
-    __slots__ = ("cancelled", "then")
+    __slots__ = ("cancelled", "on_cancel")
 
     cancelled: bool
-    then: Callable[[], object] | None  # stops the operation, if that is possible
+    on_cancel: Callable[[], object] | None  # stops the operation, if that is possible
 
     def left(self) -> float:
         return 0.0 if self.cancelled else super().left()
@@ -66,11 +66,11 @@ class CancellableDeadline(ActiveDeadline):
             self.over = True
             return
         self.cancelled = True
-        if self.then is not None:
-            self.then()
+        if self.on_cancel is not None:
+            self.on_cancel()
 
 
-MOMENT: ContextVar[ActiveDeadline | None] = ContextVar("redouble_deadline", default=None)
+ACTIVE_DEADLINE: ContextVar[ActiveDeadline | None] = ContextVar("redouble_deadline", default=None)
 
 
 def in_force(moment: ActiveDeadline | None) -> ActiveDeadline | None:
@@ -83,7 +83,7 @@ def in_force(moment: ActiveDeadline | None) -> ActiveDeadline | None:
 def time_left() -> float:
     """Return the seconds until the earliest deadline of this context, negative after it; infinity if none."""
     shortest = inf
-    moment = in_force(MOMENT.get())
+    moment = in_force(ACTIVE_DEADLINE.get())
     while moment is not None:
         shortest = min(shortest, moment.left())
         moment.outer = in_force(moment.outer)  # drop those that are over, or the chain would grow for ever
@@ -110,8 +110,8 @@ class Deadline:
     def __enter__(self) -> None:
         reading = context_clock()
         moment = ActiveDeadline(reading() + self._seconds, reading)
-        MOMENT.set(moment)
-        ambient.hold(1)
+        ACTIVE_DEADLINE.set(moment)
+        ambient.count_user(1)
         self._ways_out.enter(moment)
 
     def __exit__(
@@ -119,10 +119,10 @@ class Deadline:
     ) -> None:
         moment = self._ways_out.leave()
         moment.over = True
-        ambient.hold(-1)
+        ambient.count_user(-1)
         # If the block is left in another context, or out of order, `over` alone ends the deadline.
-        if MOMENT.get() is moment:
-            MOMENT.set(in_force(moment))
+        if ACTIVE_DEADLINE.get() is moment:
+            ACTIVE_DEADLINE.set(in_force(moment))
 
     if not TYPE_CHECKING:  # pragma: no branch  so that type checkers reject `async with`
 
@@ -165,7 +165,7 @@ def cancelled() -> bool:
 
     Outside of workers it is False.
     """
-    moment = MOMENT.get()
+    moment = ACTIVE_DEADLINE.get()
     while moment is not None:
         if isinstance(moment, CancellableDeadline) and moment.cancelled:
             return True

@@ -28,6 +28,6 @@ class ThreadWaker:
         self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
 
     @property
-    def silent(self) -> bool:
+    def pending(self) -> bool:
         """True until ``wake()`` is called."""
         return self._lock.locked()

@@ -16,15 +16,15 @@ from trio.lowlevel import in_trio_task as running
 from redouble._internal.logger import ABANDONED, log
 
 __all__ = [
+    "cancel_after",
     "cancelling",
     "checkpoint",
     "clock",
-    "cut_after",
-    "finish",
     "home",
     "is_home",
-    "lift",
     "now",
+    "remove_limit",
+    "run_detached",
     "running",
     "sleep",
     "waker",
@@ -36,12 +36,12 @@ def cancelling(error: BaseException | None = None) -> bool:  # noqa: ARG001  of 
     return False
 
 
-def cut_after(seconds: float) -> CancelScope:
+def cancel_after(seconds: float) -> CancelScope:
     """Return a scope that is cancelled after so many seconds, and catches its cancellation."""
     return CancelScope(deadline=now() + seconds)
 
 
-def lift(limit: CancelScope) -> bool:
+def remove_limit(limit: CancelScope) -> bool:
     """Remove the time limit of a scope; return True if it was not yet reached. The scope is left as usual."""
     limit.deadline = inf
     return not limit.cancel_called
@@ -74,7 +74,7 @@ def is_home(token: object) -> bool:
     return in_trio_run() and home() is token
 
 
-def finish(work: Coroutine[Any, Any, None]) -> None:
+def run_detached(work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` soon, all of it in a task of its own: Trio cannot move a coroutine to another task."""
     spawn_system_task(_quietly, work)
 

@@ -15,7 +15,7 @@ from redouble._telemetry.observers import log_failure, publish, watch
 from redouble.errors import AttemptTimeout, Rejected
 
 __all__ = [
-    "TOLD",
+    "EMITTED",
     "FastEmitter",
     "continuing_call",
     "emit_rejected",
@@ -27,7 +27,7 @@ __all__ = [
 
 R = TypeVar("R", bound=Rejected)
 
-TOLD = "__redouble_told__"  # an attribute of errors whose rejection has been emitted
+EMITTED = "__redouble_told__"  # an attribute of errors whose rejection has been emitted
 INFINITY = float("inf")
 
 # True while a call already emitted as a success is being retried because its response body failed.
@@ -57,9 +57,9 @@ def make_emitter(policy: Any) -> Callable[..., None] | None:
         own: Observer | None = getattr(policy, HOOK_OPTIONS[what])
         before = what == "before_attempt"
         if own is None:
-            if not watch.listening[what]:
+            if not watch.by_event[what]:
                 return
-            if (before or what == "success") and not watch.of_calls():
+            if (before or what == "success") and not watch.wants_successes():
                 return  # its observers are all disabled now
         failed = not before and what != "success" and run.attempt > 0
         event = new(
@@ -68,8 +68,8 @@ def make_emitter(policy: Any) -> Callable[..., None] | None:
                 what,
                 run.name,
                 run.attempt + before,
-                run.now - run.started + run.earlier,
-                None if before else run.took + run.underway,
+                run.now - run.started + run.elapsed_before,
+                None if before else run.took + run.attempt_elapsed_before,
                 error,
                 None if before else run.value,
                 run.verdict if failed else None,
@@ -137,18 +137,18 @@ class FastEmitter:
 
 def emit_rejected(error: R, by: str, name: str | None) -> R:
     """Emit that a gate rejects a call, once for each error; return the error to raise."""
-    if watch.listening["rejected"] and TOLD not in error.__dict__:
+    if watch.by_event["rejected"] and EMITTED not in error.__dict__:
         publish(new(Event, (
             "rejected", name or by, 0, 0.0, None, error, None, None, None, None,
             error.retry_after, None, None, {}, None, None, by, BOUND.get(), False,
         )), None)
-        error.__dict__[TOLD] = True
+        error.__dict__[EMITTED] = True
     return error
 
 
 def emit_timeout(error: AttemptTimeout, name: str) -> AttemptTimeout:
     """Emit that a time limit was reached; return the error to raise."""
-    if watch.listening["timeout"]:
+    if watch.by_event["timeout"]:
         took = error.seconds or 0.0
         publish(new(Event, (
             "timeout", name, 0, took, took, error, None, None, None, None, None, None, error.limit, {},

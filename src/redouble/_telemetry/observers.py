@@ -43,7 +43,7 @@ class Subscription(NamedTuple):
 class Observers:
     """The subscriptions, indexed for calls. Attributes are replaced whole, so that readers need no lock."""
 
-    __slots__ = ("attempts", "calls", "conditional", "entries", "listening", "successes")
+    __slots__ = ("attempts", "by_event", "calls", "conditional", "entries", "successes")
 
     def __init__(self) -> None:
         self.replace(())
@@ -51,21 +51,21 @@ class Observers:
     def replace(self, entries: tuple[Subscription, ...]) -> None:
         """Replace all subscriptions."""
         self.entries = entries
-        self.listening: Mapping[What, tuple[Observer, ...]] = {
+        self.by_event: Mapping[What, tuple[Observer, ...]] = {
             what: tuple(entry.observer for entry in entries if what in entry.only) for what in WHATS
         }
-        self.attempts = _as_one(self.listening["before_attempt"])
-        self.successes = _as_one(self.listening["success"])
+        self.attempts = _as_one(self.by_event["before_attempt"])
+        self.successes = _as_one(self.by_event["success"])
         self.conditional = tuple(
             entry.enabled for entry in entries if entry.enabled is not None and entry.wants_successes
         )
         self.calls = any(entry.wants_successes and entry.enabled is None for entry in entries)
 
-    def of_calls(self) -> bool:
+    def wants_successes(self) -> bool:
         """Return True if an observer currently wants success events."""
-        return self.calls or (bool(self.conditional) and self.woken())
+        return self.calls or (bool(self.conditional) and self.any_enabled())
 
-    def woken(self) -> bool:
+    def any_enabled(self) -> bool:
         """Return True if a conditionally enabled observer currently wants success events."""
         try:
             for enabled in self.conditional:
@@ -137,7 +137,7 @@ def observing(
     entry = Subscription(observer, frozenset(what for what in WHATS if what in wanted or not wanted), enabled)
     with _lock:
         if entry.wants_successes:
-            ambient.watch(1)
+            ambient.count_observer(1)
         watch.replace((*watch.entries, entry))
     return Observation(functools.partial(_unsubscribe, entry))
 
@@ -147,7 +147,7 @@ def _unsubscribe(entry: Subscription) -> None:
         index = next(i for i, other in enumerate(watch.entries) if other is entry)
         watch.replace(watch.entries[:index] + watch.entries[index + 1 :])
         if entry.wants_successes:
-            ambient.watch(-1)
+            ambient.count_observer(-1)
 
 
 def publish(event: Event, own: Observer | None) -> None:
@@ -157,7 +157,7 @@ def publish(event: Event, own: Observer | None) -> None:
             own(event)
         except Exception:
             log_failure(own, event)
-    for observer in watch.listening[event.what]:
+    for observer in watch.by_event[event.what]:
         try:
             observer(event)
         except Exception:

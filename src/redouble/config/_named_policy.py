@@ -123,7 +123,7 @@ class Named(LayerProxy, SharedByIdentity):
                 cell.made, cell.layer = make(self._current), self._current
             cells, key = self._cells, id(cell)
             cells[key] = ref(cell, lambda _: cells.pop(key, None))
-            self._home._joined()
+            self._home._request_repeat()
         return cell
 
     def _followers(self) -> list[BoundValue[Any]]:

@@ -83,18 +83,18 @@ class ConfigStore(ReloadLock[Source]):
             if found is None:
                 found = Named(name, self, None if self._what is None else self._what.config.named(name))
                 self._names[name] = ref(found)
-                self._joined()
+                self._request_repeat()
             return found
 
     def load(self, source: Source, environ: Environ) -> Config:
         """Put a configuration in force, or raise."""
         try:
-            with self._turn() as mine:
+            with self._exclusive() as mine:
                 if not mine:
                     raise ConfigError("this very thread is in the middle of loading one: load it after that")
                 return self._put_in_force(source, environ).config
         finally:
-            self._heed_notes(self._reloaded)
+            self._execute_requests(self._reloaded)
 
     def reload(self, source: Source) -> Reload:
         """Put another configuration in force, or say why not."""
@@ -102,24 +102,24 @@ class ConfigStore(ReloadLock[Source]):
             raise ConfigError("there is nothing to reload yet: call redouble.config.load(...) first")
         me = get_ident()
         if me in self._within:  # a signal has come while we log, or heed notes
-            self._leave_note(source)
+            self._record_request(source)
             return Reload()
         try:
             self._within.add(me)
             told = self._reloaded(source)
-            self._heed_notes(self._reloaded)
+            self._execute_requests(self._reloaded)
         finally:
             self._within.discard(me)
-        self._heed_notes(self._reloaded)  # what has come in just that moment
+        self._execute_requests(self._reloaded)  # what has come in just that moment
         return told
 
     def _reloaded(self, source: Source) -> Reload:
         if self._what is None:  # what was to be the first one failed, and somebody had left a note
             return Reload()
         try:
-            with self._turn(PATIENCE) as mine:
+            with self._exclusive(PATIENCE) as mine:
                 if not mine:
-                    self._leave_note(source)
+                    self._record_request(source)
                     return Reload()
                 before, environ = self._source
                 changed = self._put_in_force(before if source is None else source, environ).changed

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import grpc
 
 from redouble._drivers.stream_source import END
-from redouble._runtime.backend import CancelScope, cut_after
+from redouble._runtime.backend import CancelScope, cancel_after
 from redouble._runtime.deadline import Deadline
 from redouble.errors import AttemptTimeout
 from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses, ResolvedCall, as_rpc_error
@@ -51,11 +51,11 @@ def within(guard: RpcResendGuard, seconds: float) -> AttemptTimer:
 
 def awithin(_: RpcResendGuard, seconds: float) -> CancelScope:
     """Return the time limit of an attempt in async code."""
-    return cut_after(seconds)
+    return cancel_after(seconds)
 
 
 class AttemptTimer:
-    """The time limit of an attempt in blocking code, with the interface of `cut_after`: cancels the RPC."""
+    """The time limit of an attempt in blocking code, as `cancel_after` has it: cancels the RPC."""
 
     def __init__(self, guard: RpcResendGuard, seconds: float) -> None:
         self.cancelled_caught = self._ended = False

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
-from redouble._clients.plan import Plan, Send, flat, is_named, make_plan
+from redouble._clients.plan import Plan, Send, is_named, layers_of, make_plan
 from redouble._failures.verdict import Ended, Kind, Verdict, judge
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
@@ -31,13 +31,13 @@ class ChannelPolicy:
 
     def __init__(self, policy: object, sends: Mapping[Shape, Send], *, aio: bool) -> None:
         policy = layer_of(policy)
-        if any(layer.traits().concurrent for layer in flat(policy)):
+        if any(layer.traits().concurrent for layer in layers_of(policy)):
             raise TypeError(
                 f"policy={policy!r} has a Hedge, and the attempts of a call share its requests: hedge the "
                 "call instead, as in Hedge(0.1)(stub.Method)"
             )
         make_plan(policy, Plan, "redouble.grpc", sends["unary"], aio=aio)
-        self._layers = flat(policy)
+        self._layers = layers_of(policy)
         self._sends, self._aio = sends, aio
         self._plans = BoundedCache[Plan](MAX_PLANS)
         # True if a stream may start before it is read: no layer has to admit its first attempt.

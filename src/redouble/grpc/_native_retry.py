@@ -17,8 +17,8 @@ import grpc
 from redouble._engine.backoff import Backoff, Step, _make
 from redouble._engine.token_bucket import RetryThrottling
 from redouble._failures.verdict import Ended, Verdict, judge
-from redouble._internal.validation import in_seconds
-from redouble._layers.retry.analysis import ALMOST
+from redouble._internal.validation import format_seconds
+from redouble._layers.retry.analysis import LARGEST_DRAW
 from redouble._layers.retry.retry import Retry
 
 __all__ = ["CODES", "format_duration", "retry_policy", "throttling"]
@@ -136,7 +136,7 @@ def _fit_growth(backoff: Backoff, count: int) -> Growth:
 
 
 def _compare_delays(backoff: Backoff, growth: Growth, count: int, lost: list[str]) -> None:
-    ours = list(zip(_delays(backoff, 0.0, count), _delays(backoff, ALMOST, count), strict=False))
+    ours = list(zip(_delays(backoff, 0.0, count), _delays(backoff, LARGEST_DRAW, count), strict=False))
     theirs = [(delay * (1 - JITTER), delay * (1 + JITTER)) for delay in growth.delays(count)]
     if not all(_close(*ends) for pair in zip(ours, theirs, strict=False) for ends in zip(*pair, strict=True)):
         lost.append(f"backoff: the delays are {_ranges(ours)} here, and {_ranges(theirs)} in gRPC")
@@ -151,7 +151,7 @@ def _close(one: float, other: float) -> bool:
 
 
 def _ranges(pairs: Iterable[tuple[float, float]]) -> str:
-    texts = [(in_seconds(low), in_seconds(high)) for low, high in pairs]
+    texts = [(format_seconds(low), format_seconds(high)) for low, high in pairs]
     return ", ".join(high if low == high else f"{low[:-2]} to {high}" for low, high in texts)
 
 

@@ -18,7 +18,7 @@ import grpc
 
 from redouble._clients.call_record import CallRecord
 from redouble._clients.plan import Plan
-from redouble._engine.outcome import OUTCOMES, itself
+from redouble._engine.outcome import OUTCOMES, return_report
 from redouble._engine.report import STAMP, Report, RetryVeto, annotate, stamp_of
 from redouble._failures.retry_after import milliseconds
 from redouble._runtime.ambient import ambient
@@ -38,7 +38,7 @@ SLACK = 0.01  # seconds: too short for another attempt after one that exceeded i
 class RpcResendGuard(RetryVeto):
     """The state of one logical call: its deadline, its attempts, and whether another one may follow."""
 
-    asked = True
+    decides_resend = True
 
     attempts = 0  # number of attempts started
     current: Any = None  # the RPC object of the running or the successful attempt
@@ -187,14 +187,14 @@ class RpcResendGuard(RetryVeto):
 
     def record_break(self, error: Exception) -> None:
         """Record the error of a stream that failed after the caller had received a part of it."""
-        self._record(Reason.committed, error).tell(error)
+        self._record(Reason.committed, error).attach_to(error)
 
     def report(self) -> Report:
         """Build the report of the call so far, for code that reads an error before the policy has decided."""
         return self._record(Reason.stopped, None).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return itself, (self.report(),)
+        return return_report, (self.report(),)
 
     def _record(self, reason: Reason, error: Exception | None) -> CallRecord:
         return CallRecord(self.plan, reason, self.attempts, self.now() - self.started, error)

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 
-from redouble._runtime.backend import cut_after
+from redouble._runtime.backend import cancel_after
 from redouble.http._client import PREFETCH_LIMIT, timeout_types
 from redouble.http._exchange import Exchange
 from redouble.http._request_body import RESENDABLE, OneShot, Resendable, classify_body, classify_parts
@@ -115,7 +115,7 @@ class RestartableContent:
                 return data
 
     async def _read_within(self, rest: float, reading: Awaitable[Any]) -> Any:
-        with cut_after(max(0.0, rest)):
+        with cancel_after(max(0.0, rest)):
             return await reading
         self._timeout_error = aiohttp.SocketTimeoutError(
             "the time of the call was up before all of the body came"

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from redouble._clients.idempotency import Keys, as_idempotency, is_key
 from redouble._clients.plan import RETRY_OPTIONS, Credit, Send, is_named
-from redouble._engine.retry_budget import MOST as HOSTS
+from redouble._engine.retry_budget import MAX_HOSTS as HOSTS
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._layers.layer import Layer, Pipeline
 from redouble._runtime.clock import SYSTEM, fast_reader

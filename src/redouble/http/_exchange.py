@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from redouble._clients.call_record import CallRecord, LazyCallRecord
 from redouble._clients.idempotency import Idempotency
-from redouble._engine.outcome import OUTCOMES, itself, summary_of
+from redouble._engine.outcome import OUTCOMES, return_report, summary_of
 from redouble._engine.report import PREFIX, STAMP, Report, RetryVeto, annotate, stamp_of
 from redouble._engine.run import Run
 from redouble._internal.public import public
@@ -42,7 +42,7 @@ CHALLENGES = (401, 407)  # the client answers these by resending the same reques
 class Exchange(RetryVeto):
     """One logical request: its attempts so far, and whether it may be sent again."""
 
-    asked = True
+    decides_resend = True
 
     # Class attributes are the values of most requests: they cost nothing per request.
     how: Any = None  # further arguments of the client's own send function
@@ -251,7 +251,7 @@ class Exchange(RetryVeto):
             self._attach_final_record(error)
             raise error
         if rest <= 0:
-            self._record(Reason.timeout, error).tell(error)
+            self._record(Reason.timeout, error).attach_to(error)
             raise error
         self.body_error, self.continued, self.merged_run = error, True, None
         return rest
@@ -260,7 +260,7 @@ class Exchange(RetryVeto):
         """Annotate a body's error: the new response does not match the head already returned."""
         reason = getattr(stamp_of(self.error), "reason", None) if self.error is not None else None
         self.error = self.response = self.run = None
-        self._record(reason or Reason.stopped, error).tell(error)
+        self._record(reason or Reason.stopped, error).attach_to(error)
         return error
 
     # ------------------------------------------------------------------- when the call ends
@@ -321,21 +321,21 @@ class Exchange(RetryVeto):
         return self._record(Reason.stopped, self.error).report()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return itself, (self.report(),)
+        return return_report, (self.report(),)
 
     def mark_delivered(self, error: Exception) -> None:
         """Annotate an error: the caller had already received part of the body."""
         if self.failed_finally:
             self._attach_final_record(error)
         else:
-            self._record(Reason.committed, error).tell(error)
+            self._record(Reason.committed, error).attach_to(error)
 
     def _attach_final_record(self, error: Exception) -> None:
         """Annotate a body's error with the record of the call, which had failed before."""
         if isinstance(self.previous_run, Run):
             annotate(error, self.previous_run, PREFIX + summary_of(self.previous_run))
         else:
-            self._record(Reason.stopped, error).tell(error)
+            self._record(Reason.stopped, error).attach_to(error)
 
     def _record(self, reason: Reason, error: Exception | None) -> CallRecord:
         return CallRecord(self.plan, reason, self.sends, self.now() - self.started, error)

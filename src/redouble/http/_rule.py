@@ -13,9 +13,8 @@ from typing import Any, TypeAlias, cast
 
 from redouble._clients.idempotency import TOKEN
 from redouble._engine.report import RetryVeto, stamp_of
-from redouble._failures import codes
-from redouble._failures.error_readers import answer_of
-from redouble._failures.retry_after import after, hint, should_retry
+from redouble._failures import codes, error_readers
+from redouble._failures.retry_after import response_hint, should_retry, with_hint
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Rule, Rules, Verdict, as_rules, judge
 from redouble._internal.public import public
@@ -64,7 +63,11 @@ class HttpRule:
         stamp: object = stamp_of(error)
         method = method_of(error)
         # An error stamped by one of our clients: the client decides about methods, keys and bodies.
-        if (isinstance(stamp, RetryVeto) and stamp.asked) or method is None or method in self.methods:
+        if (
+            (isinstance(stamp, RetryVeto) and stamp.decides_resend)
+            or method is None
+            or method in self.methods
+        ):
             return found
         return NOT_IDEMPOTENT
 
@@ -73,7 +76,9 @@ class HttpRule:
         if wish is False or (wish is None and status not in self.statuses):
             return None
         # The table only words the verdict; whether the status is retried is the caller's choice.
-        return after(codes.LLM_STATUSES.get(status) or _default_verdict(status), hint(headers, status))
+        return with_hint(
+            codes.LLM_STATUSES.get(status) or _default_verdict(status), response_hint(headers, status)
+        )
 
 
 @public("redouble.http")
@@ -110,7 +115,7 @@ def sent(error: BaseException, /) -> bool | None:
 def response_of(error: BaseException) -> tuple[int | None, object]:
     """Return status and headers of the response that an error refers to, or None twice."""
     try:
-        status, headers = answer_of(error)
+        status, headers = error_readers.response_of(error)
     except Exception:  # a property of the error raised
         return None, None
     return (status, headers) if isinstance(status, int) and status >= 100 else (None, None)

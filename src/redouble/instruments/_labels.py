@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from redouble._failures.error_readers import answer_of
-from redouble._failures.verdict import CUT, Kind
+from redouble._failures.error_readers import response_of
+from redouble._failures.verdict import CANCELLED_BY_LIMIT, Kind
 from redouble._telemetry.events import Event
 
 __all__ = ["code_of", "http_status", "is_http", "kind_of", "label_value", "reason_of"]
@@ -19,7 +19,7 @@ UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
 def http_status(event: Event) -> int | None:
     """Return the HTTP status of the error or of the returned response, or None."""
     try:
-        status = answer_of(event.error)[0] if event.error is not None else None
+        status = response_of(event.error)[0] if event.error is not None else None
         if status is None and event.value is not None:
             value = event.value
             status = getattr(value, "status_code", None) or getattr(value, "status", None)
@@ -31,7 +31,7 @@ def http_status(event: Event) -> int | None:
 def code_of(event: Event) -> str:
     """Return the code of the error that the call raised: status, SQLSTATE or type, never its message."""
     error, status = event.error, http_status(event)
-    if event.verdict is CUT:
+    if event.verdict is CANCELLED_BY_LIMIT:
         return "DeadlineExceeded"  # the call raises this, not the error that cut the attempt
     if status is not None:
         return str(status)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from redouble._engine.outcome import OUTCOMES
 from redouble._internal.logger import one_line
-from redouble._internal.validation import in_seconds
+from redouble._internal.validation import format_seconds
 from redouble._telemetry.events import Event, What
 from redouble._telemetry.redact import redacted
 from redouble.errors import Reason
@@ -88,24 +88,26 @@ def _free_name(key: str, fields: Mapping[str, object], taken: Collection[str]) -
 
 
 def _message(event: Event) -> str:
-    what, took = event.what, in_seconds(event.attempt_elapsed or 0.0)
+    what, took = event.what, format_seconds(event.attempt_elapsed or 0.0)
     if what == "success":
         return f"attempt {event.attempt} succeeded in {took}"
     if what == "failure":
         return f"attempt {event.attempt} failed in {took}{_error(event)}"
     if what == "retry":
-        return f"attempt {event.attempt} failed ({reason_of(event)}), next in {in_seconds(event.delay or 0)}"
+        return (
+            f"attempt {event.attempt} failed ({reason_of(event)}), next in {format_seconds(event.delay or 0)}"
+        )
     if what == "give_up":
         why = OUTCOMES[event.reason or Reason.stopped][0]
         plural = "" if event.attempt == 1 else "s"
-        tried = f"{event.attempt} attempt{plural} in {in_seconds(event.elapsed)}"
+        tried = f"{event.attempt} attempt{plural} in {format_seconds(event.elapsed)}"
         return f"gave up after {tried} ({why}){_error(event)}"
     if what == "rejected":
         return f"rejected by {event.by}{_error(event)}"
     if what == "timeout":
         return f"cut by a limit{_error(event)}"
     state = what.removeprefix("circuit_").replace("_", " ")
-    hint = "" if event.hint is None else f" for {in_seconds(event.hint)}"
+    hint = "" if event.hint is None else f" for {format_seconds(event.hint)}"
     return f"circuit {state}{hint}, {event.rejected or 0} calls rejected"
 
 

@@ -22,7 +22,7 @@ from redouble._failures.transient import transient
 from redouble._failures.verdict import as_rules
 from redouble._internal.callables import callable_kind, display_name, lazy_kind, reject_uncallable
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, instance, takes_other_than
+from redouble._internal.validation import Duration, instance, signature_mismatch
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.layer import Layer
 from redouble._layers.retry.retry import Openable, Retry
@@ -254,7 +254,7 @@ def check_retry_if(retry_if: object) -> None:
         _check_function(retry_if, "Model retry_if", wanted)
         if isinstance(retry_if, type):
             raise TypeError(f"Model retry_if={retry_if.__name__} is a class: write {wanted}")
-        if (took := takes_other_than(cast("RetryIf", retry_if), 3)) is not None:
+        if (took := signature_mismatch(cast("RetryIf", retry_if), 3)) is not None:
             raise TypeError(f"Model retry_if={display_name(retry_if)} takes {took}: write {wanted}")
 
 

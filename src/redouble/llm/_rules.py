@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from redouble._failures import codes
 from redouble._failures.builtin_errors import NETWORK
-from redouble._failures.error_readers import answer_of
+from redouble._failures.error_readers import response_of
 from redouble._failures.known_errors import READ_TIMEOUT
-from redouble._failures.retry_after import after, hint, should_retry
+from redouble._failures.retry_after import response_hint, should_retry, with_hint
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import STOP, Ended, Rules, Verdict, judge
 from redouble._internal.public import public
@@ -50,7 +50,7 @@ def table(error: Exception) -> Verdict | None:
 
 
 def _verdict_by_status(error: Exception) -> Verdict | None:
-    status, headers = answer_of(error)
+    status, headers = response_of(error)
     types = [getattr(error, name, None) for name in ("code", "type")]
     spent = not codes.QUOTA.isdisjoint(type_ for type_ in types if isinstance(type_, str))
     if spent or (status in QUOTA_STATUSES and _is_quota_spent(getattr(error, "response", None))):
@@ -59,7 +59,7 @@ def _verdict_by_status(error: Exception) -> Verdict | None:
     if verdict is not None or not isinstance(status, int) or should_retry(headers) is False:
         return verdict
     known = codes.HTTP_5XX if 500 <= status < 600 else codes.LLM_STATUSES.get(status)
-    return after(known, hint(headers, status))
+    return with_hint(known, response_hint(headers, status))
 
 
 def _is_quota_spent(response: Any) -> bool:

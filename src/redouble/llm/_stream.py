@@ -25,8 +25,14 @@ from redouble._drivers.streams import Opener, Stream
 from redouble._engine.options import Options
 from redouble._engine.run import StreamRun
 from redouble._internal.public import public
-from redouble._runtime.backend import cut_after
-from redouble._runtime.deadline import MOMENT, ActiveDeadline, CancellableDeadline, cancelled, deadline
+from redouble._runtime.backend import cancel_after
+from redouble._runtime.deadline import (
+    ACTIVE_DEADLINE,
+    ActiveDeadline,
+    CancellableDeadline,
+    cancelled,
+    deadline,
+)
 from redouble.errors import AttemptTimeout
 from redouble.llm._context import CallContext
 from redouble.llm._errors import CutShort
@@ -110,7 +116,7 @@ class GuardedStream(Iterator[T]):
                 return END
             source, self._busy = self._source, True
         try:
-            return self._run_in_context(self._read_source, source, MOMENT.get())
+            return self._run_in_context(self._read_source, source, ACTIVE_DEADLINE.get())
         finally:
             with self._lock:
                 self._busy, closed = False, self._closed
@@ -118,9 +124,9 @@ class GuardedStream(Iterator[T]):
                 self._run_in_context(close_failed, source)
 
     def _read_source(self, source: Source[T], limit: ActiveDeadline | None) -> Any:
-        before = MOMENT.get()
+        before = ACTIVE_DEADLINE.get()
         if before is None or isinstance(before, CancellableDeadline):  # else the source has set its own
-            MOMENT.set(limit)
+            ACTIVE_DEADLINE.set(limit)
         with CallContext(self._state.call), self._state.socket_deadline():
             return next(source.items, END)
 
@@ -189,7 +195,7 @@ class AsyncGuardedStream(AsyncIterator[T]):
         source = cast("AsyncSource[T]", self._source)
         seconds = self._state.time_left()
         if seconds:
-            with CallContext(self._state.call), cut_after(seconds):
+            with CallContext(self._state.call), cancel_after(seconds):
                 return await anext(source.items, END)
         raise self._state.expired()
 
@@ -269,7 +275,7 @@ class StreamOpener(Opener[T]):
         self._cut = self._cut or self._state.cancelled
         super().ended()
 
-    def _refuse(self) -> None:
+    def _reject_unsupported(self) -> None:
         """Accept every limit of the policy: a worker may read the source."""
 
 

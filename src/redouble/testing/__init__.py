@@ -19,7 +19,7 @@ from functools import partial
 from math import isclose
 
 from redouble._failures.verdict import Kind
-from redouble._internal.validation import whole
+from redouble._internal.validation import integer
 from redouble._runtime.ambient import ATTEMPT_OVERRIDE, AttemptOverride, ambient
 from redouble._telemetry.events import Event
 from redouble._telemetry.observers import observe
@@ -50,7 +50,7 @@ __all__ = [
 
 def attempts(most: int) -> Switch[None]:
     """Override ``attempts`` of every policy with ``most``, in this context."""
-    return Switch(partial(_attempts, whole(most, "attempts", 1, "a whole number, 1 for no retries")))
+    return Switch(partial(_attempts, integer(most, "attempts", 1, "a whole number, 1 for no retries")))
 
 
 @contextmanager
@@ -58,12 +58,12 @@ def _attempts(most: int) -> Generator[None]:
     override = AttemptOverride(most)
     before = ATTEMPT_OVERRIDE.get()
     ATTEMPT_OVERRIDE.set(override)
-    ambient.hold(1)
+    ambient.count_user(1)
     try:
         yield
     finally:
-        ambient.hold(-1)
-        override.over = True  # also for a task or a context that still has it
+        ambient.count_user(-1)
+        override.ended = True  # also for a task or a context that still has it
         if ATTEMPT_OVERRIDE.get() is override:
             ATTEMPT_OVERRIDE.set(before)
 

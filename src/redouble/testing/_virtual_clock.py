@@ -50,9 +50,9 @@ class VirtualClock(Clock):
 
     def now(self) -> float:
         """Return the seconds since the clock started; after its block, those at the end of the block."""
-        return self._going() if self._end is None else self._end
+        return self._running_now() if self._end is None else self._end
 
-    def _going(self) -> float:
+    def _running_now(self) -> float:
         """Return the seconds since the clock started; after its block they continue as real time does."""
         return self._elapsed(self._timeline.now())
 
@@ -66,19 +66,19 @@ class VirtualClock(Clock):
         passed = now - self._start
         return round(passed, 9) if self._start else passed
 
-    def _reach(self, moment: float) -> None:
+    def _move_to(self, moment: float) -> None:
         """Move forwards to a time of this clock."""
         self._timeline.move_to(self._start + moment)
 
-    def _turns(self) -> bool:
+    def _drives_running_loop(self) -> bool:
         """Return True if the running event loop is on this virtual time too."""
         return self._timeline.drives_running_loop()
 
-    def _lapse(self, seconds: float) -> Awaitable[None]:
+    def _wait_unrecorded(self, seconds: float) -> Awaitable[None]:
         """Sleep in async code without recording a delay."""
         return self._timeline.wait(seconds)
 
-    def _hold(self, workers: int) -> None:
+    def _count_workers(self, workers: int) -> None:
         """Count running workers, +1 or -1: while there are any, time is real."""
         self._timeline.count_workers(workers)
 

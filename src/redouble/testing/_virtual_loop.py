@@ -17,7 +17,7 @@ from typing import Any
 
 from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
-from redouble._runtime.asyncio_timer import retime
+from redouble._runtime.asyncio_timer import choose_timer_clock
 from redouble._runtime.clock import LOOPS, VIRTUAL, virtual
 from redouble.testing._switch import Switch
 from redouble.testing._virtual_clock import WORKER_COUNTERS, Timeline, VirtualClock
@@ -53,7 +53,7 @@ class VirtualTimeLoop:
         loop.time, loop.run_in_executor = self.time, self.run_in_executor
         loop._selector.select = self.select
         WORKER_COUNTERS[loop] = self.count_workers
-        retime(loop)
+        choose_timer_clock(loop)
 
     def time(self) -> float:
         """Return the loop's time."""
@@ -103,7 +103,7 @@ class VirtualTimeLoop:
         if self._loop._scheduled:
             self._loop.time = lambda: time.monotonic() + ahead
         del WORKER_COUNTERS[self._loop]
-        retime(self._loop)
+        choose_timer_clock(self._loop)
 
 
 class LoopPatcher:
@@ -187,11 +187,11 @@ def _virtual_time() -> Generator[VirtualClock]:
         loop_patcher.patch(loop, clock)
     VIRTUAL.set(clock)
     loop_patcher.count_blocks(1)
-    ambient.hold(1)
+    ambient.count_user(1)
     try:
         yield clock
     finally:
-        ambient.hold(-1)
+        ambient.count_user(-1)
         loop_patcher.count_blocks(-1)
         clock._finish()
         if VIRTUAL.get() is clock:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from redouble import Kind, RetryBudget, presets
-from redouble._engine.retry_budget import MOST, HostBudgets
+from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets
 from tests.support.thread_switching import everywhere, switching
 
 NOW = 5.0
-HOSTS = MOST + 100
+HOSTS = MAX_HOSTS + 100
 
 
 def spent(budget: RetryBudget) -> int:
@@ -52,8 +52,8 @@ def test_only_so_many_hosts_are_remembered() -> None:
     budgets = HostBudgets()
     made = [budgets.of(host) for host in range(HOSTS)]
     assert len({id(budget) for budget in made}) == HOSTS
-    kept = sum(budgets.of(host) is made[host] for host in range(HOSTS - MOST, HOSTS))
-    assert kept == MOST
+    kept = sum(budgets.of(host) is made[host] for host in range(HOSTS - MAX_HOSTS, HOSTS))
+    assert kept == MAX_HOSTS
     assert budgets.of(0) is not made[0]
 
 
@@ -82,7 +82,7 @@ def test_threads_that_meet_more_hosts_than_are_remembered() -> None:
     budgets = HostBudgets()
 
     def work(owner: str) -> None:
-        for host in range(3 * MOST):
+        for host in range(3 * MAX_HOSTS):
             assert isinstance(budgets.of((owner, host)), RetryBudget)
 
     everywhere(work, threads=8)

@@ -17,7 +17,7 @@ from typing import Any
 
 from redouble._engine.report import has_left_a_worker
 from redouble._runtime.ambient import ambient
-from redouble._runtime.deadline import MOMENT, CancellableDeadline, in_force
+from redouble._runtime.deadline import ACTIVE_DEADLINE, CancellableDeadline, in_force
 from redouble.errors import WorkerFailed
 
 __all__ = ["ThreadJob"]
@@ -54,11 +54,11 @@ class ThreadJob(CancellableDeadline):
         kwargs: dict[str, Any],
         wake: Callable[[], object] | None = None,
     ) -> None:
-        outer = MOMENT.get()  # flat: this is measured
+        outer = ACTIVE_DEADLINE.get()  # flat: this is measured
         self.outer = outer if outer is None else in_force(outer)
-        self.until, self.reading = inf, reading
+        self.until, self.clock = inf, reading
         self.over = self.cancelled = False
-        self.then = None
+        self.on_cancel = None
         self._fn, self._args, self._kwargs = fn, args, kwargs
         self._context = copy_context()
         self._lock = lock = allocate_lock()
@@ -72,8 +72,8 @@ class ThreadJob(CancellableDeadline):
     def start(self, seconds: float = inf) -> None:
         """Run it on a thread, an idle one if there is one, with a deadline in this many seconds."""
         if seconds < inf:
-            self.until = self.reading() + seconds
-        self._context.run(MOMENT.set, self)
+            self.until = self.clock() + seconds
+        self._context.run(ACTIVE_DEADLINE.set, self)
         try:
             thread = _idle.pop()
         except IndexError:
@@ -132,19 +132,19 @@ class ThreadJob(CancellableDeadline):
         return self._wake
 
     def __enter__(self) -> None:
-        ambient.hold(1)  # so that policies inside read the deadline
+        ambient.count_user(1)  # so that policies inside read the deadline
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool:
-        ambient.hold(-1)
+        ambient.count_user(-1)
         self._error = error  # any BaseException is raised in the calling thread
         if error is not None:
             self.stuck = has_left_a_worker(error)
         if self.cancelled:
             self.discard_result()
         del self._fn, self._args, self._kwargs, self._context
-        self._ended_at = self.reading()  # last: a thread that reads it may take the result at once
+        self._ended_at = self.clock()  # last: a thread that reads it may take the result at once
         return True
 
 

@@ -158,7 +158,7 @@ class Circuit:
         if self._settings.ratio is None:
             return epoch.failure_streak, epoch.failure_streak
         index = int(self._finite_time(now) * SLICES // self._settings.window)
-        return epoch.total.seen(index), epoch.failed.seen(index)
+        return epoch.total.count_at(index), epoch.failed.count_at(index)
 
     def change_state(self, state: State, now: float, until: float = inf, stage: int = 0) -> None:
         """Begin a new epoch in ``state``."""
@@ -181,8 +181,8 @@ class Circuit:
         if (old.ratio is None) != (settings.ratio is None) and epoch.state == "closed":
             epoch.failure_streak = int(settings.ratio is not None)  # a streak cannot be converted to a ratio
         if old.window != settings.window:
-            epoch.total.redate(old.window, settings.window)
-            epoch.failed.redate(old.window, settings.window)
+            epoch.total.rescale(old.window, settings.window)
+            epoch.failed.rescale(old.window, settings.window)
         if epoch.state == "open":
             epoch.until += settings.cooldown - old.cooldown
         elif epoch.stage:
@@ -280,12 +280,12 @@ class Circuit:
         total, failed = epoch.total, epoch.failed
         index = int(now * SLICES // self._settings.window)
         if index != total.latest:
-            total.move(index)
-            failed.move(index)
-        total.counts[total.place] += 1  # inlined: this runs for every call
+            total.advance(index)
+            failed.advance(index)
+        total.counts[total.position] += 1  # inlined: this runs for every call
         total.total += 1
         if bad:
-            failed.counts[failed.place] += 1
+            failed.counts[failed.position] += 1
             failed.total += 1
 
     def _threshold_reached(self, epoch: StateEpoch, minimum: int) -> bool:

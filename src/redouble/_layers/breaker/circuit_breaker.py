@@ -19,7 +19,7 @@ from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import ForkSafe, weak_method
 from redouble._internal.public import public
 from redouble._internal.reentrancy import SerialExecutor
-from redouble._internal.validation import Duration, in_seconds
+from redouble._internal.validation import Duration, format_seconds
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.breaker.circuit import Circuit, State, StateChange, StateEpoch, Ticket
 from redouble._layers.breaker.notifications import ChangeDispatcher, dispatch
@@ -173,7 +173,7 @@ class CircuitBreaker(ForkSafe, Gate):
         """Record the result of a call."""
         bad: bool | None = None
         try:
-            bad = self._failures.counts(error)
+            bad = self._failures.is_failure(error)
         finally:  # the call is over even if a rule raises
             with self._lock:
                 self._executor.run(self._circuit.ended, ticket, bad, now, type(error).__name__)
@@ -268,7 +268,7 @@ class CircuitBreaker(ForkSafe, Gate):
             return f"{self._display_name()} is isolated, until close() is called"
         if state == "half_open":
             return f"{self._display_name()} is half open, and probes are testing whether the service is back"
-        last, left = self._circuit.last_failure, in_seconds(retry_after or 0)
+        last, left = self._circuit.last_failure, format_seconds(retry_after or 0)
         return f"{self._display_name()} is open after {last}, for another {left}"
 
     def _after_fork(self) -> None:

@@ -58,7 +58,7 @@ def dispatch(change: StateChange, name: str, status: str, observer: Observer | N
         log("%s; further rejections are counted, and not logged", status)
     elif change.what == "closed" and change.rejected:
         log("%s is closed again, after %d rejected calls", name, change.rejected, news=True)
-    if observer is not None or watch.listening[WHATS[change.what]]:
+    if observer is not None or watch.by_event[WHATS[change.what]]:
         publish(_event(change, name), observer)
 
 

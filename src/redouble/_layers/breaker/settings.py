@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import cast
 
 from redouble._failures.verdict import On
-from redouble._internal.validation import Duration, hook, in_seconds, instance, methods, number, whole
+from redouble._internal.validation import Duration, format_seconds, hook, instance, integer, methods, number
 from redouble._internal.validation import seconds as checked
 from redouble._runtime.clock import Chance, Clock
 from redouble._telemetry.events import Observer
@@ -41,9 +41,9 @@ class CircuitBreakerSettings:
         """Return a few words: when the breaker opens, and for how long."""
         often = f"{self.failures} failures in a row"
         if self.ratio is not None:
-            share, window = f"{self.ratio * 100:g}%", in_seconds(self.window)
+            share, window = f"{self.ratio * 100:g}%", format_seconds(self.window)
             often = f"{share} failures of at least {self.minimum} calls in {window}"
-        return f"opens after {often}, for {in_seconds(self.cooldown)}"
+        return f"opens after {often}, for {format_seconds(self.cooldown)}"
 
 
 def validated(
@@ -64,13 +64,13 @@ def validated(
     """Validate the options of a circuit breaker, except for ``on``, which `FailureFilter` validates."""
     settings = CircuitBreakerSettings(
         on=on,
-        failures=whole(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
+        failures=integer(failures, "CircuitBreaker failures", 1, "a whole number, 1 or more, such as 5"),
         ratio=None if ratio is None else _share(ratio, "ratio"),
         window=_positive(window, "window"),
-        minimum=whole(minimum, "CircuitBreaker minimum", 1, "a whole number, 1 or more, such as 20"),
+        minimum=integer(minimum, "CircuitBreaker minimum", 1, "a whole number, 1 or more, such as 20"),
         slow=None if slow is None else _positive(slow, "slow"),
         cooldown=checked(cooldown, "CircuitBreaker cooldown"),
-        probes=whole(probes, "CircuitBreaker probes", 1, "a whole number, 1 or more, such as 1"),
+        probes=integer(probes, "CircuitBreaker probes", 1, "a whole number, 1 or more, such as 1"),
         reopening=None if reopening is None else _shares(reopening),
         name=name,
         on_change=on_change,

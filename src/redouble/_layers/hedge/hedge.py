@@ -16,7 +16,7 @@ from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
+from redouble._internal.validation import Duration, format_seconds, instance, integer, methods, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._layers.hedge.control import HedgeControl, run_race
@@ -115,7 +115,7 @@ class Hedge(SharedByIdentity, Layer):
         if callable(delay):
             raise TypeError("write @Hedge(), with brackets: it is no decorator without them")
         delay = None if delay is None else checked(delay, "Hedge delay")
-        whole(hedges, "Hedge hedges", 1, "how many extra calls, 1 or more")
+        integer(hedges, "Hedge hedges", 1, "how many extra calls, 1 or more")
         share = max_extra_load
         if share is not None:
             wanted = f"a share of the calls above 0, up to {hedges}, such as 0.02 for 2 %"
@@ -193,7 +193,7 @@ class Hedge(SharedByIdentity, Layer):
 
     def describe(self) -> str:
         delay, load, hedges = self.settings.delay, self.settings.max_extra_load, self.settings.hedges
-        late = "takes longer than most" if delay is None else f"takes over {in_seconds(delay)}"
+        late = "takes longer than most" if delay is None else f"takes over {format_seconds(delay)}"
         most = "" if load is None else f", for {100 * load:.3g} % of the calls at most"
         more = "once more" if hedges == 1 else f"up to {hedges} times more"
         return f"{more} if it {late}{most}"
@@ -218,7 +218,7 @@ class Hedge(SharedByIdentity, Layer):
         delay = self.settings.delay
         if delay is not None and limit <= delay:
             yield (
-                f"Hedge(delay={delay:g}) inside a limit of {in_seconds(limit)}: that one is always "
+                f"Hedge(delay={delay:g}) inside a limit of {format_seconds(limit)}: that one is always "
                 "reached first, so nothing is ever hedged"
             )
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
-from redouble._failures.verdict import Ended, FailureFilter, Until, accepted, told_when
+from redouble._failures.verdict import Ended, FailureFilter, Until, judge_result, with_retry_after
 from redouble._internal.logger import log
 from redouble._runtime.clock import SYSTEM
 
@@ -74,7 +74,7 @@ class Race:
             return
         until = self._until
         try:
-            good = until is None or accepted(until, Ended(number, value=value)).action == "accept"
+            good = until is None or judge_result(until, Ended(number, value=value)).action == "accept"
         except Exception as failed:  # raised by the rule
             self._decide(number, None, failed)
         else:
@@ -93,7 +93,7 @@ class Race:
         if verdict is None or verdict.action != "retry":
             self._decide(number, None, error)
             return
-        after = told_when(verdict, error).after
+        after = with_retry_after(verdict, error).after
         if after is not None:
             self.not_before = max(self.not_before, now + after)
         self._record_loss(number, None, error)

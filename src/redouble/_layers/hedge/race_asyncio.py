@@ -46,7 +46,7 @@ class RaceTask(RepeatingTimerEntry):
         self.race: Race | None = None  # None while there is only one attempt
         super().__init__(delay)
 
-    def cut(self) -> None:
+    def expire(self) -> None:
         """Start another attempt, if the rules allow it: the hedge delay has passed."""
         task = self._task
         if task is None or task.cancelling() > self._before:  # the call has ended, or is being cancelled
@@ -55,7 +55,7 @@ class RaceTask(RepeatingTimerEntry):
         if race is not None and race.over:
             return
         if race is not None and race.not_before > now:
-            self.again(race.not_before - now)
+            self.rearm(race.not_before - now)
             return
         if not self._rules.allow_attempt():
             return
@@ -69,7 +69,7 @@ class RaceTask(RepeatingTimerEntry):
             get_running_loop().create_task(self._attempt(race, number), context=self._context.copy())
         )
         if number <= self._rules.hedges:
-            self.again(self._rules.delay())
+            self.rearm(self._rules.delay())
 
     async def _attempt(self, race: Race, number: int) -> None:
         try:
@@ -77,7 +77,7 @@ class RaceTask(RepeatingTimerEntry):
         finally:
             self.attempt_ended.set()
             if race.winner is not None or not isinstance(sys.exception(), CancelledError | None):
-                self.end()
+                self.cancel_soon()
 
     def _end(self) -> None:
         if self._task is not None:  # else the first attempt ends the others

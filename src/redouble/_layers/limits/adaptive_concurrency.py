@@ -20,10 +20,10 @@ from redouble._failures.verdict import FailureFilter, Kind, On
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, instance, methods, whole
+from redouble._internal.validation import Duration, instance, integer, methods
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.gate import Gate, better_inside, task_error
+from redouble._layers.gate import Gate, problem_outside_retry, task_error
 from redouble._layers.layer import Layer
 from redouble._layers.limits.limit_algorithms import Aimd, Gradient, LimitAlgorithm, Vegas
 from redouble._layers.limits.limit_window import WindowedLimit
@@ -146,7 +146,7 @@ class AdaptiveConcurrency(ForkSafe, Gate):
         super().__init__()
         numbers = {"least": least, "initial": initial, "most": most}
         for option, value in numbers.items():
-            whole(value, f"AdaptiveConcurrency {option}", 1, "how many calls at once, 1 or more")
+            integer(value, f"AdaptiveConcurrency {option}", 1, "how many calls at once, 1 or more")
         if not least <= initial <= most:
             raise ValueError(f"AdaptiveConcurrency {numbers}: write least <= initial <= most")
         if by not in get_args(By):
@@ -238,7 +238,7 @@ class AdaptiveConcurrency(ForkSafe, Gate):
             self._note(max(0.0, now - started), under_way, now, dropped=False)
 
     def _failed(self, error: BaseException | None, now: float | None = None) -> None:
-        if self._drops.counts(error):
+        if self._drops.is_failure(error):
             self._note(None, self._room.inside, SYSTEM.now() if now is None else now, dropped=True)
 
     def _note(self, seconds: float | None, under_way: int, now: float, *, dropped: bool) -> None:
@@ -264,7 +264,7 @@ class AdaptiveConcurrency(ForkSafe, Gate):
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
-        return better_inside(self, inner, "it takes the delays between attempts for a slow service")
+        return problem_outside_retry(self, inner, "it takes the delays between attempts for a slow service")
 
     def traits(self) -> Traits:
         # The other algorithms depend on latency, not on errors.

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from redouble._failures.transient import transient
 from redouble._failures.verdict import FailureFilter, Kind, On
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, in_seconds, instance, number
+from redouble._internal.validation import Duration, format_seconds, instance, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits
 from redouble._layers.limits.counting_gate import compile_counting_wrapper
@@ -83,7 +83,7 @@ class AdaptiveRate(WaitingGate):
         """Learn how a call ended; a cancellation, or a refusal further in, says nothing."""
         if error is not None and (not isinstance(error, Exception) or isinstance(error, Rejected)):
             return
-        throttled = error is not None and bool(self._throttles.count(error))
+        throttled = error is not None and bool(self._throttles.matches(error))
         self._line.change(self._tide.learn, throttled, now)
 
     def snapshot(self) -> Mapping[str, float | None]:
@@ -114,7 +114,7 @@ class AdaptiveRate(WaitingGate):
 
     def describe(self) -> str:
         wait = self.settings.wait
-        waits = "" if wait is None else f", waiting up to {in_seconds(wait)}"
+        waits = "" if wait is None else f", waiting up to {format_seconds(wait)}"
         return f"as fast as the other side lets us{waits}"
 
     def traits(self) -> Traits:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, in_seconds, instance, whole
+from redouble._internal.validation import Duration, format_seconds, instance, integer
 from redouble._internal.validation import seconds as checked
 from redouble._layers.gate import Admission, Gate
 from redouble._layers.layer import Layer
@@ -80,10 +80,10 @@ class Bulkhead(SharedByIdentity, Gate):
     ) -> None:
         if callable(limit):
             raise TypeError("write @Bulkhead(10), with the limit: it is no decorator without it")
-        whole(limit, "Bulkhead limit", 1, "a whole number, 1 or more, such as 10")
+        integer(limit, "Bulkhead limit", 1, "a whole number, 1 or more, such as 10")
         wait = None if wait is None else checked(wait, "Bulkhead wait")
         if queue is not None:
-            whole(queue, "Bulkhead queue", 0, "0 or more, or None")
+            integer(queue, "Bulkhead queue", 0, "0 or more, or None")
         instance(name, "Bulkhead name", str | None, "a text, or None")
         self.settings = BulkheadSettings(limit=limit, wait=wait, queue=queue, name=name)
         self.name = name
@@ -171,7 +171,7 @@ class Bulkhead(SharedByIdentity, Gate):
         self._places.reconfigure(settings.limit, settings.wait, settings.queue)
 
     def describe(self) -> str:
-        waits = "wait" if self.wait is None else f"wait up to {in_seconds(self.wait)}"
+        waits = "wait" if self.wait is None else f"wait up to {format_seconds(self.wait)}"
         return f"{self.limit} at once, others " + (waits if self.wait != 0 else "are refused")
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, Self, TypeVar
 
-from redouble._failures.retry_after import hint, quota
+from redouble._failures.retry_after import quota, response_hint
 from redouble._internal.codegen import Template, compile_wrapper
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, in_seconds, instance, number, whole
+from redouble._internal.validation import Duration, format_seconds, instance, integer, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.limits.pacing import GcraPacer
 from redouble._layers.limits.wait_queue import WaitingGate, WaitQueue
@@ -112,7 +112,7 @@ class RateLimit(WaitingGate):
         per = checked(per, "RateLimit per")
         if not per:
             raise ValueError("RateLimit per=0: write the seconds that the rate is for, such as 1")
-        whole(burst, "RateLimit burst", 1, "1 or more: how many may begin at once")
+        integer(burst, "RateLimit burst", 1, "1 or more: how many may begin at once")
         if burst > MOST or not 1e-12 < per / rate < 1e12:
             said = f"RateLimit({rate:g}, per={per:g}, burst=...)"
             raise ValueError(f"{said}: write a rate that clocks can keep, and a burst of up to {MOST:g}")
@@ -170,7 +170,7 @@ class RateLimit(WaitingGate):
         if calls:
             share = min(1.0, LONGEST / seconds)
             self._line.change(self._flow.spread, max(1, int(calls * share)), seconds * share, now)
-        pause = max(hint(headers, status) or 0.0, seconds if calls == 0 else 0.0)
+        pause = max(response_hint(headers, status) or 0.0, seconds if calls == 0 else 0.0)
         if pause:
             self._line.change(self._flow.pause, min(pause, LONGEST), now)
 
@@ -223,14 +223,14 @@ class RateLimit(WaitingGate):
 
     def _refused(self, why: str, wait: float) -> RateLimited:
         whose = "the rate limit" if self.name is None else f"the rate limit {self.name}"
-        each = "a second" if self.per == 1 else f"in {in_seconds(self.per)}"
+        each = "a second" if self.per == 1 else f"in {format_seconds(self.per)}"
         error = RateLimited(f"{whose} is used up: {self.rate:g} {each}, {why}", retry_after=wait)
         return emit_rejected(error, "rate_limit", self.name)
 
     def describe(self) -> str:
         settings = self.settings
-        waits = "wait" if settings.wait is None else f"wait up to {in_seconds(settings.wait)}"
-        each = "a second" if settings.per == 1 else f"in {in_seconds(settings.per)}"
+        waits = "wait" if settings.wait is None else f"wait up to {format_seconds(settings.wait)}"
+        each = "a second" if settings.per == 1 else f"in {format_seconds(settings.per)}"
         return f"{settings.rate:g} {each}, others " + (waits if settings.wait != 0 else "are refused")
 
     def __repr__(self) -> str:

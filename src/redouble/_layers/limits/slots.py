@@ -26,8 +26,8 @@ from math import inf
 from typing import NoReturn, TypeAlias
 
 from redouble._internal.locks import ForkSafe
-from redouble._internal.validation import in_seconds
-from redouble._runtime.backend import backend, cut_after, in_event_loop
+from redouble._internal.validation import format_seconds
+from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import virtual
 from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
@@ -196,12 +196,12 @@ class WaitableSlots(Slots):
                 clock = virtual()
                 if clock is None or seconds == inf:
                     bell.wait(seconds)
-                elif bell.silent:
-                    clock._reach(clock.now() + seconds)
+                elif bell.pending:
+                    clock._move_to(clock.now() + seconds)
             finally:
                 inside = self.stop_waiting(ticket)
             if not inside:
-                self._refuse(f"and nobody left within {in_seconds(seconds)}")
+                self._refuse(f"and nobody left within {format_seconds(seconds)}")
 
     async def aenter(self, ticket: Lease) -> None:
         """Wait for a place in async code; or raise `BulkheadFull`."""
@@ -212,12 +212,12 @@ class WaitableSlots(Slots):
             ring, rung = backend().waker()
             try:
                 self._line_up(ticket, ring)
-                with cut_after(seconds):
+                with cancel_after(seconds):
                     await rung()
             finally:
                 inside = self.stop_waiting(ticket)
             if not inside:
-                self._refuse(f"and nobody left within {in_seconds(seconds)}")
+                self._refuse(f"and nobody left within {format_seconds(seconds)}")
 
     def try_acquire_now(self, ticket: Lease, why: str) -> None:
         """Take a place without waiting, after those who wait; having failed to before says little."""

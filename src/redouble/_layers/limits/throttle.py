@@ -15,10 +15,10 @@ from redouble._failures.verdict import FailureFilter, On
 from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public
 from redouble._internal.sliding_counter import SLICES, SlidingCounter
-from redouble._internal.validation import Duration, in_seconds, instance, methods, number, whole
+from redouble._internal.validation import Duration, format_seconds, instance, integer, methods, number
 from redouble._internal.validation import seconds as checked
 from redouble._layers.analysis import Traits, WorstCase
-from redouble._layers.gate import Gate, better_inside
+from redouble._layers.gate import Gate, problem_outside_retry
 from redouble._layers.layer import Layer
 from redouble._layers.limits.counting_gate import SampledCounter, compile_counting_wrapper
 from redouble._runtime.clock import SYSTEM, Chance
@@ -54,10 +54,10 @@ class RequestWindow(SampledCounter):
         """Take in what was counted, in the slice it was counted in, and forget what is too old."""
         before, since = self.take()
         self._add(before, before)
-        there = self.requests.counts[self.requests.place]
+        there = self.requests.counts[self.requests.position]
         index = floor(now / self.width)
-        self.requests.move(index)
-        self.accepts.move(index)
+        self.requests.advance(index)
+        self.accepts.advance(index)
         self._add(since, since)
         self.begin(there, self.requests.latest * self.width, (self.requests.latest + 1) * self.width)
         self.on = self.requests.total > self.accepts.total
@@ -123,7 +123,7 @@ class Throttle(ForkSafe, Gate):
         if seconds < SHORTEST:
             raise ValueError(f"Throttle window={window!r}: write more seconds, such as 120")
         most = number(most, "Throttle most", 0, 1, "a share from 0 to 1, such as 0.9")
-        whole(minimum, "Throttle minimum", 0, "how many calls, 0 or more")
+        integer(minimum, "Throttle minimum", 0, "how many calls, 0 or more")
         self._failures = FailureFilter(on, "Throttle")
         instance(name, "Throttle name", str | None, "a text, or None")
         methods(random, "random", ("random",))
@@ -158,7 +158,7 @@ class Throttle(ForkSafe, Gate):
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Learn how a call ended."""
-        bad = self._failures.counts(error)
+        bad = self._failures.is_failure(error)
         if (
             bad is not None and not self._owned_by_this_thread()
         ):  # else a signal has come in the middle of counting
@@ -200,11 +200,11 @@ class Throttle(ForkSafe, Gate):
 
     def describe(self) -> str:
         settings = self.settings
-        return f"at most {settings.k:g} calls for each one accepted in {in_seconds(settings.window)}"
+        return f"at most {settings.k:g} calls for each one accepted in {format_seconds(settings.window)}"
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
-        return better_inside(self, inner, "it counts one call where there were several attempts")
+        return problem_outside_retry(self, inner, "it counts one call where there were several attempts")
 
     def traits(self) -> Traits:
         return Traits(handles=self.settings.on, shared=(self,))

@@ -23,11 +23,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redouble._internal.locks import ForkSafe, SharedByIdentity
-from redouble._internal.validation import in_seconds
-from redouble._layers.gate import Admission, Gate, better_inside
+from redouble._internal.validation import format_seconds
+from redouble._layers.gate import Admission, Gate, problem_outside_retry
 from redouble._layers.layer import Layer
 from redouble._layers.limits.pacing import SMALLEST, Pacer
-from redouble._runtime.backend import backend, cut_after, in_event_loop
+from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit
 from redouble._runtime.thread_waker import ThreadWaker
@@ -80,7 +80,7 @@ class WaitQueue(ForkSafe):
                 if clock is None:
                     bell.wait(seconds)
                 elif self._first() is ticket:
-                    clock._reach(clock.now() + seconds)
+                    clock._move_to(clock.now() + seconds)
                 else:
                     bell.wait(inf)  # it is the first one that moves the clock
         finally:
@@ -98,11 +98,11 @@ class WaitQueue(ForkSafe):
                 seconds = self._ask(ticket, ring, until)
                 if seconds is None:
                     return
-                if clock is None or clock._turns():
-                    with cut_after(seconds):
+                if clock is None or clock._drives_running_loop():
+                    with cancel_after(seconds):
                         await rung()
                 elif self._first() is ticket:
-                    await clock._lapse(seconds)
+                    await clock._wait_unrecorded(seconds)
                 else:
                     await rung()
         finally:
@@ -217,7 +217,7 @@ class WaitQueue(ForkSafe):
         if blocking and in_event_loop():
             raise self._refused("and a blocking call cannot wait on the thread of an event loop", wait)
         if wait > longest:
-            raise self._refused(f"and it waits for no more than {in_seconds(longest)}", wait)
+            raise self._refused(f"and it waits for no more than {format_seconds(longest)}", wait)
         return now + longest
 
     def _first(self) -> Waiter | None:
@@ -259,7 +259,7 @@ class WaitingGate(SharedByIdentity, Gate):
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
-        return better_inside(self, inner, "attempts pass that it knows nothing of")
+        return problem_outside_retry(self, inner, "attempts pass that it knows nothing of")
 
     def worst_case(self, inner: WorstCase, /) -> WorstCase:
         return inner.after(inf if self.wait is None else self.wait)

@@ -12,16 +12,16 @@ from typing import cast
 
 from redouble._engine.backoff import Backoff
 from redouble._engine.options import Options
-from redouble._internal.validation import in_seconds
+from redouble._internal.validation import format_seconds
 from redouble._layers.analysis import WorstCase
 from redouble._layers.layer import Layer
 
-__all__ = ["ALMOST", "describe", "lint", "worst_case"]
+__all__ = ["LARGEST_DRAW", "describe", "lint", "worst_case"]
 
 
 MAX_WITHOUT_BUDGET = 4  # attempts: more of them need a budget
 MAX_SUMMED_ATTEMPTS = 10_000  # a policy with more attempts is limited by time
-ALMOST = 1 - 2**-53  # the largest float that `random()` returns
+LARGEST_DRAW = 1 - 2**-53  # the largest float that `random()` returns
 
 
 class _ConstantRandom:
@@ -46,7 +46,9 @@ def _longest_delays(policy: Options) -> list[float] | None:
     most = policy.attempts - 1
     # Each kind of failure has its own delays, and a call may fail with the kinds in any order.
     drawn = [
-        delay for recipe in _recipes(policy) for delay in islice(recipe.delays(_ConstantRandom(ALMOST)), most)
+        delay
+        for recipe in _recipes(policy)
+        for delay in islice(recipe.delays(_ConstantRandom(LARGEST_DRAW)), most)
     ]
     return sorted(drawn)[-most:] if most else []
 
@@ -99,9 +101,9 @@ def describe(policy: Options) -> str:
     delays = sum(_longest_delays(policy) or [])
     attempts = "1 attempt" if policy.attempts == 1 else f"up to {policy.attempts} attempts"
     attempts = "any number of attempts" if policy.attempts is None else attempts
-    waits = f", delays of {in_seconds(delays)} in all" if delays else ""
-    each = "" if policy.attempt_timeout is None else f", {in_seconds(policy._attempt_limit)} each"
-    total = "" if policy._limit == inf else f", within {in_seconds(policy._limit)}"
+    waits = f", delays of {format_seconds(delays)} in all" if delays else ""
+    each = "" if policy.attempt_timeout is None else f", {format_seconds(policy._attempt_limit)} each"
+    total = "" if policy._limit == inf else f", within {format_seconds(policy._limit)}"
     budget = "" if policy.budget is None else ", by a budget"
     return attempts + each + waits + total + budget
 
@@ -116,8 +118,8 @@ def lint(
     total = min(limit, policy._total)
     if total <= policy._attempt_limit < inf:
         yield (
-            f"attempt_timeout={policy._attempt_limit:g} is not below the {in_seconds(total)} of the whole "
-            "call: an attempt that is cut leaves no time for another"
+            f"attempt_timeout={policy._attempt_limit:g} is not below the {format_seconds(total)} of the "
+            "whole call: an attempt that is cut leaves no time for another"
         )
     if not _jittered(policy):
         yield (
@@ -130,8 +132,8 @@ def lint(
     allowed = min(limit, policy._limit)
     if delays is not None and allowed < needed < inf:  # unknown if a gate inside may wait without limit
         yield (
-            f"Retry(attempts={policy.attempts}) may need {in_seconds(needed)} and has {in_seconds(allowed)}: "
-            "the last attempts are not made when they would be needed"
+            f"Retry(attempts={policy.attempts}) may need {format_seconds(needed)} and has "
+            f"{format_seconds(allowed)}: the last attempts are not made when they would be needed"
         )
     if (
         policy.budget is None

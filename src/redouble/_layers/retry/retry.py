@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, over
 
 from redouble._drivers.blocks import AsyncAttempts, attempts
 from redouble._drivers.calls import acall, acall_blocking, aoutcome, outcome
-from redouble._drivers.first_attempt import STREAM, call_done, compile_first_attempt
+from redouble._drivers.first_attempt import STREAM, call_plain, compile_first_attempt
 from redouble._engine.options import Options, refuse_limits, refuse_unlimited, refuse_until
 from redouble._engine.report import Outcome
 from redouble._internal.callables import (
@@ -129,7 +129,7 @@ class Retry(Options, Layer):
         name, kind = self.name or display_name(fn), callable_kind(fn)
         if kind == "plain":
             refuse_unlimited(self, fn)
-            return call_done(self, name, fn, args, kwargs)
+            return call_plain(self, name, fn, args, kwargs)
         if kind == "coroutine":
             return cast("T", acall(self, name, cast("Any", fn), args, kwargs))
         return cast("T", self._around(fn)(*args, **kwargs))

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
 from redouble._internal.logger import log
-from redouble._internal.validation import whole
+from redouble._internal.validation import integer
 from redouble.llm._errors import SpendExceeded
 from redouble.llm._spend.ledger import ALL
 from redouble.llm._spend.spend import Reservation, Spend, check_amounts
@@ -33,10 +33,10 @@ WANTED = "the most tokens that a call takes, such as 4000, or Usage(input=3000, 
 def check_token_amount(value: object, option: str) -> TokenAmount:
     """Validate an amount of tokens."""
     if isinstance(value, Usage):
-        whole(value.input, f"{option} input", 0, WANTED)
-        whole(value.output, f"{option} output", 0, WANTED)
+        integer(value.input, f"{option} input", 0, WANTED)
+        integer(value.output, f"{option} output", 0, WANTED)
         return value
-    return whole(value, option, 0, WANTED)
+    return integer(value, option, 0, WANTED)
 
 
 class Account:

@@ -14,7 +14,7 @@ from typing import Final, Self
 from redouble._internal.locks import SharedByIdentity
 from redouble._internal.logger import log
 from redouble._internal.public import public
-from redouble._internal.validation import Duration, in_seconds, instance, number, whole
+from redouble._internal.validation import Duration, format_seconds, instance, integer, number
 from redouble._internal.validation import seconds as checked
 from redouble._telemetry.emit import emit_rejected
 from redouble._telemetry.registry import register
@@ -101,9 +101,9 @@ class Reservation(SharedByIdentity):
 def check_amounts(by: str, tokens: object, cost: object, requests: object) -> Amounts:
     """Validate the amounts given to the method ``by``, such as ``reserve``."""
     return {
-        "tokens": whole(tokens, f"{by} tokens", 0, f"a whole number, {AMOUNT}"),
+        "tokens": integer(tokens, f"{by} tokens", 0, f"a whole number, {AMOUNT}"),
         "cost": check_money(cost, f"{by} cost", AMOUNT),
-        "requests": whole(requests, f"{by} requests", 0, f"a whole number, {AMOUNT}"),
+        "requests": integer(requests, f"{by} requests", 0, f"a whole number, {AMOUNT}"),
     }
 
 
@@ -155,13 +155,13 @@ class Spend(SharedByIdentity):
     ) -> None:
         limits: dict[str, Amount] = {}
         if tokens is not None:
-            limits["tokens"] = whole(tokens, "Spend tokens", 1, f"a whole number, {LIMIT}")
+            limits["tokens"] = integer(tokens, "Spend tokens", 1, f"a whole number, {LIMIT}")
         if cost is not None:
             limits["cost"] = check_money(cost, "Spend cost", LIMIT)
             if not limits["cost"]:
                 raise ValueError(f"Spend cost={cost!r}: write a number, {LIMIT}")
         if requests is not None:
-            limits["requests"] = whole(requests, "Spend requests", 1, f"a whole number, {LIMIT}")
+            limits["requests"] = integer(requests, "Spend requests", 1, f"a whole number, {LIMIT}")
         if not limits:
             raise ValueError("Spend() limits nothing: write tokens=, cost= or requests=, or more than one")
         self.per = None if per is None else checked(per, "Spend per")
@@ -252,7 +252,7 @@ class Spend(SharedByIdentity):
                 log("%s: %s more were taken than it allows", shown, _text(state.overdrawn))
 
     def _limit_name(self, resource: str, state: LimitState) -> str:
-        per = "" if self.per is None else f" per {in_seconds(self.per)}"
+        per = "" if self.per is None else f" per {format_seconds(self.per)}"
         named = "" if self.name is None else f", name={self.name!r}"
         return f"Spend({resource}={_text(state.limit)}{per}{named})"
 
