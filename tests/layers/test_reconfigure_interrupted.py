@@ -98,7 +98,7 @@ class Rate(Used):
         self.thing.reconfigure(RateLimit(1, per=500, burst=20, wait=0))
 
     def left(self) -> object:
-        assert self.thing._flow.quick < inf
+        assert self.thing._pacer.fast_arrival_time < inf
         return self.thing.snapshot()["available"] + self.times
 
 
@@ -116,9 +116,9 @@ class Places(Used):
         self.thing.reconfigure(Bulkhead(20, 0))
 
     def left(self) -> object:
-        places = self.thing._places
+        places = self.thing._slots
         assert not places.queue
-        return places.limit - len(places.inside) + self.times
+        return places.limit - len(places.leases) + self.times
 
 
 class Interruption:
@@ -159,11 +159,11 @@ def test_a_flow_that_is_released_in_the_middle() -> None:
     class Interrupted(GcraPacer):
         __slots__ = ()
 
-        def _look(self, now: float) -> None:
-            super()._look(now)
-            self.release()
+        def _expire_hints(self, now: float) -> None:
+            super()._expire_hints(now)
+            self.open_fast_path()
 
     flow: Any = Interrupted(10, 1)
     flow.take(5.0)
-    flow.retune(20, 1, 5.0)
+    flow.reconfigure(20, 1, 5.0)
     assert flow.quick == flow.free == 25.0
