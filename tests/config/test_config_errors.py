@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Retry
 from redouble.config import from_mapping, policy
-from redouble.config._errors import DocPath, nearest, rewrite, shown
+from redouble.config._errors import DocPath, nearest, rewrite, short_repr
 from redouble.errors import ConfigError
 
 MISTAKES: list[Any] = [
@@ -132,17 +132,17 @@ def test_a_policy_alone_has_no_names_to_refer_to() -> None:
     ids=["number", "text", "huge", "large", "deep", "none"],
 )
 def test_values_are_shown_briefly(value: Any, text: str) -> None:
-    assert shown(value) == text
+    assert short_repr(value) == text
 
 
 def test_a_huge_integer_inside_is_no_danger() -> None:
-    assert len(shown([10**5000])) < 80
+    assert len(short_repr([10**5000])) < 80
 
 
 @pytest.mark.parametrize("value", ["x" * 999, ["x" * 70] * 9, {"x" * 70: "y" * 70}, b"x" * 999])
 def test_what_is_shown_is_cut(value: object) -> None:
-    assert len(shown(value)) <= 80
-    assert "..." in shown(value)
+    assert len(short_repr(value)) <= 80
+    assert "..." in short_repr(value)
 
 
 def test_the_nearest_or_all() -> None:

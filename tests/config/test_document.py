@@ -25,7 +25,7 @@ from redouble import (
     transient,
 )
 from redouble.config import from_mapping
-from redouble.config._document import read
+from redouble.config._document import parse
 from redouble.errors import ConfigError
 
 EVERYTHING = tomllib.loads(
@@ -175,13 +175,13 @@ def test_what_came_of_it_cannot_be_changed() -> None:
 
 
 def test_parts_keep_what_they_are_told_to() -> None:
-    parts = read(EVERYTHING)
+    parts = parse(EVERYTHING)
     before = Bulkhead(99)
     config = parts.build({("gates", "db"): before, ("gates", "gone"): Bulkhead(1)})
     assert config.gates["db"] is before is config.pipelines["checkout"].layers[1]
     assert "gone" not in config.gates
     assert config.budgets["shared"] is parts.shared["budgets", "shared"]
-    assert parts.said["gates", "db"] == {"type": "bulkhead", "limit": 10, "name": "db"}
-    assert read(EVERYTHING).said == parts.said
+    assert parts.shared_tables["gates", "db"] == {"type": "bulkhead", "limit": 10, "name": "db"}
+    assert parse(EVERYTHING).shared_tables == parts.shared_tables
     document: Any = config.to_mapping()
     assert document["gates"]["db"] == {"type": "bulkhead", "limit": 10}

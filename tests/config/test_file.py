@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redouble.config import from_file
-from redouble.config._document import document
+from redouble.config._document import read_document
 from redouble.errors import ConfigError
 
 OWN = "[policies.payments]\nattempts = 5\n"
@@ -26,7 +26,7 @@ def test_a_file_by_its_name(here: Path) -> None:
     (here / "other.toml").write_text(OWN)
     for path in ("other.toml", here / "other.toml"):
         assert from_file(path).policies["payments"].attempts == 5
-    assert document("other.toml") == ({"policies": {"payments": {"attempts": 5}}}, "other.toml")
+    assert read_document("other.toml") == ({"policies": {"payments": {"attempts": 5}}}, "other.toml")
 
 
 def test_a_project_file_has_a_table_for_us(here: Path) -> None:
@@ -47,10 +47,10 @@ def test_what_is_looked_for(here: Path) -> None:
         from_file()
     (here / "pyproject.toml").write_text(SHARED)
     assert from_file().policies["payments"].attempts == 6
-    assert document()[1] == "pyproject.toml"
+    assert read_document()[1] == "pyproject.toml"
     (here / "redouble.toml").write_text(OWN)
     assert from_file().policies["payments"].attempts == 5
-    assert document()[1] == "redouble.toml"
+    assert read_document()[1] == "redouble.toml"
 
 
 def test_variables_override_it(here: Path) -> None:

@@ -122,7 +122,7 @@ def test_reloading_while_threads_call() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert set(counts) <= {2, 3, 4, 5}
-    budget: Any = _live.LIVE._what and _live.LIVE._what.config.budgets["own"]
+    budget: Any = _live.LIVE._active and _live.LIVE._active.config.budgets["own"]
     assert isinstance(budget, RetryBudget)
     assert budget.ratio == (payments.attempts or 0) / 10, "the last one is in force as a whole"
 
@@ -148,7 +148,7 @@ def test_functions_are_freed() -> None:
         reload(said(3))
         told = reload({"policies": {"payments": {"attempt_timeout": 1}}})
         assert not told.ok
-        assert len(policies("payments")._followers()) == 2
+        assert len(policies("payments")._live_cells()) == 2
         del functions
         assert [reference() for reference in held] == [None] * 3
         assert told.error is not None

@@ -119,7 +119,7 @@ def test_who_joins_in_the_middle_of_the_first_one_that_fails(caplog: pytest.LogC
 
 def test_who_comes_while_another_thread_takes_long_leaves_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may wait for something that the thread has which a signal has brought here."""
-    monkeypatch.setattr(_live, "PATIENCE", 0.001)
+    monkeypatch.setattr(_live, "MAX_WAIT", 0.001)
     here, go_on = Event(), Event()
 
     def stay() -> None:
@@ -138,7 +138,7 @@ def test_who_comes_while_another_thread_takes_long_leaves_a_note(monkeypatch: py
 
 
 def policies_now() -> int | None:
-    what = _live.LIVE._what
+    what = _live.LIVE._active
     return None if what is None else what.config.policies["payments"].attempts
 
 

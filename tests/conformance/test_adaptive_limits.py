@@ -41,7 +41,7 @@ def test_the_curve(throttled: tuple[int, ...], rates: list[float]) -> None:
     """The rate at 5, 6, 7 and so on, after throttling at a rate of 10 at 5."""
     cubic, rate, seen = CubicCurve(10, 5), 10.0, list[float]()
     for t in range(5, 5 + len(rates)):
-        rate = cubic.cut(rate, t) if t in throttled else cubic.grown(t)
+        rate = cubic.cut(rate, t) if t in throttled else cubic.rate_at(t)
         seen.append(rate)
     assert seen == pytest.approx(rates, abs=CLOSE)
 
@@ -75,8 +75,8 @@ def test_end_to_end(fact: str) -> None:
         for n, (measured, rate) in enumerate(zip(MEASURED, RATES, strict=True), 1):
             t = n / 5
             clock.advance(t - clock.now())
-            tide.learn(t in THROTTLED_AT, t)
-            assert (tide.measured.rate, tide.rate) == pytest.approx((measured, rate), abs=CLOSE)
+            tide.record(t in THROTTLED_AT, t)
+            assert (tide.meter.rate, tide.rate) == pytest.approx((measured, rate), abs=CLOSE)
             assert tide.capacity == max(tide.rate, 1)
             gate.ended(None, THROTTLED() if t in THROTTLED_AT else None, t)
             said = gate.snapshot()
@@ -87,7 +87,7 @@ def test_end_to_end(fact: str) -> None:
 def test_aws_adaptive_clamps_min_rate() -> None:
     """aws.adaptive.clamps.min_rate: a lower rate is raised to it, and the bucket holds at least one token."""
     tide = AdaptiveTokenBucket(0.0, least=0.2)
-    tide.set(0.1, 0.0)
+    tide.set_rate(0.1, 0.0)
     assert (tide.rate, tide.capacity) == (0.2, 1)
 
 

@@ -120,9 +120,9 @@ SPECIFIED = [6.606547753887045, 6.763279816944947, 7.598174833907107, 11.5112328
 def test_aws_cubic_mixed_go_variant() -> None:
     """aws.cubic.mixed.go_variant: the curve returns to the throttled rate, Go's to the reduced rate."""
     cubic = CubicCurve(10, 5)
-    left = cubic.cut(cubic.cut(cubic.grown(6), 7), 8)
-    assert [cubic.grown(t) for t in range(9, 13)] == pytest.approx(SPECIFIED, abs=5e-7)
-    assert [CubicCurve(left, 8).grown(t) for t in range(9, 13)] == pytest.approx(GO_VARIANT, abs=5e-7)
+    left = cubic.cut(cubic.cut(cubic.rate_at(6), 7), 8)
+    assert [cubic.rate_at(t) for t in range(9, 13)] == pytest.approx(SPECIFIED, abs=5e-7)
+    assert [CubicCurve(left, 8).rate_at(t) for t in range(9, 13)] == pytest.approx(GO_VARIANT, abs=5e-7)
 
 
 @pytest.mark.parametrize(

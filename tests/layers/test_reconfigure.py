@@ -162,7 +162,7 @@ def test_a_bulkhead_that_did_not_wait_does() -> None:
     gate.reconfigure(Bulkhead(1, 5, 1))
     ticket = gate.admit(0)
     with virtual_time() as clock:
-        with pytest.raises(errors.BulkheadFull, match=r"nobody left within 5 s"):
+        with pytest.raises(errors.BulkheadFull, match=r"no slot came free within 5 s"):
             waits()
         assert clock.now() >= 5
     gate.ended(ticket, None, 0)

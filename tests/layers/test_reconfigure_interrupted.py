@@ -92,7 +92,7 @@ class Rate(Used):
         self.thing.reconfigure(RateLimit(1, per=500, burst=20, wait=0))
 
     def left(self) -> object:
-        assert self.thing._flow.quick < inf
+        assert self.thing._pacer.fast_arrival_time < inf
         return self.thing.snapshot()["available"] + self.times
 
 
@@ -110,9 +110,9 @@ class Slots(Used):
         self.thing.reconfigure(Bulkhead(20, 0))
 
     def left(self) -> object:
-        places = self.thing._places
+        places = self.thing._slots
         assert not places.queue
-        return places.limit - len(places.inside) + self.times
+        return places.limit - len(places.leases) + self.times
 
 
 class Interruption:
@@ -154,9 +154,9 @@ def test_a_pacer_that_is_released_during_reconfigure() -> None:
     class Interrupted(GcraPacer):
         __slots__ = ()
 
-        def _look(self, now: float) -> None:
-            super()._look(now)
-            self.release()
+        def _expire_hints(self, now: float) -> None:
+            super()._expire_hints(now)
+            self.open_fast_path()
 
     pacer: Any = Interrupted(10, 1)
     pacer.take(5.0)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import SYSTEM, Bulkhead, CircuitBreaker, RateLimit, RetryBudget, TokenBucket, errors
-from redouble._layers.limits.pacing import SMALLEST, GcraPacer
+from redouble._layers.limits.pacing import CLOCK_TOLERANCE, GcraPacer
 from redouble._layers.limits.slots import Lease, WaitableSlots
 from tests.support.bulkhead_callers import A_MINUTE
 from tests.support.fakes import COLOURS, in_colour
@@ -47,7 +47,7 @@ def test_places(limit: int, steps: list[tuple[str, int]]) -> None:
     """A waiter is admitted as soon as there is a slot, in order; no other call is."""
     places, everybody, rung = WaitableSlots(limit, None, None, None), list[Lease](), list[Lease]()
     for what, number in steps:
-        before = len(places.inside)
+        before = len(places.leases)
         if what == "come":
             ticket = Lease()
             everybody.append(ticket)
@@ -59,15 +59,15 @@ def test_places(limit: int, steps: list[tuple[str, int]]) -> None:
             gone = everybody.pop(number % len(everybody))
             places.stop_waiting(gone)
             places.release(gone)
-        inside = len(places.inside)
+        inside = len(places.leases)
         assert inside <= max(before, places.limit)
         assert not places.queue or inside >= places.limit
-        assert places.inside <= set(everybody)
+        assert places.leases <= set(everybody)
         assert list(places.queue) == [ticket for ticket in everybody if ticket in places.queue]
     assert len(rung) == len(set(rung))
     for ticket in everybody:
         places.release(ticket)
-    assert not places.inside
+    assert not places.leases
     assert not places.queue
 
 
@@ -135,7 +135,7 @@ def test_permits(terms: list[tuple[float, int, list[float]]]) -> None:
         flow.reconfigure(interval, burst, now)
         free = flow.available(now)
         passed: list[float] = []
-        assert flow.due(now) <= interval + SMALLEST
+        assert flow.due(now) <= interval + CLOCK_TOLERANCE
         assert 0 <= free <= burst
         for wait in waits:
             now += wait

@@ -1,9 +1,9 @@
-"""An exhaustive model checker for the slots of a bulkhead: simulated threads in every interleaving.
+"""A model checker for `Slots`: simulated threads run a few programs in every interleaving.
 
-Every method of the slots' class is transformed into a generator that yields wherever a thread may be
-preempted: at its start, and after each call, test and assignment. So a few programs can be run in all orders
-without real threads; a state that has been explored is not explored again. A program with a loose end may
-continue in the middle of another one on the same thread, as a finalizer run by the garbage collector does.
+Every method of `Slots` is rewritten as a generator that yields wherever a thread may be preempted: at its
+start, and after each call, each test and each assignment. So a few programs can be run in all orders on
+simulated threads; an order that leads to a state seen before is not followed further. A program with a loose
+end may continue in the middle of another one's step, on the same thread, as a finaliser does.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from math import inf
 from types import CodeType, NoneType
 from typing import Any, Protocol, TypeAlias
 
-from redouble._layers.limits import slots as _places
+from redouble._layers.limits import slots as slots_module
 
-__all__ = ["Program", "Steps", "Ticket", "Wait", "World", "explore"]
+__all__ = ["NamedLease", "Program", "Steps", "Wait", "World", "explore"]
 
 Steps: TypeAlias = Generator[object, Any, Any]
-Program: TypeAlias = "Callable[[World, Ticket], Steps]"
+Program: TypeAlias = "Callable[[World, NamedLease], Steps]"
 
 
-SHARED = {"inside", "queue", "called", "_again", "_serving"}  # attributes that other threads may change
+SHARED = {"leases", "queue", "to_wake", "_admit_again", "_admitting"}  # other threads may change these
 
 
-class StepTransformer(ast.NodeTransformer):
-    """Transforms a method into a generator that yields each value just computed, and is sent it back."""
+class Stepping(ast.NodeTransformer):
+    """Rewrites a method as a generator, which yields each intermediate value and is sent it back."""
 
     def __init__(self, methods: set[str]) -> None:
         self.methods = methods
@@ -44,7 +44,7 @@ class StepTransformer(ast.NodeTransformer):
         return ast.Yield(node) if isinstance(node.ops[0], ast.In | ast.NotIn) else node
 
     def visit(self, node: ast.AST) -> Any:
-        """Compute the truth of a shared attribute, and yield before it is used."""
+        """Yield between reading the truth value of shared state and acting on it."""
         done = super().visit(node)
         match done:
             case ast.If() | ast.While():
@@ -67,7 +67,7 @@ class StepTransformer(ast.NodeTransformer):
         return [node] if own else [node, *ast.parse("yield").body]
 
     def visit_Try(self, node: ast.Try) -> list[ast.stmt]:
-        """Append the ``finally`` part: no uncaught error is raised here."""
+        """Run the `finally` block after the body: no exception escapes in these programs."""
         self.generic_visit(node)
         last, node.finalbody = node.finalbody, []
         return [node, *last] if node.handlers else [*node.body, *last]
@@ -80,45 +80,45 @@ class StepTransformer(ast.NodeTransformer):
 
 
 @cache
-def stepped_namespace() -> dict[str, Any]:
-    """Return the namespace of the module of the slots, with the methods of their class as generators."""
-    tree = ast.parse(inspect.getsource(_places))
-    made = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Places")
-    lines = [line for line in made.body if isinstance(line, ast.FunctionDef)]
-    methods = {line.name for line in lines if not line.name.startswith("__")} - {"_forked", "counts"}
+def stepping() -> dict[str, Any]:
+    """Return the namespace of the slots module, with the methods of `Slots` rewritten as generators."""
+    tree = ast.parse(inspect.getsource(slots_module))
+    slots_class = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Slots")
+    lines = [line for line in slots_class.body if isinstance(line, ast.FunctionDef)]
+    methods = {line.name for line in lines if not line.name.startswith("__")} - {"_after_fork", "counts"}
     for line in lines:
         if line.name in methods:
-            StepTransformer(methods).visit(line)
+            Stepping(methods).visit(line)
             line.body[:0] = ast.parse("if True: yield" if line.name[0] != "_" else "if False: yield").body
-    tree.body = [made]
-    scope: dict[str, Any] = {**vars(_places)}
-    exec(compile(ast.fix_missing_locations(tree), "<places, step by step>", "exec"), scope)  # noqa: S102
+    tree.body = [slots_class]
+    scope: dict[str, Any] = {**vars(slots_module)}
+    exec(compile(ast.fix_missing_locations(tree), "<slots, step by step>", "exec"), scope)  # noqa: S102
     return scope
 
 
-# ------------------------------------------------------------------------------ a world
+# ------------------------------------------------------------------------- simulation
 
 
-class Ticket(_places.Lease):
-    """A lease with a name, and a flag for its wake-up."""
+class NamedLease(slots_module.Lease):
+    """A lease with a name, and the state of its waiter; ``gone``: its event loop is closed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.rung = self.leaving = self.deaf = False
+        self.woken = self.leaving = self.gone = False
 
 
-TICKETS = [Ticket(name) for name in "abc"]
+LEASES = [NamedLease(name) for name in "abc"]
 
 
 class Wait:
-    """A step that blocks until a condition is true; a ``loose`` end may be continued by the collector."""
+    """A step that blocks until ``ready()``; a ``loose`` one may continue on any thread, as a finaliser."""
 
     def __init__(self, ready: Callable[[], bool] = lambda: True, *, loose: bool = False) -> None:
         self.ready, self.loose = ready, loose
 
 
-class AwaitLock(Wait):
-    """Wait for a lock."""
+class LockWait(Wait):
+    """Block until the lock is free."""
 
 
 class Lock:
@@ -131,7 +131,7 @@ class Lock:
 
     def take(self) -> Steps:
         me = self.world.running
-        yield AwaitLock(lambda: self.owner in ("", me))
+        yield LockWait(lambda: self.owner in ("", me))
         self.owner, self.depth = me, self.depth + 1
 
     def _is_owned(self) -> bool:
@@ -142,50 +142,50 @@ class Lock:
         self.owner = self.owner if self.depth else ""
 
 
-class SteppedSlots(Protocol):
-    """The transformed class of the slots."""
+class Stepped(Protocol):
+    """`Slots` with its methods rewritten as generators."""
 
     limit: int
-    inside: set[Ticket]
-    queue: dict[Ticket, Callable[[], object]]
+    leases: set[NamedLease]
+    queue: dict[NamedLease, Callable[[], object]]
     _lock: Lock
 
-    def take(self, ticket: Ticket) -> Steps: ...
-    def leave(self, ticket: Ticket) -> Steps: ...
-    def join(self, ticket: Ticket, ring: Callable[[], object], most_waiting: float) -> Steps: ...
-    def quit(self, ticket: Ticket) -> Steps: ...
+    def try_acquire(self, lease: NamedLease) -> Steps: ...
+    def release(self, lease: NamedLease) -> Steps: ...
+    def enqueue(self, lease: NamedLease, wake: Callable[[], object], max_waiting: float) -> Steps: ...
+    def stop_waiting(self, lease: NamedLease) -> Steps: ...
 
 
 class World:
-    """Some slots and the simulated threads that want one; each runs a program step by step."""
+    """Slots and simulated threads, each of which runs one program step by step."""
 
     def __init__(self, limit: int, programs: Sequence[Program]) -> None:
-        self.places: SteppedSlots = stepped_namespace()["Places"](limit)
-        self.places._lock = self.lock = Lock(self)
+        self.slots: Stepped = stepping()["Slots"](limit)
+        self.slots._lock = self.lock = Lock(self)
         self.running = ""
-        self.entered: set[Ticket] = set()
-        self.busy: set[Ticket] = set()
-        self.tickets = TICKETS[: len(programs)]
+        self.entered: set[NamedLease] = set()
+        self.busy: set[NamedLease] = set()
+        self.leases = LEASES[: len(programs)]
         self.stacks: dict[str, list[tuple[Steps, object]]] = {}
-        for program, ticket in zip(programs, self.tickets, strict=True):
-            ticket.over = ticket.rung = ticket.leaving = ticket.deaf = False
-            steps = program(self, ticket)
-            self.running = ticket.name
+        for program, lease in zip(programs, self.leases, strict=True):
+            lease.released = lease.woken = lease.leaving = lease.gone = False
+            steps = program(self, lease)
+            self.running = lease.name
             step: object = None
             while type(step) is not Wait:
                 step = steps.send(step)
-            self.stacks[ticket.name] = [(steps, step)]
+            self.stacks[lease.name] = [(steps, step)]
         self.running = ""
         self.paths: dict[str, object] = {}
         self.moved = set(self.stacks)
 
-    def ring(self, me: Ticket) -> bool:
-        """Wake a waiter; return False if it cannot be woken."""
-        me.rung = True
-        return not me.deaf
+    def wake(self, me: NamedLease) -> bool:
+        """Wake a waiter; return False if it is gone."""
+        me.woken = True
+        return not me.gone
 
     def choices(self) -> Iterator[tuple[str, str]]:
-        """Yield the threads that can make a step, each with the owner of the program."""
+        """Yield the threads that can continue, each with the name of the program that it would run."""
         for name in self.stacks:
             step = self.last(name)
             if not isinstance(step, Wait) or step.ready():
@@ -194,12 +194,12 @@ class World:
                 yield from ((other, name) for other in self.stacks if other != name and self.stacks[other])
 
     def last(self, thread: str) -> object:
-        """Return the value that a thread yielded in its last step."""
+        """Return the value that a thread yielded last."""
         return self.stacks[thread][-1][1] if self.stacks[thread] else Wait(lambda: False)
 
-    def step(self, thread: str, whose: str) -> None:
-        """Make a step of a thread."""
-        steps, given = self.stacks[whose].pop()
+    def step_thread(self, thread: str, program: str) -> None:
+        """Run one step of a program on a thread."""
+        steps, given = self.stacks[program].pop()
         self.running = thread
         try:
             found = steps.send(given)
@@ -207,31 +207,31 @@ class World:
             return
         self.stacks[thread].append((steps, found))
 
-    def checked_step(self, thread: str, whose: str) -> None:
-        """Make a step of a thread, and check the invariants."""
-        queue, inside = [*self.places.queue], {*self.places.inside}
-        self.step(thread, whose)
-        assert len(self.busy) <= self.places.limit, "too many inside"
-        for served in {*queue} & self.places.inside - inside:
-            assert all(ticket.leaving for ticket in queue[: queue.index(served)]), "not in order"
-        self.moved |= {thread, whose}
+    def checked_step(self, thread: str, program: str) -> None:
+        """Run one step, and check the limit and the order of admission."""
+        queue, before = [*self.slots.queue], {*self.slots.leases}
+        self.step_thread(thread, program)
+        assert len(self.busy) <= self.slots.limit, "too many admitted"
+        for served in {*queue} & self.slots.leases - before:
+            assert all(lease.leaving for lease in queue[: queue.index(served)]), "not in order"
+        self.moved |= {thread, program}
 
     def state(self) -> object:
-        """Return a hashable value of all that determines the further steps."""
-        places: dict[str, object] = vars(self.places)
-        flags = [(t.over, t.rung, t.leaving, t.deaf) for t in self.tickets]
-        shared: list[object] = [places[name] for name in places if name != "_lock"]
+        """Return all that determines what can happen from here."""
+        slots: dict[str, object] = vars(self.slots)
+        flags = [(t.released, t.woken, t.leaving, t.gone) for t in self.leases]
+        shared: list[object] = [slots[name] for name in slots if name != "_lock"]
         shared += [flags, self.entered, self.busy, self.lock.owner, self.lock.depth]
         for name in self.moved:
-            self.paths[name] = fingerprint([*map(position, self.stacks[name])])
+            self.paths[name] = fingerprint([*map(path, self.stacks[name])])
         self.moved = {
             name for name, stack in self.stacks.items() if stack and isinstance(stack[-1][1], Iterator)
         }
         return fingerprint(shared), *self.paths.values()
 
 
-def position(program: tuple[Steps, object]) -> list[object]:
-    """Return the position of a program: its instructions and its local variables."""
+def path(program: tuple[Steps, object]) -> list[object]:
+    """Return the position of a program, and its local variables."""
     steps: Any = program[0]
     words = [program[1]]
     while hasattr(steps, "gi_frame"):
@@ -241,12 +241,12 @@ def position(program: tuple[Steps, object]) -> list[object]:
     return words
 
 
-PLAIN = {str, int, bool, float, NoneType, CodeType, Ticket}
+PLAIN = {str, int, bool, float, NoneType, CodeType, NamedLease}
 ITERATED = {dict, OrderedDict, tuple, list}
 
 
 def fingerprint(thing: Any) -> object:
-    """Return a hashable value that identifies the state of ``thing``; called millions of times."""
+    """Return a hashable value that is equal for equal states; called millions of times."""
     kind: type[Any] = type(thing)
     if kind in PLAIN:
         return thing
@@ -256,16 +256,16 @@ def fingerprint(thing: Any) -> object:
         return frozenset(thing)
     if isinstance(thing, Iterator):
         try:
-            return fingerprint(thing.__reduce__()[1][0])  # the remaining items
+            return fingerprint(thing.__reduce__()[1][0])  # the items that are left
         except RuntimeError:
-            return "what it goes through has been changed"
+            return "the iterated container was changed"
     return kind.__name__
 
 
 def explore(limit: int, programs: Sequence[Program], most_switches: float) -> int:
-    """Run the programs in every order, check each, and return the number of states.
+    """Run the programs in every interleaving and check each; return the number of states.
 
-    ``most_switches`` limits the preemptions of runnable threads.
+    ``most_switches``: how often a thread is preempted.
     """
     seen: dict[object, float] = {}
     ways: list[tuple[list[tuple[str, str]], float]] = [([], most_switches)]
@@ -273,16 +273,16 @@ def explore(limit: int, programs: Sequence[Program], most_switches: float) -> in
         way, spare = ways.pop()
         world = World(limit, programs)
         for step in way[:-1]:
-            world.step(*step)
-        for step in way[-1:]:  # not made in any earlier order
+            world.step_thread(*step)
+        for step in way[-1:]:  # the step that is new
             world.checked_step(*step)
         while seen.get(state := (spare < inf and world.running, world.state()), -1) < spare:
             seen[state] = spare
             choices = sorted(world.choices(), key=lambda step: step != (world.running,) * 2)
             if not choices:
                 assert not any(world.stacks.values()), f"forgotten: {world.stacks}"
-                assert (world.places.inside, [*world.places.queue]) == (set(), [])
-                assert world.entered, "all were refused"
+                assert (world.slots.leases, [*world.slots.queue]) == (set(), [])
+                assert world.entered, "all were rejected"
                 break
             cost = choices[0][0] == world.running
             ways += [([*way, other], spare - cost) for other in choices[1:] if spare >= cost]

@@ -48,21 +48,21 @@ class ActiveConfig(NamedTuple):
     """
 
     config: Config
-    parts: ParsedDocument
+    document: ParsedDocument
     shared: Mapping[Key, object]
-    tuned: tuple[tuple[Any, Any], ...]
+    reconfigured: tuple[tuple[Any, Any], ...]
     changed: tuple[str, ...]
 
 
 def carry_over(before: ActiveConfig | None, parts: ParsedDocument) -> ActiveConfig:
     """Build the configuration that follows on another one, or the first one."""
-    was = NOTHING if before is None else before.parts
+    was = NOTHING if before is None else before.document
     shared: Mapping[Key, object] = {} if before is None else before.shared
     kept: dict[Key, object] = {}
     tuned: list[tuple[Any, Any]] = []
     unchanged: set[Key] = set()
     for key, fresh in parts.shared.items():
-        old, as_before = shared.get(key), was.said.get(key) == parts.said[key]
+        old, as_before = shared.get(key), was.shared_tables.get(key) == parts.shared_tables[key]
         if type(old) is type(fresh) and (as_before or _can_reconfigure(old, fresh)):
             kept[key] = old
             if as_before:
@@ -71,15 +71,15 @@ def carry_over(before: ActiveConfig | None, parts: ParsedDocument) -> ActiveConf
                 tuned.append((old, fresh))
     built = parts.build(kept)
     stay = set(kept)
-    recipes, before_that = _recipes(parts), _recipes(was)
+    recipes, before_that = _blueprints(parts), _blueprints(was)
     for key, recipe in recipes.items():
         # With another budget it is another policy, and with another policy another pipeline.
-        if _same(recipe, before_that.get(key)) and stay.issuperset(_references(recipe)):
+        if _equal(recipe, before_that.get(key)) and stay.issuperset(_references(recipe)):
             stay.add(key)
             unchanged.add(key)
     inline = InlineObjects([*parts.shared.values(), *kept.values()])
-    config = built if before is None else _with_old(built, before.config, stay, inline)
-    tuned += inline.tuned
+    config = built if before is None else _reuse_unchanged(built, before.config, stay, inline)
+    tuned += inline.reconfigured
     paths = {*parts.shared, *recipes} - unchanged | {*was.shared, *before_that} - {*parts.shared, *recipes}
     changed = tuple(sorted(DocPath(key).path for key in paths))
     return ActiveConfig(config, parts, {**parts.shared, **kept}, tuple(tuned), changed)
@@ -89,23 +89,23 @@ def _can_reconfigure(old: object, fresh: object) -> bool:
     return isinstance(old, Reconfigurable) and old.can_reconfigure(fresh)
 
 
-def _recipes(parts: ParsedDocument) -> dict[Key, Blueprint]:
+def _blueprints(parts: ParsedDocument) -> dict[Key, Blueprint]:
     """Return those of policies, and then those of pipelines, which may refer to policies."""
     recipes = {("policies", name): recipe for name, (recipe, _) in parts._policies.items()}
     return recipes | {("pipelines", name): recipe for name, recipe in parts._pipelines.items()}
 
 
-def _same(one: object, other: object) -> bool:
+def _equal(one: object, other: object) -> bool:
     """Say whether two documents say the same, wherever it stands in them."""
     if isinstance(one, Blueprint) and isinstance(other, Blueprint):
         mine, theirs = one.values, other.values
         return (
             one.table is other.table
             and mine.keys() == theirs.keys()
-            and all(_same(value, theirs[key]) for key, value in mine.items())
+            and all(_equal(value, theirs[key]) for key, value in mine.items())
         )
     if isinstance(one, DeferredList) and isinstance(other, DeferredList):
-        return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
+        return len(one.parts) == len(other.parts) and all(map(_equal, one.parts, other.parts))
     return type(one) is type(other) and one == other
 
 
@@ -118,12 +118,12 @@ def _references(thing: object) -> Iterator[Key]:
             yield from _references(part)
 
 
-def _with_old(built: Config, old: Config, stay: set[Key], inline: InlineObjects) -> Config:
+def _reuse_unchanged(built: Config, old: Config, stay: set[Key], inline: InlineObjects) -> Config:
     """Return a configuration with the very policies and pipelines of the old one, where they stay."""
-    policies = _chosen("policies", built.policies, old.policies, stay)
+    policies = _select("policies", built.policies, old.policies, stay)
     for name, policy in policies.items():
         if name in old.policies and ("policies", name) not in stay:
-            policies[name] = inline.budget_kept(policy, old.policies[name])
+            policies[name] = inline.keep_budget(policy, old.policies[name])
     swapped = {id(built.policies[name]): policy for name, policy in policies.items()}
     pipelines = {
         name: Pipeline(*(swapped.get(id(layer), layer) for layer in pipeline.layers))
@@ -131,11 +131,11 @@ def _with_old(built: Config, old: Config, stay: set[Key], inline: InlineObjects)
     }
     for name, pipeline in pipelines.items():
         if name in old.pipelines and ("pipelines", name) not in stay:
-            pipelines[name] = inline.gates_kept(pipeline, old.pipelines[name])
+            pipelines[name] = inline.keep_gates(pipeline, old.pipelines[name])
     return replace(
         built,
         policies=MappingProxyType(policies),
-        pipelines=MappingProxyType(_chosen("pipelines", pipelines, old.pipelines, stay)),
+        pipelines=MappingProxyType(_select("pipelines", pipelines, old.pipelines, stay)),
     )
 
 
@@ -147,32 +147,32 @@ class InlineObjects:
 
     def __init__(self, shared: list[object]) -> None:
         self._shared = {id(thing) for thing in shared}
-        self.tuned: list[tuple[Any, Any]] = []
+        self.reconfigured: list[tuple[Any, Any]] = []
 
-    def budget_kept(self, new: Retry, old: Retry) -> Retry:
+    def keep_budget(self, new: Retry, old: Retry) -> Retry:
         """Return a policy with the budget of the old one, if that is its own."""
-        if not self._follows(new.budget, old.budget):
+        if not self._can_keep(new.budget, old.budget):
             return new
-        self.tuned.append((old.budget, new.budget))
+        self.reconfigured.append((old.budget, new.budget))
         return replace(new, budget=old.budget)
 
-    def gates_kept(self, new: Pipeline, old: Pipeline) -> Pipeline:
+    def keep_gates(self, new: Pipeline, old: Pipeline) -> Pipeline:
         """Return a pipeline with those gates of the old one that are its own."""
         left, layers = list(old.layers), list[Layer]()
         for layer in new.layers:
-            gate = next((before for before in left if self._follows(layer, before)), None)
+            gate = next((before for before in left if self._can_keep(layer, before)), None)
             if gate is not None:
                 left = [before for before in left if before is not gate]
-                self.tuned.append((gate, layer))
+                self.reconfigured.append((gate, layer))
             layers.append(layer if gate is None else gate)
         return Pipeline(*layers)
 
-    def _follows(self, fresh: object, old: object) -> bool:
+    def _can_keep(self, fresh: object, old: object) -> bool:
         if type(fresh) is not type(old) or {id(fresh), id(old)} & self._shared:
             return False
         named = getattr(fresh, "name", None) == getattr(old, "name", None)
         return named and fresh is not old and _can_reconfigure(old, fresh)
 
 
-def _chosen(section: str, new: Mapping[str, L], old: Mapping[str, L], stay: set[Key]) -> dict[str, L]:
+def _select(section: str, new: Mapping[str, L], old: Mapping[str, L], stay: set[Key]) -> dict[str, L]:
     return {name: old[name] if (section, name) in stay else one for name, one in new.items()}

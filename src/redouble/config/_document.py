@@ -25,8 +25,8 @@ from redouble._internal.validation import instance
 from redouble._layers.gate import Gate
 from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
-from redouble.config._environment import overridden
-from redouble.config._errors import DocPath, mapping, nearest, rewrite, shown
+from redouble.config._environment import apply_variables
+from redouble.config._errors import DocPath, as_table, nearest, rewrite, short_repr
 from redouble.config._options.backoff import written
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, PIPELINE, RETRY
 from redouble.config._options.table import Blueprint, Found, Tagged
@@ -36,18 +36,18 @@ from redouble.errors import ConfigError
 __all__ = [
     "Config",
     "ParsedDocument",
-    "Said",
-    "document",
+    "SharedTables",
     "from_file",
     "from_mapping",
     "in_file",
+    "parse",
     "policy",
-    "read",
+    "read_document",
     "to_mapping",
 ]
 
 
-Said = Mapping[tuple[str, str], Mapping[str, object]]
+SharedTables = Mapping[tuple[str, str], Mapping[str, object]]
 
 ANY = Tagged({**BUDGETS.tables, **LAYERS.tables})
 
@@ -62,7 +62,9 @@ class Config:
     gates: Mapping[str, Gate]
     pipelines: Mapping[str, Pipeline]
     # What the document said of budgets and gates: those change as they are used.
-    _said: Said = field(default_factory=dict[tuple[str, str], Mapping[str, object]], repr=False)
+    _shared_tables: SharedTables = field(
+        default_factory=dict[tuple[str, str], Mapping[str, object]], repr=False
+    )
 
     def named(self, name: str) -> Retry | Pipeline:
         """Return the policy or the pipeline of that name."""
@@ -70,7 +72,7 @@ class Config:
         found: Retry | Pipeline | None = self.policies.get(name, self.pipelines.get(name))
         if found is None:
             hint = nearest(name, (*self.policies, *self.pipelines))
-            raise ConfigError(f"there is no policy or pipeline {shown(name)}; {hint}")
+            raise ConfigError(f"there is no policy or pipeline {short_repr(name)}; {hint}")
         return found
 
     def to_mapping(self) -> dict[str, object]:
@@ -79,11 +81,11 @@ class Config:
         names |= {id(gate): f"gates.{name}" for name, gate in self.gates.items()}
         names |= {id(policy): f"policies.{name}" for name, policy in self.policies.items()}
         document: dict[str, dict[str, object]] = {"budgets": {}, "gates": {}, "policies": {}, "pipelines": {}}
-        for (section, name), said in self._said.items():
-            document[section][name] = _unnamed(said, name)
+        for (section, name), said in self._shared_tables.items():
+            document[section][name] = _without_default_name(said, name)
         for name, policy in self.policies.items():
             place = DocPath(("policies", name), names=names)
-            document["policies"][name] = _unnamed(RETRY.write(policy, place), name)
+            document["policies"][name] = _without_default_name(RETRY.write(policy, place), name)
         for name, pipeline in self.pipelines.items():
             place = DocPath(("pipelines", name), names=names)
             document["pipelines"][name] = PIPELINE.write(pipeline, place)
@@ -109,7 +111,7 @@ def to_mapping(thing: object) -> dict[str, object]:
     return ANY.write(thing, DocPath())
 
 
-def _unnamed(table: Mapping[str, object], name: str) -> dict[str, object]:
+def _without_default_name(table: Mapping[str, object], name: str) -> dict[str, object]:
     return {key: value for key, value in table.items() if (key, value) != ("name", name)}
 
 
@@ -127,7 +129,7 @@ class ParsedDocument:
     """
 
     shared: dict[tuple[str, str], object]
-    said: dict[tuple[str, str], dict[str, object]]
+    shared_tables: dict[tuple[str, str], dict[str, object]]
     _policies: dict[str, tuple[Blueprint, tuple[str, ...]]] = field(repr=False)
     _pipelines: dict[str, Blueprint] = field(repr=False)
     _variables: Mapping[str, str] = field(repr=False)
@@ -151,24 +153,24 @@ class ParsedDocument:
             budgets=sections["budgets"],
             gates=sections["gates"],
             pipelines=MappingProxyType(pipelines),
-            _said=self.said,
+            _shared_tables=self.shared_tables,
         )
 
 
-def read(document: Mapping[str, object], environ: Mapping[str, str] | None = None) -> ParsedDocument:
+def parse(document: Mapping[str, object], environ: Mapping[str, str] | None = None) -> ParsedDocument:
     """Read a document, with what variables say instead."""
     place = DocPath()
     document = place.table(document, "a document, such as tomllib.loads() gives")
-    said = {section: tables(document, section, place) for section in SECTIONS}
+    said = {section: _section(document, section, place) for section in SECTIONS}
     for section in document:
         if section in RETRY.options:
             raise place.under(section).error(MISPLACED)
         if section not in SECTIONS:
-            raise place.unknown(section, None, SECTIONS, foreign=True)
-    sections, variables = overridden(said, {} if environ is None else environ)
+            raise place.unknown_key(section, None, SECTIONS, foreign=True)
+    sections, variables = apply_variables(said, {} if environ is None else environ)
     known = {section: sections[section] for section in ("budgets", "gates", "policies")}
     with _from_variable(variables):
-        _distinct(sections)
+        _check_names(sections)
         shared: dict[tuple[str, str], Blueprint] = {
             (section, name): kinds.read(table, DocPath((section, name), known), name=name)
             for section, kinds in (("budgets", BUDGETS), ("gates", GATES))
@@ -178,7 +180,7 @@ def read(document: Mapping[str, object], environ: Mapping[str, str] | None = Non
         policies: dict[str, tuple[Blueprint, tuple[str, ...]]] = {}
         for name, table in sections["policies"].items():
             place = DocPath(("policies", name), known)
-            if name in RETRY.options and mapping(table) is None:
+            if name in RETRY.options and as_table(table) is None:
                 raise place.error(MISPLACED)
             own = RETRY.read(table, place)
             policies[name] = Blueprint(RETRY, {**usual, "name": name, **own}, place), tuple(own)
@@ -203,7 +205,7 @@ def from_mapping(document: Mapping[str, object], *, environ: Mapping[str, str] |
 
     environ: variables that override it, such as ``os.environ``: ``REDOUBLE_PAYMENTS_ATTEMPTS=5``.
     """
-    return read(document, environ).build()
+    return parse(document, environ).build()
 
 
 @public("redouble.config")
@@ -218,7 +220,7 @@ def policy(mapping: Mapping[str, object]) -> Retry:
     return made
 
 
-def tables(document: Mapping[str, object], section: str, place: DocPath) -> Mapping[str, object]:
+def _section(document: Mapping[str, object], section: str, place: DocPath) -> Mapping[str, object]:
     """Return a section of a document."""
     return place.under(section).table(document.get(section, {}), f"[{section}]")
 
@@ -228,16 +230,16 @@ def _pipeline(table: object, usual: Mapping[str, object], place: DocPath) -> Blu
     layers = said.get("layers")
     if isinstance(layers, list | tuple):
         # A policy written there has the defaults too; they were read before, so nothing is wrong with them.
-        said["layers"] = [_under(layer, usual) for layer in cast("list[object]", layers)]
+        said["layers"] = [_with_defaults(layer, usual) for layer in cast("list[object]", layers)]
     return Blueprint(PIPELINE, PIPELINE.read(said, place), place)
 
 
-def _under(layer: object, usual: Mapping[str, object]) -> object:
-    table = mapping(layer)
+def _with_defaults(layer: object, usual: Mapping[str, object]) -> object:
+    table = as_table(layer)
     return {**usual, **table} if table is not None and table.get("type") == "retry" else layer
 
 
-def _distinct(sections: Mapping[str, Mapping[str, object]]) -> None:
+def _check_names(sections: Mapping[str, Mapping[str, object]]) -> None:
     for section in SECTIONS[1:]:
         for name in sections[section]:
             if not name or name == UNLIMITED:
@@ -261,8 +263,8 @@ def _from_variable(variables: Mapping[str, str]) -> Generator[None]:
         raise
 
 
-OWN, SHARED = "redouble.toml", "pyproject.toml"
-TABLE = "[tool.redouble]"
+OWN_FILE, PROJECT_FILE = "redouble.toml", "pyproject.toml"
+TOOL_TABLE = "[tool.redouble]"
 
 
 @public("redouble.config")
@@ -275,24 +277,26 @@ def from_file(
         ``redouble.toml`` in the working directory, or ``pyproject.toml`` there if it has that table.
     environ: variables that override it, such as ``os.environ``.
     """
-    said, found = document(path)
+    said, found = read_document(path)
     with in_file(found):
-        return read(said, environ).build()
+        return parse(said, environ).build()
 
 
-def document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[str, object], str]:
+def read_document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[str, object], str]:
     """Return what a file says, and the path of the file."""
     instance(path, "path", str | os.PathLike | None, "the path of a TOML file, or None")
     if path is not None:
-        return _own(os.fspath(path)), os.fspath(path)
-    if Path(OWN).is_file():
-        return _own(OWN), OWN
-    if Path(SHARED).is_file() and _table(_parsed(SHARED), SHARED) is not None:
-        return _own(SHARED), SHARED
+        return _read_file(os.fspath(path)), os.fspath(path)
+    if Path(OWN_FILE).is_file():
+        return _read_file(OWN_FILE), OWN_FILE
+    if Path(PROJECT_FILE).is_file() and _tool_table(_parse_toml(PROJECT_FILE), PROJECT_FILE) is not None:
+        return _read_file(PROJECT_FILE), PROJECT_FILE
     where = "the working directory"
     with suppress(OSError):  # it may be gone
         where = str(Path.cwd())
-    raise ConfigError(f"found neither {OWN} nor a {SHARED} with {TABLE} in {where}: name a file")
+    raise ConfigError(
+        f"found neither {OWN_FILE} nor a {PROJECT_FILE} with {TOOL_TABLE} in {where}: name a file"
+    )
 
 
 @contextmanager
@@ -305,24 +309,24 @@ def in_file(path: str) -> Generator[None]:
         raise
 
 
-def _own(path: str) -> Mapping[str, object]:
-    parsed = _parsed(path)
-    if os.path.basename(path) != SHARED:
+def _read_file(path: str) -> Mapping[str, object]:
+    parsed = _parse_toml(path)
+    if os.path.basename(path) != PROJECT_FILE:
         return parsed
-    table = _table(parsed, path)
+    table = _tool_table(parsed, path)
     if table is None:
-        raise ConfigError(f"it has no {TABLE}: write one, or name another file", path=path)
+        raise ConfigError(f"it has no {TOOL_TABLE}: write one, or name another file", path=path)
     return table
 
 
-def _table(parsed: Mapping[str, object], path: str) -> Mapping[str, object] | None:
+def _tool_table(parsed: Mapping[str, object], path: str) -> Mapping[str, object] | None:
     with in_file(path):
         tools = DocPath(("tool",)).table(parsed.get("tool", {}))
         found = tools.get("redouble")
         return None if found is None else DocPath(("tool", "redouble")).table(found)
 
 
-def _parsed(path: str) -> Mapping[str, object]:
+def _parse_toml(path: str) -> Mapping[str, object]:
     import tomllib  # noqa: PLC0415  for those who have a file
 
     try:

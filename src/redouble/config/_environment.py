@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, cast
 
-from redouble.config._errors import DocPath, mapping, nearest, shown
+from redouble.config._errors import DocPath, as_table, nearest, short_repr
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, RETRY
 from redouble.config._options.values import Value
 from redouble.errors import ConfigError
 
-__all__ = ["overridden"]
+__all__ = ["apply_variables"]
 
 PREFIX = "REDOUBLE_"
 
@@ -30,35 +30,35 @@ class Target(NamedTuple):
     kind: Value
 
 
-def overridden(sections: Sections, environ: Mapping[str, str]) -> tuple[Sections, Mapping[str, str]]:
+def apply_variables(sections: Sections, environ: Mapping[str, str]) -> tuple[Sections, Mapping[str, str]]:
     """Return the sections as variables have them, and which variable has set what, by its path."""
-    ours = _ours(environ)
+    ours = _our_variables(environ)
     if not ours:
         return sections, {}
     changed: dict[str, dict[str, object]] = {section: dict(tables) for section, tables in sections.items()}
-    named = _named(sections)
+    named = _owners_by_prefix(sections)
     variables: dict[str, str] = {}
     for variable in sorted(ours, key=_order):
-        found = _meant(variable, named, changed)
+        found = _resolve(variable, named, changed)
         if found is not None:
             owner, target = found
             _set(changed, owner, target, environ[variable], variable, variables)
     return changed, variables
 
 
-def _ours(environ: object) -> list[str]:
+def _our_variables(environ: object) -> list[str]:
     """Name the variables that may be ours, and see that they are texts."""
     wanted = "write a mapping of texts to texts, such as os.environ, or None"
     if not isinstance(environ, Mapping):
-        raise TypeError(f"environ={shown(environ)}: {wanted}")
+        raise TypeError(f"environ={short_repr(environ)}: {wanted}")
     variables = cast("Mapping[object, object]", environ)
     ours: list[str] = []
     for name in variables:
         if not isinstance(name, str):
-            raise TypeError(f"environ has {shown(name)}: {wanted}")
+            raise TypeError(f"environ has {short_repr(name)}: {wanted}")
         if name.startswith(PREFIX):
             if not isinstance(variables[name], str):
-                raise TypeError(f"environ has {name}={shown(variables[name])}: {wanted}")
+                raise TypeError(f"environ has {name}={short_repr(variables[name])}: {wanted}")
             ours.append(name)
     return ours
 
@@ -68,20 +68,20 @@ def _order(variable: str) -> tuple[bool, bool, str]:
     return (not variable.startswith(f"{PREFIX}DEFAULTS_"), not variable.endswith("_TYPE"), variable)
 
 
-def _capitals(name: str) -> str:
+def _variable_form(name: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in name).upper()
 
 
-def _named(sections: Sections) -> dict[str, list[Owner]]:
+def _owners_by_prefix(sections: Sections) -> dict[str, list[Owner]]:
     """Tell which tables a variable may begin with."""
     named: dict[str, list[Owner]] = {"DEFAULTS": [("defaults",)]}
     for section, before in (("policies", ""), ("budgets", "BUDGETS_"), ("gates", "GATES_")):
         for name in sections[section]:
-            named.setdefault(before + _capitals(name), []).append((section, name))
+            named.setdefault(before + _variable_form(name), []).append((section, name))
     return named
 
 
-def _meant(
+def _resolve(
     variable: str, named: Mapping[str, list[Owner]], sections: Sections
 ) -> tuple[Owner, Target] | None:
     """Find what a variable sets: the longest name that it begins with and that has such an option."""
@@ -96,13 +96,13 @@ def _meant(
         fits: list[tuple[Owner, Target]] = []
         for owner in named.get(name, ()):
             known = True
-            table = _at(sections, owner)
+            table = _table_of(sections, owner)
             kinds = _kinds(owner, table)
-            target = _target(kinds, None, rest, table)
+            target = _find_target(kinds, None, rest, table)
             if target is not None:
                 fits.append((owner, target))
             elif unknown is None and rest and len(kinds) > 1:
-                hint = nearest(rest, map(_capitals, kinds))
+                hint = nearest(rest, map(_variable_form, kinds))
                 unknown = ConfigError(f"{'.'.join(owner)} has no option {rest}; {hint}", path=variable)
         if len(fits) > 1:
             both = " and ".join(".".join(owner) for owner, _ in fits)
@@ -112,16 +112,16 @@ def _meant(
     if unknown is not None:
         raise unknown
     if not known:
-        _refuse_misspelled(variable, words, named)
+        _reject_misspelled(variable, words, named)
     return None  # it is not ours, or about a table of no known type, and who reads that says so
 
 
-def _refuse_misspelled(variable: str, words: list[str], named: Mapping[str, object]) -> None:
+def _reject_misspelled(variable: str, words: list[str], named: Mapping[str, object]) -> None:
     """Refuse a variable that ends like one of ours and names nothing that there is."""
     kinds = {"GATES": GATES.every(), "BUDGETS": BUDGETS.every()}.get(words[0], RETRY.kinds())
     for count in range(len(words)):
         name, rest = "_".join(words[:count]), "_".join(words[count:])
-        if _target(kinds, None, rest, None) is not None:
+        if _find_target(kinds, None, rest, None) is not None:
             if not name:
                 said = f"say whose option it is: {PREFIX}DEFAULTS_{rest} is for all policies"
             else:
@@ -139,24 +139,24 @@ def _kinds(owner: Owner, table: object) -> Mapping[str, Value]:
             return (GATES if section == "gates" else BUDGETS).keys(table)
 
 
-def _target(kinds: Mapping[str, Value], other: Value | None, rest: str, there: object) -> Target | None:
+def _find_target(kinds: Mapping[str, Value], other: Value | None, rest: str, there: object) -> Target | None:
     """Find the key that the rest of a variable spells, among these."""
-    table = mapping(there) or {}
+    table = as_table(there) or {}
     for key, kind in kinds.items():
-        word = _capitals(key)
+        word = _variable_form(key)
         if rest == word:
             return Target((key,), kind)
         if rest.startswith(word + "_"):
-            inner = _target(kind.keys(), kind.other(), rest[len(word) + 1 :], table.get(key))
+            inner = _find_target(kind.keys(), kind.other(), rest[len(word) + 1 :], table.get(key))
             if inner is not None:
                 return Target((key, *inner.keys), inner.kind)
     if other is None or not rest:
         return None
-    alike = (key for key in table if _capitals(key) == rest)
+    alike = (key for key in table if _variable_form(key) == rest)
     return Target((next(alike, rest.lower()),), other)
 
 
-def _at(sections: Sections, owner: Owner) -> object:
+def _table_of(sections: Sections, owner: Owner) -> object:
     return sections[owner[0]] if len(owner) == 1 else sections[owner[0]].get(owner[1])
 
 
@@ -168,7 +168,7 @@ def _set(
     variable: str,
     variables: dict[str, str],
 ) -> None:
-    table = mapping(_at(sections, owner))
+    table = as_table(_table_of(sections, owner))
     if table is None:
         return  # who reads it says so
     node = dict(table)
@@ -183,9 +183,11 @@ def _set(
         there: object = node.get(key, usual.get(key))
         if there is None:
             variables.setdefault(DocPath(path).path, variable)
-        table = mapping({} if there is None else there)
+        table = as_table({} if there is None else there)
         if table is None:
-            raise ConfigError(f"{DocPath(path).path} is {shown(there)}, which has no keys", path=variable)
+            raise ConfigError(
+                f"{DocPath(path).path} is {short_repr(there)}, which has no keys", path=variable
+            )
         node[key] = inner = dict(table)
         node, usual = inner, {}
     node[target.keys[-1]] = target.kind.text(text)

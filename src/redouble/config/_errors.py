@@ -14,26 +14,26 @@ from typing import NamedTuple, cast
 
 from redouble.errors import ConfigError
 
-__all__ = ["DocPath", "mapping", "nearest", "rewrite", "shown"]
+__all__ = ["DocPath", "as_table", "nearest", "rewrite", "short_repr"]
 
 
-LONGEST = 80  # characters of a value that are shown
+MAX_LENGTH = 80  # characters of a value that are shown
 HUGE = 10**70
-MOST = 30  # names that are listed
+MAX_NAMES = 30  # names that are listed
 BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that TOML wants no quotes around
 
 _brief = Repr()  # it neither goes deep nor fails, whatever it is shown
 _brief.maxlevel = 2
-_brief.maxstring = _brief.maxother = _brief.maxlong = LONGEST
+_brief.maxstring = _brief.maxother = _brief.maxlong = MAX_LENGTH
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Spell a value, cut to a length that fits into a message."""
     try:
         text = "a huge integer" if isinstance(value, int) and abs(value) > HUGE else _brief.repr(value)
     except ValueError:  # there is one inside: Python does not spell integers of thousands of digits
         return "something with a huge integer"
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -41,10 +41,10 @@ def nearest(word: str, words: Iterable[str]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  for those who misspell
 
     known = sorted(words)
-    if close := get_close_matches(word[:LONGEST], known, 1):
+    if close := get_close_matches(word[:MAX_LENGTH], known, 1):
         return f"did you mean {close[0]!r}?"
-    more = "..." if len(known) > MOST else ""
-    return f"write one of {', '.join(known[:MOST])}{more}" if known else "there is none"
+    more = "..." if len(known) > MAX_NAMES else ""
+    return f"write one of {', '.join(known[:MAX_NAMES])}{more}" if known else "there is none"
 
 
 def rewrite(error: ConfigError, *, path: str | None = None, end: str = "") -> None:
@@ -54,7 +54,7 @@ def rewrite(error: ConfigError, *, path: str | None = None, end: str = "") -> No
     error.args = (f"{error.path}: {message}{end}" if error.path else message + end,)
 
 
-def mapping(value: object) -> Mapping[str, object] | None:
+def as_table(value: object) -> Mapping[str, object] | None:
     """Return a value if it is a table, whose keys are texts."""
     if not isinstance(value, Mapping):
         return None
@@ -76,7 +76,9 @@ class DocPath(NamedTuple):
     @property
     def path(self) -> str:
         """Spell it."""
-        return ".".join(key if BARE.fullmatch(key) else f'"{repr(key[:LONGEST])[1:-1]}"' for key in self.keys)
+        return ".".join(
+            key if BARE.fullmatch(key) else f'"{repr(key[:MAX_LENGTH])[1:-1]}"' for key in self.keys
+        )
 
     def under(self, key: str) -> DocPath:
         """Return the place of a key in the table that stands here."""
@@ -88,9 +90,9 @@ class DocPath(NamedTuple):
 
     def table(self, value: object, wanted: str = "a table") -> Mapping[str, object]:
         """Accept a table, whose keys are texts."""
-        found = mapping(value)
+        found = as_table(value)
         if found is None:
-            said = f"{shown(value)} is no table"
+            said = f"{short_repr(value)} is no table"
             keys = ", whose keys are texts" if isinstance(value, Mapping) else ""
             raise self.error(f"{said}{keys}: write {wanted}")
         return found
@@ -98,22 +100,24 @@ class DocPath(NamedTuple):
     def items(self, value: object, wanted: str) -> Sequence[object]:
         """Accept a list."""
         if not isinstance(value, list | tuple):
-            raise self.error(f"{shown(value)}: write {wanted}")
+            raise self.error(f"{short_repr(value)}: write {wanted}")
         return cast("Sequence[object]", value)
 
-    def told(self, error: Exception, keys: Iterable[str]) -> ConfigError:
+    def constructor_error(self, error: Exception, keys: Iterable[str]) -> ConfigError:
         """Make a constructor's complaint one about a document: of the key that it names, if it names one."""
         said = str(error).replace("None", "'unlimited'")
         named = re.search(rf"\b({'|'.join(map(re.escape, keys)) or '$'})(?==|\[)", said)
         return (self if named is None else self.under(named[1])).error(said)
 
-    def unknown(self, key: str, value: object, keys: Iterable[str], *, foreign: bool = False) -> ConfigError:
+    def unknown_key(
+        self, key: str, value: object, keys: Iterable[str], *, foreign: bool = False
+    ) -> ConfigError:
         """Make the error that says that there is no such key.
 
         A file of a whole program may have anything at its top, passwords too: of what is ``foreign`` nothing
         is shown.
         """
-        text = shown(value)
+        text = short_repr(value)
         if isinstance(value, Mapping | list):
             text = "a list" if isinstance(value, list) else "a table"
         said = "" if foreign else f" (for {text})"

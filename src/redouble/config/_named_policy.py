@@ -53,10 +53,10 @@ ASYNC_STREAM = Template(
 class BoundValue(Generic[T]):
     """What was ``made`` of a layer for somebody, such as a function wrapped by it."""
 
-    __slots__ = ("__weakref__", "layer", "made", "make", "whose")
+    __slots__ = ("__weakref__", "layer", "made", "make", "owner")
 
     def __init__(self, make: Callable[[Layer], T], made: T, whose: str) -> None:
-        self.make, self.made, self.whose = make, made, whose
+        self.make, self.made, self.owner = make, made, whose
         self.layer: Layer | None = None  # that it was made of
 
 
@@ -69,14 +69,14 @@ class Named(LayerProxy, SharedByIdentity):
     """
 
     def __init__(self, name: str, home: ReloadLock[Any], current: Retry | Pipeline | None) -> None:
-        self._name, self._home, self._current = name, home, current
+        self._name, self._store, self._current = name, home, current
         self._cells: dict[int, ref[BoundValue[Any]]] = {}
 
     @property
     def current(self) -> Retry | Pipeline:
         """The policy or pipeline as the configuration has it now."""
         if self._current is None:
-            raise self._unloaded()
+            raise self._not_loaded_error()
         return self._current
 
     @property
@@ -86,7 +86,7 @@ class Named(LayerProxy, SharedByIdentity):
         """The name of the policy, for events and reports; None for a pipeline."""
         return self.current.name
 
-    def _unloaded(self) -> ConfigError:
+    def _not_loaded_error(self) -> ConfigError:
         return ConfigError(
             f"no configuration is loaded yet: call redouble.config.load(...) first, and then use {self!r}"
         )
@@ -101,7 +101,7 @@ class Named(LayerProxy, SharedByIdentity):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.current, name)
 
-    def _found_in(self, config: Config) -> Retry | Pipeline:
+    def _find_in(self, config: Config) -> Retry | Pipeline:
         """Find what has this name in another configuration, where it has to be."""
         try:
             return config.named(self._name)
@@ -118,19 +118,19 @@ class Named(LayerProxy, SharedByIdentity):
         for whom it is made.
         """
         cell = BoundValue(make, absent, whose)
-        with self._home._lock:
+        with self._store._lock:
             if self._current is not None:
                 cell.made, cell.layer = make(self._current), self._current
             cells, key = self._cells, id(cell)
             cells[key] = ref(cell, lambda _: cells.pop(key, None))
-            self._home._request_repeat()
+            self._store._request_repeat()
         return cell
 
-    def _followers(self) -> list[BoundValue[Any]]:
+    def _live_cells(self) -> list[BoundValue[Any]]:
         """Return the cells that somebody still has."""
         return [cell for reference in list(self._cells.values()) if (cell := reference()) is not None]
 
-    def _made(self, cell: BoundValue[T], layer: Retry | Pipeline) -> T:
+    def _make_value(self, cell: BoundValue[T], layer: Retry | Pipeline) -> T:
         """Make what is to be in a cell; the same as before if the layer is."""
         if cell.layer is layer:
             return cell.made
@@ -139,11 +139,11 @@ class Named(LayerProxy, SharedByIdentity):
         except Exception as error:
             section = "policies" if isinstance(layer, Retry) else "pipelines"
             path = DocPath((section, self._name)).path
-            raise ConfigError(f"{cell.whose} goes by it, and cannot: {error}", path=path) from error
+            raise ConfigError(f"{cell.owner} goes by it, and cannot: {error}", path=path) from error
 
     def _cell(self, around: str, fn: Callable[..., Any]) -> BoundValue[Callable[..., Any]]:
         def absent(*_: object, **__: object) -> NoReturn:
-            raise self._unloaded()
+            raise self._not_loaded_error()
 
         return self._follow(methodcaller(around, fn), absent, display_name(fn))
 

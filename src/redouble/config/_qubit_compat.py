@@ -16,7 +16,7 @@ from redouble._failures.verdict import On
 from redouble._internal.public import public
 from redouble._internal.validation import instance
 from redouble._layers.retry.retry import Retry
-from redouble.config._errors import DocPath, nearest, shown
+from redouble.config._errors import DocPath, nearest, short_repr
 from redouble.config._options.values import Flag, Number, Text, Value, Whole
 from redouble.errors import AttemptTimeout, ConfigError
 
@@ -85,7 +85,7 @@ class QubitSettings:
             if not name.startswith(prefix):
                 continue
             if key not in KEYS:
-                raise self.wrong(key, f"there is no such key (for {shown(value)}); {nearest(key, KEYS)}")
+                raise self.wrong(key, f"there is no such key (for {short_repr(value)}); {nearest(key, KEYS)}")
             self.said[key] = KEYS[key].read(value, self._at(key))
 
     def wrong(self, key: str, message: str) -> ConfigError:
@@ -96,7 +96,7 @@ class QubitSettings:
         """Return which of the words was said, in small letters or not."""
         word: str = self.said[key].strip().lower()
         if word not in words:
-            raise self.wrong(key, f"unsupported {what} {shown(self.said[key])}; {nearest(word, words)}")
+            raise self.wrong(key, f"unsupported {what} {short_repr(self.said[key])}; {nearest(word, words)}")
         return words[word]
 
     def _at(self, key: str) -> DocPath:

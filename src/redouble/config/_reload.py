@@ -25,7 +25,7 @@ from redouble._layers.layer import Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._telemetry.registry import unregister
 from redouble.config._carry_over import ActiveConfig, carry_over
-from redouble.config._document import Config, document, in_file, read
+from redouble.config._document import Config, in_file, parse, read_document
 from redouble.config._errors import DocPath
 from redouble.config._named_policy import BoundValue, Named
 from redouble.errors import ConfigError
@@ -36,7 +36,7 @@ __all__ = ["ConfigStore", "Reload", "load", "policies", "reload"]
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
 Environ: TypeAlias = Mapping[str, str] | None
 
-PATIENCE = 1.0  # second: who is at it may wait for a lock that this thread has, if a signal brought us here
+MAX_WAIT = 1.0  # second: who is at it may wait for a lock that this thread has, if a signal brought us here
 
 
 @public("redouble.config")
@@ -58,10 +58,10 @@ class Reload(NamedTuple):
 class PreparedConfig(NamedTuple):
     """A configuration that has only to be put in force: who stands for what, and what is in their cells."""
 
-    what: ActiveConfig
+    active: ActiveConfig
     source: tuple[Source, Environ]
     current: dict[Named, Retry | Pipeline]
-    made: dict[BoundValue[Any], tuple[Retry | Pipeline, Any]]
+    values: dict[BoundValue[Any], tuple[Retry | Pipeline, Any]]
 
 
 class ConfigStore(ReloadLock[Source]):
@@ -69,10 +69,10 @@ class ConfigStore(ReloadLock[Source]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._what: ActiveConfig | None = None
+        self._active: ActiveConfig | None = None
         self._source: tuple[Source, Environ] = (None, None)
         self._names: dict[str, ref[Named]] = {}
-        self._within: set[int] = set()  # threads that reload
+        self._reloading_threads: set[int] = set()  # threads that reload
 
     def named(self, name: str) -> Named:
         """Return what stands for a name: the same for all who ask."""
@@ -81,7 +81,7 @@ class ConfigStore(ReloadLock[Source]):
             known = self._names.get(name)
             found = None if known is None else known()
             if found is None:
-                found = Named(name, self, None if self._what is None else self._what.config.named(name))
+                found = Named(name, self, None if self._active is None else self._active.config.named(name))
                 self._names[name] = ref(found)
                 self._request_repeat()
             return found
@@ -94,30 +94,30 @@ class ConfigStore(ReloadLock[Source]):
                     raise ConfigError("this very thread is in the middle of loading one: load it after that")
                 return self._put_in_force(source, environ).config
         finally:
-            self._execute_requests(self._reloaded)
+            self._execute_requests(self._reload_now)
 
     def reload(self, source: Source) -> Reload:
         """Put another configuration in force, or say why not."""
-        if self._what is None:
+        if self._active is None:
             raise ConfigError("there is nothing to reload yet: call redouble.config.load(...) first")
         me = get_ident()
-        if me in self._within:  # a signal has come while we log, or heed notes
+        if me in self._reloading_threads:  # a signal has come while we log, or heed notes
             self._record_request(source)
             return Reload()
         try:
-            self._within.add(me)
-            told = self._reloaded(source)
-            self._execute_requests(self._reloaded)
+            self._reloading_threads.add(me)
+            told = self._reload_now(source)
+            self._execute_requests(self._reload_now)
         finally:
-            self._within.discard(me)
-        self._execute_requests(self._reloaded)  # what has come in just that moment
+            self._reloading_threads.discard(me)
+        self._execute_requests(self._reload_now)  # what has come in just that moment
         return told
 
-    def _reloaded(self, source: Source) -> Reload:
-        if self._what is None:  # what was to be the first one failed, and somebody had left a note
+    def _reload_now(self, source: Source) -> Reload:
+        if self._active is None:  # what was to be the first one failed, and somebody had left a note
             return Reload()
         try:
-            with self._exclusive(PATIENCE) as mine:
+            with self._exclusive(MAX_WAIT) as mine:
                 if not mine:
                     self._record_request(source)
                     return Reload()
@@ -140,7 +140,7 @@ class ConfigStore(ReloadLock[Source]):
         finally:
             if not done:  # interrupted
                 self._exchange(ready)
-        return ready.what
+        return ready.active
 
     def _prepared(self, source: Source, environ: Environ) -> PreparedConfig:
         """Do all that can fail."""
@@ -149,44 +149,44 @@ class ConfigStore(ReloadLock[Source]):
         if isinstance(source, Mapping):
             said, where = DocPath().table(source), ""
         else:
-            said, where = document(source)
+            said, where = read_document(source)
             source = os.path.abspath(where)  # somebody may change the directory
         with in_file(where) if where else nullcontext():
-            parts = read(said, environ)
+            parts = parse(said, environ)
             spare = [*parts.shared.values()]
             try:
-                what = carry_over(self._what, parts)
-                current = {named: named._found_in(what.config) for named in self._in_use()}
+                what = carry_over(self._active, parts)
+                current = {named: named._find_in(what.config) for named in self._in_use()}
                 made = {
-                    cell: (layer, named._made(cell, layer))
+                    cell: (layer, named._make_value(cell, layer))
                     for named, layer in current.items()
-                    for cell in named._followers()
+                    for cell in named._live_cells()
                 }
                 spare = [fresh for key, fresh in parts.shared.items() if what.shared[key] is not fresh]
             finally:
                 for thing in spare:  # nobody will use it, and it is in nobody's statistics
                     unregister(thing)
-            for _, fresh in what.tuned:
+            for _, fresh in what.reconfigured:
                 unregister(fresh)
         return PreparedConfig(what, (source, environ), current, made)
 
     def _exchange(self, ready: PreparedConfig) -> None:
         """Do the rest, which cannot fail; twice does no harm."""
-        before: Mapping[tuple[str, str], object] = {} if self._what is None else self._what.shared
-        self._what, self._source = ready.what, ready.source
+        before: Mapping[tuple[str, str], object] = {} if self._active is None else self._active.shared
+        self._active, self._source = ready.active, ready.source
         for key, thing in before.items():
-            if ready.what.shared.get(key) is not thing:
+            if ready.active.shared.get(key) is not thing:
                 unregister(thing)
-        for old, fresh in ready.what.tuned:
+        for old, fresh in ready.active.reconfigured:
             old.reconfigure(fresh)
         for named, layer in ready.current.items():
             named._current = layer
-        for cell, filling in ready.made.items():
+        for cell, filling in ready.values.items():
             cell.layer, cell.made = filling
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._within.clear()  # none of those threads is here
+        self._reloading_threads.clear()  # none of those threads is here
 
     def _in_use(self) -> list[Named]:
         return [named for known in list(self._names.values()) if (named := known()) is not None]

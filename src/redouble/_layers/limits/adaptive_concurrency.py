@@ -1,10 +1,6 @@
-"""AdaptiveConcurrency: as many calls at once as the service can take, found out by how long they take.
+"""AdaptiveConcurrency: a limit on concurrent calls that adapts to latency.
 
-How many that is is decided in `_gradient` and `_windowed`; this file counts, and has the clock.
-
-How many calls are under way, of how many: what every call behind an adaptive limit changes, unlocked.
-
-From looking at ``inside`` to changing it there must be no call; see `_concurrency`, where that is done.
+The calls in flight are counted without a lock: between reading and writing the count there must be no call.
 """
 
 from __future__ import annotations
@@ -36,16 +32,20 @@ __all__ = ["AdaptiveConcurrency", "InFlight", "overloaded"]
 
 
 class InFlight:
-    """How many are ``inside``, of how many. A forked process has a new one: those calls go on elsewhere."""
+    """The calls in flight and their limit. A forked child has a new one, without the parent's calls.
 
-    __slots__ = ("half", "inside", "limit", "skip", "timed")
+    skip: how many calls begin until one is timed again; ``timing_interval`` of them while fewer than ``half``
+        of the limit are in flight.
+    """
+
+    __slots__ = ("count", "half", "limit", "skip", "timing_interval")
 
     def __init__(self, limit: int) -> None:
-        self.inside, self.skip, self.timed = 0, 0, 1
-        self.resize(limit)
+        self.count, self.skip, self.timing_interval = 0, 0, 1
+        self.set_limit(limit)
 
-    def resize(self, limit: int) -> None:
-        """Take on another limit."""
+    def set_limit(self, limit: int) -> None:
+        """Change the limit."""
         self.limit, self.half = limit, (limit - 1) // 2
 
 
@@ -54,42 +54,42 @@ T = TypeVar("T")
 
 By = Literal["gradient", "vegas", "aimd"]
 
-OFTEN = 16  # calls that are timed in a window while there is room: they cannot raise the limit
-FAR = 64  # calls from one that is timed to the next, at most
-SIGNS = (Kind.throttled, Kind.timeout)
+TIMED_PER_WINDOW = 16  # calls that are timed in a window while few are in flight: they cannot raise the limit
+MAX_TIMING_INTERVAL = 64  # the most calls from a timed one to the next
+OVERLOAD_KINDS = (Kind.throttled, Kind.timeout)
 
-# From looking at `inside` to changing it there is no call: no other thread and no signal comes in between.
-LIMITED = Template(
+# Between reading and writing `count` there is no call, so that no other thread and no signal handler can run.
+LIMIT_WRAPPER = Template(
     "adaptive concurrency",
     """\
 {async_}def limited({parameters}):
-    redouble_room = redouble_gate._room
-    if redouble_room.inside >= redouble_room.limit:
-        redouble_refuse()
-    redouble_room.inside += 1
+    redouble_in_flight = redouble_gate._in_flight
+    if redouble_in_flight.count >= redouble_in_flight.limit:
+        redouble_reject()
+    redouble_in_flight.count += 1
     redouble_start, redouble_good = None, False
     try:
-        redouble_room.skip -= 1
-        if redouble_room.skip <= 0:
-            redouble_under_way = redouble_room.inside
+        redouble_in_flight.skip -= 1
+        if redouble_in_flight.skip <= 0:
+            redouble_concurrent = redouble_in_flight.count
             redouble_start = redouble_system() if redouble_ambient else redouble_now()
         redouble_result = {await_}redouble_fn({arguments})
         redouble_good = True
     finally:
-        redouble_room.inside -= 1
+        redouble_in_flight.count -= 1
         if redouble_start is not None and redouble_good:
-            redouble_saw(redouble_start, redouble_under_way)
+            redouble_record_success(redouble_start, redouble_concurrent)
         elif not redouble_good:
-            redouble_failed(redouble_exception())
+            redouble_record_failure(redouble_exception())
 {check}    return redouble_result
 """,
 )
 
 
 def overloaded(error: Exception, /) -> bool | None:
-    """Say whether an error is a sign of too many calls: the default of ``on``."""
+    """Return True if an error is a sign of overload: the default of ``on``."""
     verdict = transient(error)
-    return True if verdict is not None and verdict.kind in SIGNS else None
+    return True if verdict is not None and verdict.kind in OVERLOAD_KINDS else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class AdaptiveConcurrency(ForkSafe, Gate):
         spans |= {"relearn": checked(relearn, "AdaptiveConcurrency relearn")}
         if not all(spans.values()):
             raise ValueError(f"AdaptiveConcurrency {spans}: write more than 0 seconds")
-        self._drops = FailureFilter(on, "AdaptiveConcurrency")
+        self._overload_errors = FailureFilter(on, "AdaptiveConcurrency")
         instance(name, "AdaptiveConcurrency name", str | None, "a text, or None")
         methods(random, "random", ("random",))
         self.settings = AdaptiveConcurrencySettings(
@@ -164,13 +164,13 @@ class AdaptiveConcurrency(ForkSafe, Gate):
         )
         self.name = name
         self.register("limits")
-        way: LimitAlgorithm = (
+        algorithm: LimitAlgorithm = (
             {"gradient": Gradient, "vegas": Vegas}[by]() if by != "aimd" else Aimd(spans["slow"])
         )
-        self._windowed = WindowedLimit(
-            way, initial, least, most, spans["window"], spans["relearn"], SYSTEM.now(), random.random
+        self._window = WindowedLimit(
+            algorithm, initial, least, most, spans["window"], spans["relearn"], SYSTEM.now(), random.random
         )
-        self._room = InFlight(initial)
+        self._in_flight = InFlight(initial)
         self._now = fast_reader(SYSTEM, aio=False)
 
     @property
@@ -179,88 +179,89 @@ class AdaptiveConcurrency(ForkSafe, Gate):
 
     @property
     def limit(self) -> int:
-        """How many calls may be inside at once, as of now."""
-        return self._room.limit
+        """The current maximum number of concurrent calls."""
+        return self._in_flight.limit
 
     def admit(self, now: float, /) -> tuple[InFlight, float, int]:
         """Let a call in, or raise `BulkheadFull`."""
-        room = self._room
-        if room.inside >= room.limit:
-            self._refuse()
-        room.inside += 1
-        return room, now, room.inside
+        in_flight = self._in_flight
+        if in_flight.count >= in_flight.limit:
+            self._reject()
+        in_flight.count += 1
+        return in_flight, now, in_flight.count
 
     def ended(self, ticket: tuple[InFlight, float, int], error: BaseException | None, now: float, /) -> None:
-        """Learn how a call ended."""
-        room, started, under_way = ticket
-        room.inside -= 1
+        """Record how a call ended."""
+        in_flight, started, concurrent = ticket
+        in_flight.count -= 1
         if error is None:
-            self._saw(started, under_way, now)
+            self._record_success(started, concurrent, now)
         else:
-            self._failed(error, now)
+            self._record_failure(error, now)
 
     def snapshot(self) -> Mapping[str, float]:
-        """Tell the ``limit``, and how many calls are inside (``in_use``)."""
-        room = self._room
-        return {"limit": room.limit, "in_use": room.inside}
+        """Return the ``limit``, and how many calls are in flight (``in_use``)."""
+        in_flight = self._in_flight
+        return {"limit": in_flight.limit, "in_use": in_flight.count}
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` behind the limit."""
-        return self._shaped(fn, is_async=False)
+        return self._compile(fn, is_async=False)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` behind the limit, for a coroutine function."""
-        return self._shaped(fn, is_async=True)
+        return self._compile(fn, is_async=True)
 
-    def _shaped(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+    def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         return compile_wrapper(
             fn,
-            LIMITED,
+            LIMIT_WRAPPER,
             is_async=is_async,
             gate=self,
-            refuse=self._refuse,
-            saw=self._saw,
-            failed=self._failed,
+            reject=self._reject,
+            record_success=self._record_success,
+            record_failure=self._record_failure,
             ambient=ambient.active,
             system=SYSTEM.now,
             now=fast_reader(SYSTEM, aio=False),
             exception=task_error if is_async else sys.exception,
         )
 
-    def _saw(self, started: float, under_way: int, now: float | None = None) -> None:
+    def _record_success(self, started: float, concurrent: int, now: float | None = None) -> None:
         if now is None:
             now = SYSTEM.now() if ambient.active else self._now()
-        room, windowed = self._room, self._windowed
-        if windowed.since <= now < windowed.edge and started <= now:
-            room.skip = 0 if under_way > room.half else room.timed
-            windowed.add(now - started, under_way, now)
+        in_flight, window = self._in_flight, self._window
+        if window.since <= now < window.end and started <= now:
+            in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
+            window.collect(now - started, concurrent, now)
         else:
-            self._note(max(0.0, now - started), under_way, now, dropped=False)
+            self._record(max(0.0, now - started), concurrent, now, dropped=False)
 
-    def _failed(self, error: BaseException | None, now: float | None = None) -> None:
-        if self._drops.is_failure(error):
-            self._note(None, self._room.inside, SYSTEM.now() if now is None else now, dropped=True)
+    def _record_failure(self, error: BaseException | None, now: float | None = None) -> None:
+        if self._overload_errors.is_failure(error):
+            self._record(None, self._in_flight.count, SYSTEM.now() if now is None else now, dropped=True)
 
-    def _note(self, seconds: float | None, under_way: int, now: float, *, dropped: bool) -> None:
-        room, windowed = self._room, self._windowed
-        room.skip = 0 if under_way > room.half else room.timed
+    def _record(self, seconds: float | None, concurrent: int, now: float, *, dropped: bool) -> None:
+        in_flight, window = self._in_flight, self._window
+        in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
         if self._owned_by_this_thread():
-            return  # a signal has come in the middle of this very thing
+            return  # a signal handler runs in the middle of recording
         with self._lock:
-            timed = windowed.saw(seconds, under_way, now, dropped=dropped)
-            if timed:
-                room.timed = max(1, min(FAR, room.timed * timed // OFTEN))
-                room.resize(windowed.limit)
+            calls = window.record(seconds, concurrent, now, dropped=dropped)
+            if calls:
+                interval = in_flight.timing_interval * calls // TIMED_PER_WINDOW
+                in_flight.timing_interval = max(1, min(MAX_TIMING_INTERVAL, interval))
+                in_flight.set_limit(window.limit)
 
-    def _refuse(self) -> NoReturn:
-        limit = self._room.limit
-        whose = "the adaptive limit" if self.name is None else f"the adaptive limit {self.name}"
+    def _reject(self) -> NoReturn:
+        limit = self._in_flight.limit
+        gate = "the adaptive limit" if self.name is None else f"the adaptive limit {self.name}"
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
-        says = f"{whose} is reached: {calls} inside, which is what the service takes"
-        raise emit_rejected(BulkheadFull(says, limit=limit, wait=0), "adaptive_concurrency", self.name)
+        message = f"{gate} is reached: {calls} inside, which is what the service takes"
+        raise emit_rejected(BulkheadFull(message, limit=limit, wait=0), "adaptive_concurrency", self.name)
 
     def describe(self) -> str:
-        return f"as many at once as the service takes, {self._room.limit} so far"
+        return f"as many at once as the service takes, {self._in_flight.limit} so far"
 
     def lint(self, outer: tuple[Layer, ...], inner: tuple[Layer, ...], worst: WorstCase, /) -> Iterator[str]:
         del outer, worst
@@ -272,8 +273,8 @@ class AdaptiveConcurrency(ForkSafe, Gate):
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._room = InFlight(self._room.limit)
+        self._in_flight = InFlight(self._in_flight.limit)
 
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"
-        return f"AdaptiveConcurrency(by={self.settings.by!r}, limit={self._room.limit}{named})"
+        return f"AdaptiveConcurrency(by={self.settings.by!r}, limit={self._in_flight.limit}{named})"

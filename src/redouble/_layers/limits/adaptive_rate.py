@@ -1,7 +1,4 @@
-"""AdaptiveRate: as fast as the other side lets us, found out by being throttled, as in the AWS SDKs.
-
-How fast that is is decided in `_cubic`; who waits, and in what order, in `_line`.
-"""
+"""AdaptiveRate: a rate limit that adapts to throttling, as the adaptive mode of the AWS SDKs does."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ THROTTLED = Kind.throttled
 
 
 def throttling(error: Exception, /) -> bool | None:
-    """Say whether an error means that we are too fast: the default of ``on``."""
+    """Return True if an error is a throttling error: the default of ``on``."""
     verdict = transient(error)
     return True if verdict is not None and verdict.kind is THROTTLED else None
 
@@ -76,40 +73,44 @@ class AdaptiveRate(WaitingGate):
         self.settings = AdaptiveRateSettings(on=on, wait=wait, least=least, name=name)
         self.name = name
         self.register("limits")
-        self._tide = AdaptiveTokenBucket(SYSTEM.now(), least)
-        self._line = WaitQueue(self._tide, wait, self._refused)
+        self._bucket = AdaptiveTokenBucket(SYSTEM.now(), least)
+        self._wait_queue = WaitQueue(self._bucket, wait, self._rejection)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
-        """Learn how a call ended; a cancellation, or a refusal further in, says nothing."""
+        """Record how a call ended; a cancellation, or a rejection further in, does not count."""
         if error is not None and (not isinstance(error, Exception) or isinstance(error, Rejected)):
             return
         throttled = error is not None and bool(self._throttles.matches(error))
-        self._line.change(self._tide.learn, throttled, now)
+        self._wait_queue.update_pacer(self._bucket.record, throttled, now)
 
     def snapshot(self) -> Mapping[str, float | None]:
-        """Tell the ``rate`` in calls a second (None: no limit yet), that ``measured``, and the ``queued``."""
-        self._look()
-        tide = self._tide
-        rate = tide.rate if tide.on else None
-        return {"rate": rate, "measured": tide.measured.rate, "queued": len(self._line)}
+        """Return the ``rate`` in calls a second (None: no limit yet), the ``measured`` one, ``queued``."""
+        self._advance_window()
+        bucket = self._bucket
+        rate = bucket.rate if bucket.limiting else None
+        return {"rate": rate, "measured": bucket.meter.rate, "queued": len(self._wait_queue)}
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` behind the gate."""
-        tide = self._tide
-        return compile_counting_wrapper(self, tide, tide.measured, fn, self._line.enter, is_async=False)
+        bucket = self._bucket
+        return compile_counting_wrapper(
+            self, bucket, bucket.meter, fn, self._wait_queue.enter, is_async=False
+        )
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` behind the gate, for a coroutine function."""
-        tide = self._tide
-        return compile_counting_wrapper(self, tide, tide.measured, fn, self._line.aenter, is_async=True)
+        bucket = self._bucket
+        return compile_counting_wrapper(
+            self, bucket, bucket.meter, fn, self._wait_queue.aenter, is_async=True
+        )
 
-    def _look(self) -> None:
-        self._line.tell(self._tide.measured.look)
+    def _advance_window(self) -> None:
+        self._wait_queue.query_pacer(self._bucket.meter.advance)
 
-    def _refused(self, why: str, wait: float) -> RateLimited:
-        whose = "the adaptive rate" if self.name is None else f"the adaptive rate {self.name}"
-        rate = f"{self._tide.rate:.3g} calls a second"
-        error = RateLimited(f"{whose} is down to {rate} after throttling, {why}", retry_after=wait)
+    def _rejection(self, why: str, wait: float) -> RateLimited:
+        gate = "the adaptive rate" if self.name is None else f"the adaptive rate {self.name}"
+        rate = f"{self._bucket.rate:.3g} calls a second"
+        error = RateLimited(f"{gate} is down to {rate} after throttling, {why}", retry_after=wait)
         return emit_rejected(error, "adaptive_rate", self.name)
 
     def describe(self) -> str:

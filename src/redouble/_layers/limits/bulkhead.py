@@ -1,7 +1,4 @@
-"""Bulkhead: so many calls at once and no more, wherever they run.
-
-Who may come in is decided in `_places`, and waited for in `_entry`.
-"""
+"""Bulkhead: a limit on concurrent calls, shared by all threads and event loops."""
 
 from __future__ import annotations
 
@@ -29,23 +26,23 @@ __all__ = ["Bulkhead"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-HELD = Template(
+SLOT_WRAPPER = Template(
     "bulkhead",
     """\
 {async_}def held({parameters}):
-    redouble_ticket = redouble_Ticket()
+    redouble_lease = redouble_Lease()
     try:
-        redouble_add(redouble_ticket)
-        if redouble_queue or redouble_len(redouble_inside) > redouble_places.limit:
-            {await_}redouble_wait(redouble_ticket)
+        redouble_add(redouble_lease)
+        if redouble_queue or redouble_len(redouble_leases) > redouble_slots.limit:
+            {await_}redouble_wait(redouble_lease)
         redouble_result = {await_}redouble_fn({arguments})
     finally:
-        redouble_ticket.over = True
+        redouble_lease.released = True
         try:
-            redouble_drop(redouble_ticket)
+            redouble_discard(redouble_lease)
         finally:
-            if redouble_queue or redouble_called:
-                redouble_serve()
+            if redouble_queue or redouble_to_wake:
+                redouble_admit_waiters()
 {check}    return redouble_result
 """,
 )
@@ -65,7 +62,7 @@ class BulkheadSettings:
 class Bulkhead(SharedByIdentity, Gate):
     """Let at most ``limit`` calls in at once, in all threads and event loops together.
 
-    Others wait for a place, first come first served, for up to ``wait`` seconds (None: for ever, 0: not at
+    Others wait for a slot, first come first served, for up to ``wait`` seconds (None: for ever, 0: not at
     all); then they get `BulkheadFull`. No more than ``queue`` may wait at once. A blocking call on the
     thread of a running event loop never waits, or it would stop the loop. A deadline ends the waiting too.
     """
@@ -88,9 +85,9 @@ class Bulkhead(SharedByIdentity, Gate):
         self.settings = BulkheadSettings(limit=limit, wait=wait, queue=queue, name=name)
         self.name = name
         self.register("bulkheads")
-        # A subclass that has its own is asked about every call, and never waits.
-        self._as_is = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
-        self._places = WaitableSlots(limit, wait, queue, name)
+        # A subclass with its own `admit()` or `ended()` is called for every call, and never waits.
+        self._default_admission = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
+        self._slots = WaitableSlots(limit, wait, queue, name)
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -98,12 +95,12 @@ class Bulkhead(SharedByIdentity, Gate):
 
     @property
     def limit(self) -> int:
-        """How many calls may be inside at once."""
+        """The maximum number of concurrent calls."""
         return self.settings.limit
 
     @property
     def wait(self) -> float | None:
-        """How many seconds a call waits for a place; None for as long as it takes."""
+        """How many seconds a call waits for a slot; None for as long as it takes."""
         return self.settings.wait
 
     @property
@@ -111,64 +108,64 @@ class Bulkhead(SharedByIdentity, Gate):
         """How many calls may wait at once; None for any number."""
         return self.settings.queue
 
-    def admit(self, now: float, /) -> Lease:  # noqa: ARG002  a place is free, or it is not
-        """Take a place without waiting, or raise `BulkheadFull`."""
-        ticket = Lease()
-        if not self._places.try_acquire(ticket):
-            self._places.try_acquire_now(ticket, "and it does not wait")
-        return ticket
+    def admit(self, now: float, /) -> Lease:  # noqa: ARG002  a slot does not depend on the time
+        """Acquire a slot without waiting, or raise `BulkheadFull`."""
+        lease = Lease()
+        if not self._slots.try_acquire(lease):
+            self._slots.try_acquire_now(lease, "and it does not wait")
+        return lease
 
     def ended(self, ticket: Lease, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
-        """Leave."""
-        self._places.release(ticket)
+        """Release the slot."""
+        self._slots.release(ticket)
 
     def snapshot(self) -> Mapping[str, float]:
-        """Tell how many places are ``in_use``, of how many (``limit``), and how many calls are ``queued``."""
-        inside, queued = self._places.counts()
-        return {"limit": self.limit, "in_use": inside, "queued": queued}
+        """Return how many slots are ``in_use``, the ``limit``, and how many calls are ``queued``."""
+        in_use, queued = self._slots.counts()
+        return {"limit": self.limit, "in_use": in_use, "queued": queued}
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` behind the bulkhead."""
-        own = self._shaped(fn, self._places.enter, is_async=False)
-        return own if self._as_is else super().around(fn)
+        wrapper = self._compile(fn, self._slots.enter, is_async=False)
+        return wrapper if self._default_admission else super().around(fn)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` behind the bulkhead, for a coroutine function."""
-        own = self._shaped(fn, self._places.aenter, is_async=True)
-        return own if self._as_is else super().around_async(fn)
+        wrapper = self._compile(fn, self._slots.aenter, is_async=True)
+        return wrapper if self._default_admission else super().around_async(fn)
 
-    def _shaped(
+    def _compile(
         self, fn: Callable[..., Any], wait: Callable[[Lease], object], *, is_async: bool
     ) -> Callable[..., Any]:
-        places = self._places
-        return compile_wrapper(  # what `Places.take` and `leave` do, without calling them
+        slots = self._slots
+        return compile_wrapper(  # `Slots.try_acquire()` and `release()`, inlined
             fn,
-            HELD,
+            SLOT_WRAPPER,
             is_async=is_async,
-            Ticket=Lease,
+            Lease=Lease,
             len=len,
-            places=places,
-            inside=places.inside,
-            add=places.inside.add,
-            drop=places.inside.discard,
-            queue=places.queue,
-            called=places.called,
-            serve=places.serve,
+            slots=slots,
+            leases=slots.leases,
+            add=slots.leases.add,
+            discard=slots.leases.discard,
+            queue=slots.queue,
+            to_wake=slots.to_wake,
+            admit_waiters=slots.admit_waiters,
             wait=wait,
             bulkhead=self,  # for `policy_of`
         )
 
     def _admission(self, *, stream: bool = False) -> Admission:
-        return SlotAdmission(self) if self._as_is else super()._admission(stream=stream)
+        return SlotAdmission(self) if self._default_admission else super()._admission(stream=stream)
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
         return True
 
     def reconfigure(self, other: Self, /) -> None:
-        """Take over the limits of another bulkhead; calls inside it and in its queue stay there."""
+        """Take over the limits of another bulkhead; admitted calls and waiters stay."""
         self.settings = settings = replace(other.settings, name=self.name)
-        self._places.reconfigure(settings.limit, settings.wait, settings.queue)
+        self._slots.reconfigure(settings.limit, settings.wait, settings.queue)
 
     def describe(self) -> str:
         waits = "wait" if self.wait is None else f"wait up to {format_seconds(self.wait)}"
@@ -192,35 +189,35 @@ class Bulkhead(SharedByIdentity, Gate):
 
 
 class SlotAdmission(Admission):
-    """One call inside, by ``with``."""
+    """The slot of one ``with`` block or generator."""
 
     __slots__ = ()
 
     gate: Bulkhead
 
     def enter(self) -> None:
-        self.ticket, self.entered = Lease(), True  # leaving does no harm to who never came in
-        inside = False
+        self.ticket, self.entered = Lease(), True  # releasing a lease that was never admitted does no harm
+        admitted = False
         try:
-            if not self.gate._places.try_acquire(self.ticket):
-                self.gate._places.enter(self.ticket)
-            inside = True
+            if not self.gate._slots.try_acquire(self.ticket):
+                self.gate._slots.enter(self.ticket)
+            admitted = True
         finally:
-            if not inside:
-                self.gate._places.release(self.ticket)
+            if not admitted:
+                self.gate._slots.release(self.ticket)
 
     async def aenter(self) -> None:
-        self.ticket, self.entered = Lease(), True  # leaving does no harm to who never came in
-        inside = False
+        self.ticket, self.entered = Lease(), True  # releasing a lease that was never admitted does no harm
+        admitted = False
         try:
-            if not self.gate._places.try_acquire(self.ticket):
-                await self.gate._places.aenter(self.ticket)
-            inside = True
+            if not self.gate._slots.try_acquire(self.ticket):
+                await self.gate._slots.aenter(self.ticket)
+            admitted = True
         finally:
-            if not inside:
-                self.gate._places.release(self.ticket)
+            if not admitted:
+                self.gate._slots.release(self.ticket)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self.gate._places.release(self.ticket)
+        self.gate._slots.release(self.ticket)

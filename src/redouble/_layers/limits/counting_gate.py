@@ -1,9 +1,7 @@
-"""The lines that calls go through behind a gate that counts how they went, and as a rule has nothing to say.
+"""The wrapper of gates that count successful calls and rarely limit any.
 
-While all goes well that is one look at a flag, and a number that goes up: nobody is asked, nothing is locked,
-and the clock is read about sixteen times in a slice of time, however many calls there are.
-
-A count of calls that go well, which looks at the clock only as often as it has to.
+While a gate does not limit, a successful call costs one flag and one increment, without a lock; the clock is
+read about sixteen times in a slice of time, however many calls there are.
 """
 
 from __future__ import annotations
@@ -21,55 +19,55 @@ from redouble._runtime.clock import SYSTEM, fast_reader
 __all__ = ["SampledCounter", "compile_counting_wrapper"]
 
 
-OFTEN = 16  # looks at the clock in a slice of time
-FAR = 256  # calls from one look to the next, at most
+CHECKS_PER_SLICE = 16  # reads of the clock in a slice of time
+MAX_STEP = 256  # the most calls from one read of the clock to the next
 
 
 class SampledCounter:
-    """What is counted while all goes well: up to ``check``, when it is time to look at the clock again."""
+    """A counter of successful calls; the clock is read when ``count`` reaches ``next_check``."""
 
-    __slots__ = ("check", "count", "edge", "since", "step")
+    __slots__ = ("count", "next_check", "slice_end", "slice_start", "step")
 
     def __init__(self) -> None:
-        self.count, self.check = 0, 1
+        self.count, self.next_check = 0, 1
         self.step = 1
-        self.since = self.edge = -inf  # the running slice of time; at first there is none
+        self.slice_start = self.slice_end = -inf  # the current slice of time; none at first
 
-    def begin(self, before: int, since: float, edge: float) -> None:
-        """Begin another slice of time; so many were counted in the one before.
+    def begin_slice(self, before: int, since: float, edge: float) -> None:
+        """Begin a slice of time; ``before``: the number of calls in the previous one.
 
-        Up to sixteen a slice the clock is looked at every time; beyond that, a few count in the one after.
+        Up to sixteen calls a slice, the clock is read each time; beyond, a few calls count in the next slice.
         """
-        self.step = max(1, min(FAR, before // OFTEN))
-        self.check, self.since, self.edge = self.count + self.step, since, edge
+        self.step = max(1, min(MAX_STEP, before // CHECKS_PER_SLICE))
+        self.next_check, self.slice_start, self.slice_end = self.count + self.step, since, edge
 
-    def take(self) -> tuple[int, int]:
-        """Take out what was counted: up to the last look at the clock, and since."""
-        count, sure = self.count, self.check - self.step
+    def drain(self) -> tuple[int, int]:
+        """Reset the count; return the calls up to the last read of the clock, and those since."""
+        count, dated = self.count, self.next_check - self.step
         self.count -= count
-        return min(count, sure), max(0, count - sure)
+        return min(count, dated), max(0, count - dated)
 
 
-# From reading the count to setting it there is no call, so that no other thread comes in between.
-COUNTED = Template(
+# Between reading and writing the count there is no call, so that no other thread can run in between.
+COUNTING_WRAPPER = Template(
     "gate",
     """\
 {async_}def counted({parameters}):
-    if redouble_state.on:
+    if redouble_state.limiting:
         {await_}redouble_enter()
     redouble_good = False
     try:
         redouble_result = {await_}redouble_fn({arguments})
         redouble_good = True
     finally:
-        if redouble_good and not redouble_state.on:
-            redouble_tally.count += 1
-            if redouble_tally.count >= redouble_tally.check:
+        if redouble_good and not redouble_state.limiting:
+            redouble_counter.count += 1
+            if redouble_counter.count >= redouble_counter.next_check:
                 redouble_moment = redouble_system() if redouble_ambient else redouble_now()
-                if redouble_tally.since <= redouble_moment < redouble_tally.edge:
-                    redouble_tally.check = redouble_tally.count + redouble_tally.step
+                if redouble_counter.slice_start <= redouble_moment < redouble_counter.slice_end:
+                    redouble_counter.next_check = redouble_counter.count + redouble_counter.step
                 else:
-                    redouble_look()
+                    redouble_advance_window()
         else:
             redouble_ended(None, None if redouble_good else redouble_exception(), redouble_system())
 {check}    return redouble_result
@@ -78,27 +76,27 @@ COUNTED = Template(
 
 
 class CountingGate(Protocol):
-    """A gate that counts."""
+    """A gate that counts calls."""
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:
-        """Learn how a call ended."""
+        """Record how a call ended."""
         ...
 
-    def _look(self) -> None:
-        """Take in what was counted."""
+    def _advance_window(self) -> None:
+        """Move counted calls into the window, and begin a new slice."""
         ...
 
 
 class CounterState(Protocol):
-    """Whether calls have to ask: ``on``."""
+    """A state with the flag ``limiting``: True if every call has to be admitted."""
 
-    on: bool
+    limiting: bool
 
 
 def compile_counting_wrapper(
     gate: CountingGate,
     state: CounterState,
-    tally: SampledCounter,
+    counter: SampledCounter,
     fn: Callable[..., Any],
     enter: Callable[[], object] | Callable[[], Awaitable[object]],
     *,
@@ -107,12 +105,12 @@ def compile_counting_wrapper(
     """Return ``fn`` behind the gate, with its own signature."""
     return compile_wrapper(
         fn,
-        COUNTED,
+        COUNTING_WRAPPER,
         is_async=is_async,
         state=state,
-        tally=tally,
+        counter=counter,
         enter=enter,
-        look=gate._look,
+        advance_window=gate._advance_window,
         ended=gate.ended,
         ambient=ambient.active,
         system=SYSTEM.now,

@@ -1,11 +1,11 @@
-"""The adaptive mode of the AWS SDKs: how fast to call, learned from being throttled. It is told the time.
+"""The rate of the AWS SDKs' adaptive mode: a token bucket whose fill rate adapts to throttling.
 
-Rule 1: off until the first throttling; until then nothing is limited, and only counted.
-Rule 2: what is measured are answers per second, in halves of a second, smoothed.
-Rule 3: throttling cuts the rate to a share of what was measured. From there it grows along a cubic curve:
-        quickly at first, slowly near where it was throttled, then faster and faster, to find out what more
-        there is.
-Rule 4: the rate fills a bucket of tokens, and a call takes one.
+Rule 1: until the first throttling error calls are only counted, not limited.
+Rule 2: the measured rate is the number of results per second, in slices of half a second, smoothed.
+Rule 3: throttling cuts the rate to a share of the measured one. From there it grows along a cubic curve:
+        quickly at first, slowly near the rate at which it was throttled, then faster and faster, to probe for
+        a higher one.
+Rule 4: the rate fills a token bucket, and each call takes one token.
 """
 
 from __future__ import annotations
@@ -13,118 +13,118 @@ from __future__ import annotations
 from math import cbrt, floor
 
 from redouble._layers.limits.counting_gate import SampledCounter
-from redouble._layers.limits.pacing import BACK, SMALLEST
+from redouble._layers.limits.pacing import CLOCK_JUMP, CLOCK_TOLERANCE
 
 __all__ = ["AdaptiveTokenBucket", "CubicCurve", "RateMeter"]
 
 
-BETA = 0.7  # what is left of the rate after throttling
+BETA = 0.7  # the share of the rate that is left after throttling
 SCALE = 0.4  # how steep the curve is
-SMOOTH = 0.8  # how much the latest half second counts
-HALF = 0.5  # second: what is measured at a time
+SMOOTHING = 0.8  # the weight of the latest slice
+SLICE = 0.5  # second: the length of a slice
 LEAST_CAPACITY = 1.0
 
 
 class CubicCurve:
-    """The curve: it comes back to ``top``, where it was throttled last, ``plateau`` seconds after that."""
+    """The CUBIC curve: it returns to ``top``, the rate last throttled, ``plateau`` seconds afterwards."""
 
     __slots__ = ("beta", "plateau", "scale", "since", "top")
 
     def __init__(self, top: float, since: float, beta: float = BETA, scale: float = SCALE) -> None:
         self.beta, self.scale = beta, scale
-        self._begin(top, since)
+        self._restart(top, since)
 
-    def grown(self, t: float) -> float:
-        """Return the rate at a moment without throttling."""
+    def rate_at(self, t: float) -> float:
+        """Return the rate at a time without throttling since."""
         return self.scale * (t - self.since - self.plateau) ** 3 + self.top
 
     def cut(self, rate: float, t: float) -> float:
-        """Return the rate after being throttled at this one."""
-        self._begin(rate, t)
+        """Restart the curve at a rate that was throttled, and return the reduced rate."""
+        self._restart(rate, t)
         return rate * self.beta
 
-    def _begin(self, top: float, since: float) -> None:
+    def _restart(self, top: float, since: float) -> None:
         self.top, self.since = top, since
         self.plateau = cbrt(top * (1 - self.beta) / self.scale)
 
 
 class RateMeter(SampledCounter):
-    """How many answers there are per second. ``count``: those that are not part of it yet."""
+    """Measures results per second. ``count``: those that are not included in ``rate`` yet."""
 
-    __slots__ = ("_from", "rate")
+    __slots__ = ("_measured_to", "rate")
 
     def __init__(self, now: float) -> None:
         super().__init__()
         self.rate = 0.0
-        self._from = floor(now / HALF) * HALF
+        self._measured_to = floor(now / SLICE) * SLICE
 
-    def look(self, now: float) -> None:
-        """Take in what was counted, if a half second is over; the answer that shows it is part of it."""
-        start = floor(now / HALF) * HALF
-        passed = start - self._from
-        if -BACK <= passed <= 0:
+    def advance(self, now: float) -> None:
+        """Update the rate if a slice is over; the result that notices it is included."""
+        start = floor(now / SLICE) * SLICE
+        passed = start - self._measured_to
+        if -CLOCK_JUMP <= passed <= 0:
             return
         count = 0
-        if passed > 0:  # else it is another clock
+        if passed > 0:  # else the time is of another clock
             count, self.count = self.count, 0
-            self.rate = count / passed * SMOOTH + self.rate * (1 - SMOOTH)
-        self._from = start
-        self.begin(int(count * HALF / passed), start, start + HALF)
+            self.rate = count / passed * SMOOTHING + self.rate * (1 - SMOOTHING)
+        self._measured_to = start
+        self.begin_slice(int(count * SLICE / passed), start, start + SLICE)
 
 
 class AdaptiveTokenBucket:
-    """The rate as it comes and goes, and the tokens it brings."""
+    """A token bucket whose fill rate adapts to throttling; ``limiting``: since the first throttling."""
 
-    __slots__ = ("_cubic", "_least", "_tokens", "_when", "capacity", "measured", "on", "rate")
+    __slots__ = ("_curve", "_least", "_tokens", "_updated_at", "capacity", "limiting", "meter", "rate")
 
     def __init__(self, now: float, least: float = 0.5) -> None:
-        self.measured = RateMeter(now)
-        self.on = False
+        self.meter = RateMeter(now)
+        self.limiting = False
         self.rate, self.capacity = 0.0, LEAST_CAPACITY
-        self._cubic = CubicCurve(0.0, now)
-        self._least, self._tokens, self._when = least, 0.0, now
+        self._curve = CubicCurve(0.0, now)
+        self._least, self._tokens, self._updated_at = least, 0.0, now
 
-    def learn(self, throttled: bool, now: float) -> None:
-        """Take in how a call ended."""
-        self._have(now)  # by another clock, perhaps
-        self.measured.count += 1
-        self.measured.look(now)
-        measured = self.measured.rate
+    def record(self, throttled: bool, now: float) -> None:
+        """Record how a call ended, and adapt the rate."""
+        self._tokens_at(now)  # it detects a change of clock
+        self.meter.count += 1
+        self.meter.advance(now)
+        measured = self.meter.rate
         if throttled:
-            new = self._cubic.cut(min(measured, self.rate) if self.on else measured, now)
-            if not self.on:
-                self.on, self._tokens, self._when = True, 0.0, now
+            new = self._curve.cut(min(measured, self.rate) if self.limiting else measured, now)
+            if not self.limiting:
+                self.limiting, self._tokens, self._updated_at = True, 0.0, now
         else:
-            new = self._cubic.grown(now)
-        self.set(min(new, 2 * measured), now)
+            new = self._curve.rate_at(now)
+        self.set_rate(min(new, 2 * measured), now)
 
-    def set(self, rate: float, now: float) -> None:
-        """Go on at another rate; what is in the bucket stays, as far as it fits."""
-        tokens = self._have(now)
+    def set_rate(self, rate: float, now: float) -> None:
+        """Change the rate; the tokens in the bucket stay, up to the new capacity."""
+        tokens = self._tokens_at(now)
         self.rate = max(rate, self._least)
         self.capacity = max(self.rate, LEAST_CAPACITY)
-        self._tokens, self._when = min(tokens, self.capacity), now
+        self._tokens, self._updated_at = min(tokens, self.capacity), now
 
     def due(self, now: float, ahead: int = 0) -> float:
-        """Tell in how many seconds there is a token, after so many others."""
-        if not self.on:
+        """Return in how many seconds there is a token, after ``ahead`` others."""
+        if not self.limiting:
             return 0.0
-        wait = (1 + ahead - self._have(now)) / self.rate
-        return 0.0 if wait <= SMALLEST else wait
+        wait = (1 + ahead - self._tokens_at(now)) / self.rate
+        return 0.0 if wait <= CLOCK_TOLERANCE else wait
 
     def take(self, now: float) -> None:
         """Take a token."""
-        if self.on:
-            self._tokens, self._when = self._have(now) - 1, now
+        if self.limiting:
+            self._tokens, self._updated_at = self._tokens_at(now) - 1, now
 
-    def hold(self) -> None:
-        """Nobody passes unasked once it is on."""
+    def close_fast_path(self) -> None:
+        """Do nothing: there is no fast path to close; see ``limiting``."""
 
-    def release(self) -> None:
-        """Nor afterwards."""
+    def open_fast_path(self) -> None:
+        """Do nothing: there is no fast path to open."""
 
-    def _have(self, now: float) -> float:
-        if now < self._when - BACK:  # another clock: go on from here
-            self._cubic.since += now - self._when
-            self._when = now
-        return min(self._tokens + (now - self._when) * self.rate, self.capacity)
+    def _tokens_at(self, now: float) -> float:
+        if now < self._updated_at - CLOCK_JUMP:  # another clock: continue from its time
+            self._curve.since += now - self._updated_at
+            self._updated_at = now
+        return min(self._tokens + (now - self._updated_at) * self.rate, self.capacity)

@@ -1,10 +1,10 @@
-"""How many calls at once are right, read off how long they take: three ways to tell.
+"""Three algorithms that derive a concurrency limit from latency: Gradient, Vegas and AIMD.
 
-Pure: a sample is how long calls took, how many were under way, and whether one was dropped. A service with
-nothing in its queue answers in its own time; when it takes longer, calls are waiting for each other.
+They are pure functions of samples: how long calls took, how many were in flight, and whether one was dropped.
+A service whose queue is empty answers in its own time; when it takes longer, calls wait for each other.
 
-Rule 1: a limit that was not used says nothing. While fewer than half of it are under way, it does not grow.
-Rule 2: what was dropped counts at once, and however few were under way.
+Rule 1: a limit that is not used is not raised: it does not grow while fewer than half of it are in flight.
+Rule 2: a dropped call lowers the limit at once, however few calls were in flight.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Protocol
 __all__ = ["Aimd", "Gradient", "LimitAlgorithm", "Sample", "Vegas"]
 
 
-NOISE = 0.001  # second: what takes less cannot be told from the scheduler's, and a coarse clock's, whims
+NOISE = 0.001  # second: shorter times are noise of the scheduler and of coarse clocks
 
 
 class Sample:
-    """What was seen of a few calls: how long they took, the most under way, whether one was dropped."""
+    """A sample of a few calls: their latency, the most in flight, and whether one was dropped."""
 
-    __slots__ = ("dropped", "rtt", "under_way")
+    __slots__ = ("dropped", "in_flight", "rtt")
 
-    def __init__(self, rtt: float, under_way: int, *, dropped: bool = False) -> None:
-        self.rtt, self.under_way, self.dropped = rtt, under_way, dropped
+    def __init__(self, rtt: float, in_flight: int, *, dropped: bool = False) -> None:
+        self.rtt, self.in_flight, self.dropped = rtt, in_flight, dropped
 
 
 class LimitAlgorithm(Protocol):
-    """A way to tell: it is asked with the limit so far, and answers with the next."""
+    """Maps the current limit and a sample to the next limit."""
 
     def next(self, limit: float, sample: Sample, /) -> float:
         """Return the next limit."""
         ...
 
     def forget(self) -> None:
-        """Forget how long calls take when there is no queue: it may have changed."""
+        """Forget the latency without a queue, which may have changed."""
         ...
 
 
 class Gradient:
-    """Follow the ratio of the shortest time to the latest, as Envoy does, leaving room for a short queue."""
+    """Follows the ratio of the shortest latency to the latest, as Envoy does; allows for a short queue."""
 
     def __init__(self, buffer: float = 0.25) -> None:
         self._buffer = buffer
@@ -53,18 +53,18 @@ class Gradient:
             return limit * 0.9
         rtt = max(sample.rtt, NOISE)
         self.shortest = min(self.shortest, rtt)
-        if sample.under_way * 2 < limit:
+        if sample.in_flight * 2 < limit:
             return limit
         gradient = min(2.0, max(0.5, self.shortest * (1 + self._buffer) / rtt))
         return floor(limit * gradient + sqrt(limit * gradient))
 
     def forget(self) -> None:
-        """Learn the shortest time anew."""
+        """Forget the shortest latency."""
         self.shortest = inf
 
 
 class Vegas:
-    """Estimate how many calls wait for each other, and keep that between two bounds, as Netflix does."""
+    """Estimates how many calls queue, and keeps that number between two bounds, as Netflix does."""
 
     def __init__(
         self,
@@ -87,21 +87,21 @@ class Vegas:
             self.shortest = rtt
             return limit
         waiting = 0 if sample.dropped else ceil(limit * (1 - self.shortest / rtt))
-        if sample.dropped or (waiting > beta and sample.under_way * 2 >= limit):
+        if sample.dropped or (waiting > beta and sample.in_flight * 2 >= limit):
             new = limit - step if self._decrease is None else self._decrease(limit)
-        elif sample.under_way * 2 < limit or waiting >= alpha:
+        elif sample.in_flight * 2 < limit or waiting >= alpha:
             return limit
         else:
             new = limit + (beta if waiting <= step else step)
         return (1 - self._smoothing) * limit + self._smoothing * new
 
     def forget(self) -> None:
-        """Learn the shortest time anew."""
+        """Forget the shortest latency."""
         self.shortest = inf
 
 
 class Aimd:
-    """One more as long as all is well, a tenth less when it is not: what TCP does."""
+    """Additive increase, multiplicative decrease, as in TCP: plus one, or minus a tenth after a failure."""
 
     def __init__(self, slow: float = 5.0, backoff: float = 0.9) -> None:
         self._slow, self._backoff = slow, backoff
@@ -110,7 +110,7 @@ class Aimd:
         """Return the next limit."""
         if sample.dropped or sample.rtt > self._slow:
             return int(limit * self._backoff)
-        return limit + 1 if sample.under_way * 2 >= limit else limit
+        return limit + 1 if sample.in_flight * 2 >= limit else limit
 
     def forget(self) -> None:
-        """Do nothing: no time is remembered."""
+        """Do nothing: no latency is remembered."""

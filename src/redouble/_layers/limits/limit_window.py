@@ -1,9 +1,9 @@
-"""A limit that is set anew from time to time, by what was seen of the calls meanwhile. It is told the time.
+"""A concurrency limit that changes once per window, by the samples of that window.
 
-Rule 1: one change for each window, whatever happens in it; a window lasts until there is enough to go by.
-Rule 2: what calls take when nothing waits is learned anew now and then, or a service that became slower would
-        be taken for overloaded for ever. To see it, half of the calls are held off for one window, unless
-        there are few anyway.
+Rule 1: one change for each window, whatever happens in it; a window lasts until there are enough samples.
+Rule 2: the latency without a queue is relearned from time to time; otherwise a service that became slower
+        would count as overloaded for ever. For that, the limit is halved for one window, unless few calls
+        are in flight anyway.
 """
 
 from __future__ import annotations
@@ -12,41 +12,41 @@ from collections.abc import Callable
 from statistics import median_low
 
 from redouble._layers.limits.limit_algorithms import LimitAlgorithm, Sample
-from redouble._layers.limits.pacing import BACK
+from redouble._layers.limits.pacing import CLOCK_JUMP
 
 __all__ = ["WindowedLimit"]
 
 
-FEW = 10  # calls: fewer say nothing
-MOST = 128  # calls of a window that are looked at
-SOON = 5  # windows: when to learn anew for the first time, having begun anywhere
-JITTER = 0.15  # of the time to learning anew, or all clients would do so at once
+MIN_SAMPLES = 10  # calls: fewer are not significant
+MAX_SAMPLES = 128  # calls of a window whose latency is recorded
+FIRST_RELEARN = 5  # windows until the first relearning: the first ones may have been measured under load
+JITTER = 0.15  # of the time until relearning, or all clients would relearn at once
 
 
 class WindowedLimit:
-    """The limit, from ``least`` to ``most``."""
+    """A limit from ``least`` to ``most``, and the samples of the current window."""
 
     __slots__ = (
+        "_algorithm",
+        "_calls",
         "_dropped",
-        "_forget_at",
         "_least",
         "_limit",
+        "_limit_to_restore",
+        "_max_in_flight",
         "_most",
         "_random",
         "_relearn",
-        "_restore",
+        "_relearn_at",
         "_rtts",
-        "_seen",
-        "_under_way",
-        "_way",
         "_window",
-        "edge",
+        "end",
         "since",
     )
 
     def __init__(
         self,
-        way: LimitAlgorithm,
+        algorithm: LimitAlgorithm,
         initial: int,
         least: int,
         most: int,
@@ -55,65 +55,67 @@ class WindowedLimit:
         now: float,
         random: Callable[[], float],
     ) -> None:
-        self._way, self._least, self._most = way, least, most
+        self._algorithm, self._least, self._most = algorithm, least, most
         self._window, self._relearn, self._random = window, relearn, random
         self._limit = float(initial)
-        self._restore: float = 0.0  # the limit before it was halved to learn something
-        self._dropped, self._under_way, self._seen = False, 0, 0
-        self._begin(now)
-        self._forget_at = now + min(relearn, SOON * window)
+        self._limit_to_restore: float = 0.0  # the limit before it was halved for relearning
+        self._dropped, self._max_in_flight, self._calls = False, 0, 0
+        self._open_window(now)
+        self._relearn_at = now + min(relearn, FIRST_RELEARN * window)
 
     @property
     def limit(self) -> int:
-        """How many may be under way."""
+        """How many calls may be in flight."""
         return max(self._least, min(self._most, int(self._limit)))
 
-    def saw(self, seconds: float | None, under_way: int, now: float, *, dropped: bool = False) -> int:
-        """Take in a call that took so long, or was dropped.
+    def record(self, seconds: float | None, in_flight: int, now: float, *, dropped: bool = False) -> int:
+        """Record a call by its latency, or as dropped.
 
-        If a window ends with it, so that there may be another limit, say how many calls it had.
+        Return the number of calls in the window if it ends with this one, so that the limit may have changed;
+        else 0.
         """
-        if now < self.since - BACK:  # another clock
-            self._begin(now)
-            self._schedule(now)
-        self.add(seconds, under_way, now)
+        if now < self.since - CLOCK_JUMP:  # another clock
+            self._open_window(now)
+            self._schedule_relearning(now)
+        self.collect(seconds, in_flight, now)
         self._dropped = self._dropped or dropped
-        enough = len(self._rtts) >= FEW or self._dropped
-        if now < self.edge or not enough:
+        enough = len(self._rtts) >= MIN_SAMPLES or self._dropped
+        if now < self.end or not enough:
             return 0
-        seen = self._seen
-        self._end(now)
-        return seen
+        calls = self._calls
+        self._close_window(now)
+        return calls
 
-    def add(self, seconds: float | None, under_way: int, now: float) -> None:
-        """Take in a call before the window is over; that needs no lock, for nothing is decided."""
-        self._seen += 1
-        if under_way > self._under_way:
-            self._under_way = under_way
-        if seconds is None or len(self._rtts) >= MOST:
+    def collect(self, seconds: float | None, in_flight: int, now: float) -> None:
+        """Record a call before the window is over; no lock is needed, since the limit does not change."""
+        self._calls += 1
+        if in_flight > self._max_in_flight:
+            self._max_in_flight = in_flight
+        if seconds is None or len(self._rtts) >= MAX_SAMPLES:
             return
-        if not self._restore or now - seconds >= self.since:  # else it began before calls were held off
+        # While relearning, calls that began before the limit was halved do not count.
+        if not self._limit_to_restore or now - seconds >= self.since:
             self._rtts.append(seconds)
 
-    def _end(self, now: float) -> None:
+    def _close_window(self, now: float) -> None:
         rtt = median_low(self._rtts) if self._rtts else 0.0
-        sample = Sample(rtt, self._under_way, dropped=self._dropped)
-        learning, self._restore = self._restore, 0.0
-        new = self._way.next(self._limit, sample)
+        sample = Sample(rtt, self._max_in_flight, dropped=self._dropped)
+        learning, self._limit_to_restore = self._limit_to_restore, 0.0
+        new = self._algorithm.next(self._limit, sample)
         if learning and not sample.dropped:
             new = learning
         self._limit = max(float(self._least), min(float(self._most), new))
-        if now >= self._forget_at and not sample.dropped:
-            self._way.forget()
-            self._schedule(now)
-            if self._under_way * 2 >= self._limit:
-                self._restore, self._limit = self._limit, max(float(self._least), self._limit / 2)
-        self._begin(now)
+        if now >= self._relearn_at and not sample.dropped:
+            self._algorithm.forget()
+            self._schedule_relearning(now)
+            if self._max_in_flight * 2 >= self._limit:
+                self._limit_to_restore, self._limit = self._limit, max(float(self._least), self._limit / 2)
+        self._open_window(now)
 
-    def _begin(self, now: float) -> None:
-        self.since, self.edge = now, now + self._window
-        self._under_way, self._dropped, self._seen = 0, False, 0
+    def _open_window(self, now: float) -> None:
+        self.since, self.end = now, now + self._window
+        self._max_in_flight, self._dropped, self._calls = 0, False, 0
         self._rtts: list[float] = []
 
-    def _schedule(self, now: float) -> None:
-        self._forget_at = now + self._relearn * (1 + JITTER * (2 * self._random() - 1))
+    def _schedule_relearning(self, now: float) -> None:
+        self._relearn_at = now + self._relearn * (1 + JITTER * (2 * self._random() - 1))

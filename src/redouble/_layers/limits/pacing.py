@@ -1,15 +1,17 @@
-"""How closely calls may follow each other: the arithmetic of a rate limit, and of being told to slow down.
+"""The GCRA arithmetic of a rate limit, and of the quotas and pauses that a server asks for.
 
-It is told the time and never waits; who waits, and in what order, is the business of `_line`.
+A pacer is passed the time and never waits; `WaitQueue` decides which call waits, and in what order.
 
-Rule 1: ``free`` is the moment from which the next call may pass. A call that passes moves it on by one
-        interval. It never lies further back than ``slack``: what was not used by then is lost, and that is
-        all a burst is made of. So in any t seconds at most t / interval + burst calls pass.
-Rule 2: as long as nobody has to be asked, ``quick`` is that moment and passing is three attributes, in the
-        wrapper of the call itself: from looking to taking there is no call and no loop, so that no other
-        thread and no signal can come in between. Else it is infinity, and `free` is in force.
-Rule 3: what the other side says about its own limits is kept apart, as ``told``: nothing passes before that
-        moment either. So it can slow us down, and never make us faster.
+Rule 1: ``arrival_time`` is the theoretical arrival time: the moment from which the next call may pass. Each
+        call moves it on by one interval. It never lies further back than ``slack``: permits that were not
+        used by then are lost, and a burst consists of those in between. So in any t seconds at most
+        t / interval + burst calls pass.
+Rule 2: while the fast path is open, ``fast_arrival_time`` is that moment, and the wrapper of a call takes its
+        permit with three attribute accesses: between reading and writing there is no call and no loop, so
+        that no other thread and no signal handler can run in between. While the fast path is closed,
+        ``fast_arrival_time`` is infinity, and ``arrival_time`` is valid.
+Rule 3: the server's hints about its own limits are kept apart, as ``not_before``: no call passes before that
+        moment either. So hints can slow calls down, and never speed them up.
 """
 
 from __future__ import annotations
@@ -17,122 +19,139 @@ from __future__ import annotations
 from math import ceil, floor, inf
 from typing import Protocol
 
-__all__ = ["BACK", "SMALLEST", "GcraPacer", "Pacer"]
+__all__ = ["CLOCK_JUMP", "CLOCK_TOLERANCE", "GcraPacer", "Pacer"]
 
 
-SMALLEST = 2e-9  # seconds: a clock that was asked to move to a moment may stop this short of it
-BACK = 1.0  # second: a clock that goes back by more is another clock
+CLOCK_TOLERANCE = 2e-9  # seconds by which a virtual clock may stop short of the moment it was moved to
+CLOCK_JUMP = 1.0  # second: a time that goes back by more was read from another clock
 
 
 class Pacer(Protocol):
-    """How soon there is a permit. It is used under a lock, told the time, and never waits."""
+    """Decides when the next permit is available. Used under the lock of a `WaitQueue`; never waits."""
 
-    def hold(self) -> None:
-        """Let nobody pass unasked."""
+    def close_fast_path(self) -> None:
+        """Make every call ask the pacer."""
         ...
 
-    def release(self) -> None:
-        """Let everybody pass who comes in time."""
+    def open_fast_path(self) -> None:
+        """Let calls that come in time pass without asking."""
         ...
 
     def due(self, now: float, ahead: int = 0, /) -> float:
-        """Tell in how many seconds a call may pass, after so many others; 0.0 is now."""
+        """Return in how many seconds a call may pass, after ``ahead`` others; 0.0 is now."""
         ...
 
     def take(self, now: float, /) -> None:
-        """Let one pass."""
+        """Take a permit."""
         ...
 
 
 class GcraPacer:
-    """One call after the other, at an interval; and not before what the other side has told."""
+    """A pacer that spaces calls by an interval, and follows the server's hints."""
 
-    __slots__ = ("_since", "_thin", "_until", "free", "interval", "quick", "slack", "told")
+    __slots__ = (
+        "_hinted_at",
+        "_spread_interval",
+        "_spread_until",
+        "arrival_time",
+        "fast_arrival_time",
+        "interval",
+        "not_before",
+        "slack",
+    )
 
     def __init__(self, interval: float, burst: int) -> None:
         self.interval, self.slack = interval, interval * (burst - 1)
-        self.free = self.quick = -inf  # our own pace: what we are told never changes it
-        self.told, self._since = -inf, inf  # nothing passes before this moment; and when we were told
-        self._thin, self._until = 0.0, -inf  # from there on calls are this far apart, until then
+        self.arrival_time = self.fast_arrival_time = -inf  # hints never change these
+        self.not_before, self._hinted_at = -inf, inf
+        # From `not_before` to the other moment, calls are this far apart.
+        self._spread_interval, self._spread_until = 0.0, -inf
 
-    def hold(self) -> None:
-        """Let nobody pass unasked."""
-        if self.quick != inf:
-            self.free = self.quick  # and nothing in between, by rule 2
-            self.quick = inf
+    def close_fast_path(self) -> None:
+        """Make every call ask the pacer."""
+        if self.fast_arrival_time != inf:
+            self.arrival_time = self.fast_arrival_time  # with no call in between, by rule 2
+            self.fast_arrival_time = inf
 
-    def release(self) -> None:
-        """Let everybody pass who comes in time, unless we were told to slow down."""
-        if self.quick == inf and self.told == -inf:
-            self.quick = self.free
+    def open_fast_path(self) -> None:
+        """Let calls that come in time pass without asking, unless a hint is in force."""
+        if self.fast_arrival_time == inf and self.not_before == -inf:
+            self.fast_arrival_time = self.arrival_time
 
     def due(self, now: float, ahead: int = 0) -> float:
-        """Tell in how many seconds a call may pass, after so many others."""
-        self._look(now)
-        free, told = self.free, max(self.told, now)
-        if self._thin:
-            first = max(free, told)
-            fit = max(0, ceil((self._until - first) / self._thin - 1e-9))  # how many pass before that is over
+        """Return in how many seconds a call may pass, after ``ahead`` others."""
+        self._expire_hints(now)
+        arrival, not_before = self.arrival_time, max(self.not_before, now)
+        if self._spread_interval:
+            first = max(arrival, not_before)
+            # How many calls pass before the end of the spread.
+            fit = max(0, ceil((self._spread_until - first) / self._spread_interval - 1e-9))
             if ahead < fit:
-                return _rounded(first + ahead * self._thin - now)
+                return _rounded(first + ahead * self._spread_interval - now)
             if fit:
-                free, ahead = first + (fit - 1) * self._thin + self.interval, ahead - fit
-            told = max(told, self._until)
-        return _rounded(max(told, max(free, told - self.slack) + ahead * self.interval) - now)
+                arrival, ahead = first + (fit - 1) * self._spread_interval + self.interval, ahead - fit
+            not_before = max(not_before, self._spread_until)
+        own = max(arrival, not_before - self.slack) + ahead * self.interval
+        return _rounded(max(not_before, own) - now)
 
     def available(self, now: float) -> int:
-        """Tell how many could pass now."""
+        """Return how many calls could pass now."""
         if self.due(now):
             return 0
-        room = now - max(self.free, now - self.slack) + SMALLEST
-        return 1 if self._thin else 1 + floor(room / self.interval)
+        unused = now - max(self.arrival_time, now - self.slack) + CLOCK_TOLERANCE
+        return 1 if self._spread_interval else 1 + floor(unused / self.interval)
 
     def take(self, now: float) -> None:
-        """Let one pass."""
-        self._look(now)
-        self.free = max(self.free, now if self._thin else now - self.slack) + self.interval
-        if self._thin:
-            self.told = min(max(self.told, now) + self._thin, self._until)
-        if self.quick != inf:  # the collector has ended somebody's waiting in the middle of this
-            self.quick = self.free
+        """Take a permit."""
+        self._expire_hints(now)
+        self.arrival_time = (
+            max(self.arrival_time, now if self._spread_interval else now - self.slack) + self.interval
+        )
+        if self._spread_interval:
+            self.not_before = min(max(self.not_before, now) + self._spread_interval, self._spread_until)
+        if self.fast_arrival_time != inf:  # a finaliser ended the last wait in the middle of this
+            self.fast_arrival_time = self.arrival_time
 
     def pause(self, seconds: float, now: float) -> None:
-        """Let nobody pass for so long."""
-        self.hold()
-        self._look(now)
-        self._since, self.told = now, max(self.told, now + seconds)
+        """Let no call pass for this many seconds."""
+        self.close_fast_path()
+        self._expire_hints(now)
+        self._hinted_at, self.not_before = now, max(self.not_before, now + seconds)
 
     def spread(self, calls: int, seconds: float, now: float) -> None:
-        """Let no more than so many pass in so many seconds, evenly; then go on as before."""
-        self.hold()
-        self._look(now)
-        self._thin, self._until = 0.0, -inf
+        """Spread this many calls evenly over so many seconds; then continue as before."""
+        self.close_fast_path()
+        self._expire_hints(now)
+        self._spread_interval, self._spread_until = 0.0, -inf
         if seconds > calls * self.interval:
-            self._since, self._thin, self._until = now, seconds / calls, now + seconds
-            self.told = max(self.told, now)
+            self._hinted_at, self._spread_interval, self._spread_until = now, seconds / calls, now + seconds
+            self.not_before = max(self.not_before, now)
 
     def reconfigure(self, interval: float, burst: int, now: float) -> None:
-        """Go on at another interval, with another burst; as many of the burst are used as before."""
-        self.hold()
-        self._look(now)
-        used = (self.free - now + self.slack) / self.interval  # and no call from here on, as in rule 2
+        """Change the interval and the burst; the used part of the burst stays used."""
+        self.close_fast_path()
+        self._expire_hints(now)
+        # No call from here on, as in rule 2.
+        used = (self.arrival_time - now + self.slack) / self.interval
         used = 0.0 if used < 0 else burst if used > burst else used  # noqa: FURB136
         self.interval, self.slack = interval, interval * (burst - 1)
-        self.free = now - self.slack + used * interval
-        if self.quick != inf:  # a signal has come in the middle of this
-            self.quick = self.free
+        self.arrival_time = now - self.slack + used * interval
+        if self.fast_arrival_time != inf:  # a signal handler ran in the middle of this
+            self.fast_arrival_time = self.arrival_time
 
-    def _look(self, now: float) -> None:
-        """Forget what is over, and what another clock said."""
-        if self.free - now > self.interval + BACK:  # our own pace is never that far ahead
-            self.free = -inf
-        if now < self._since - BACK:
-            self.told, self._since, self._thin, self._until = -inf, inf, 0.0, -inf
-        if self._until <= now + SMALLEST:
-            self._thin, self._until = 0.0, -inf
-            if self.told <= now + SMALLEST:
-                self.told, self._since = -inf, inf
+    def _expire_hints(self, now: float) -> None:
+        """Forget hints that have expired, and times that were read from another clock."""
+        if (
+            self.arrival_time - now > self.interval + CLOCK_JUMP
+        ):  # it is never that far ahead by the same clock
+            self.arrival_time = -inf
+        if now < self._hinted_at - CLOCK_JUMP:
+            self.not_before, self._hinted_at, self._spread_interval, self._spread_until = -inf, inf, 0.0, -inf
+        if self._spread_until <= now + CLOCK_TOLERANCE:
+            self._spread_interval, self._spread_until = 0.0, -inf
+            if self.not_before <= now + CLOCK_TOLERANCE:
+                self.not_before, self._hinted_at = -inf, inf
 
 
 def _rounded(wait: float) -> float:
-    return 0.0 if wait <= SMALLEST else wait
+    return 0.0 if wait <= CLOCK_TOLERANCE else wait

@@ -1,7 +1,4 @@
-"""RateLimit: so many calls in so much time, evenly; the others wait their turn, or are refused.
-
-The arithmetic is in `_flow`, the waiting in `_line`.
-"""
+"""RateLimit: a fixed rate of calls with a burst; other calls wait in a FIFO queue, or are rejected."""
 
 from __future__ import annotations
 
@@ -28,25 +25,25 @@ __all__ = ["RateLimit"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LONGEST = 3600.0  # seconds: what the other side asks for beyond that is a mistake, or worse
-MOST = 10**9  # calls
+MAX_PAUSE = 3600.0  # seconds: a server that asks for more is mistaken, or hostile
+MAX_CALLS = 10**9  # calls
 
-# From looking at `quick` to setting it there is no call: `_flow` says why.
-TAKEN = """\
+# Between reading and writing `fast_arrival_time` there is no call: see rule 2 of the pacing module.
+TAKE_PERMIT = """\
     redouble_moment = redouble_system() if redouble_ambient else redouble_now()
-    redouble_free = redouble_flow.quick
-    if redouble_free <= redouble_moment:
-        redouble_moment -= redouble_flow.slack
-        if redouble_free < redouble_moment:
-            redouble_free = redouble_moment
-        redouble_flow.quick = redouble_free + redouble_flow.interval
+    redouble_arrival = redouble_pacer.fast_arrival_time
+    if redouble_arrival <= redouble_moment:
+        redouble_moment -= redouble_pacer.slack
+        if redouble_arrival < redouble_moment:
+            redouble_arrival = redouble_moment
+        redouble_pacer.fast_arrival_time = redouble_arrival + redouble_pacer.interval
     else:
         {await_}redouble_wait()
 """
 PACED = Template(
     "rate limit",
     "{async_}def paced({parameters}):\n"
-    + TAKEN
+    + TAKE_PERMIT
     + """\
     redouble_result = {await_}redouble_fn({arguments})
 {check}    return redouble_result
@@ -55,7 +52,7 @@ PACED = Template(
 FOLLOWING = Template(
     "rate limit",
     "{async_}def paced({parameters}):\n"
-    + TAKEN
+    + TAKE_PERMIT
     + """\
     try:
         redouble_result = {await_}redouble_fn({arguments})
@@ -108,14 +105,16 @@ class RateLimit(WaitingGate):
     ) -> None:
         if callable(rate):
             raise TypeError("write @RateLimit(10), with the rate: it is no decorator without it")
-        rate = number(rate, "RateLimit rate", 1e-9, MOST, "calls, from 1e-9 to 1e9, such as 10")
+        rate = number(rate, "RateLimit rate", 1e-9, MAX_CALLS, "calls, from 1e-9 to 1e9, such as 10")
         per = checked(per, "RateLimit per")
         if not per:
             raise ValueError("RateLimit per=0: write the seconds that the rate is for, such as 1")
         integer(burst, "RateLimit burst", 1, "1 or more: how many may begin at once")
-        if burst > MOST or not 1e-12 < per / rate < 1e12:
-            said = f"RateLimit({rate:g}, per={per:g}, burst=...)"
-            raise ValueError(f"{said}: write a rate that clocks can keep, and a burst of up to {MOST:g}")
+        if burst > MAX_CALLS or not 1e-12 < per / rate < 1e12:
+            given = f"RateLimit({rate:g}, per={per:g}, burst=...)"
+            raise ValueError(
+                f"{given}: write a rate that clocks can keep, and a burst of up to {MAX_CALLS:g}"
+            )
         wait = None if wait is None else checked(wait, "RateLimit wait")
         instance(following, "RateLimit following", bool, "True or False")
         instance(name, "RateLimit name", str | None, "a text, or None")
@@ -124,8 +123,8 @@ class RateLimit(WaitingGate):
         )
         self.name = name
         self.register("limits")
-        self._flow = GcraPacer(per / rate, burst)
-        self._line = WaitQueue(self._flow, wait, self._refused)
+        self._pacer = GcraPacer(per / rate, burst)
+        self._wait_queue = WaitQueue(self._pacer, wait, self._rejection)
 
     @property
     def _following(self) -> bool:
@@ -153,42 +152,47 @@ class RateLimit(WaitingGate):
         quota (``RateLimit``, ``RateLimit-Remaining`` with ``RateLimit-Reset``, ``x-ratelimit-*``) is spread
         over the time until it is filled again. All of it can only slow us down, and for an hour at most.
         """
-        headers, status = _told_by(answer)
+        headers, status = _headers_and_status(answer)
         if headers is None and (hasattr(answer, "items") or type(answer) in (list, tuple)):
             headers, status = answer, 429
-        self._heed(headers, status)
+        self._apply_headers(headers, status)
 
     def _follow(self, answer: object) -> None:
-        """Heed the answer of a call: whatever that is, it is the caller's, and only looked at for headers."""
-        self._heed(*_told_by(answer))
+        """Follow the result of a call, which may be of any type: only its headers are read."""
+        self._apply_headers(*_headers_and_status(answer))
 
-    def _heed(self, headers: object, status: object) -> None:
+    def _apply_headers(self, headers: object, status: object) -> None:
         if headers is None:
             return
         now = SYSTEM.now()
         calls, seconds = quota(headers) or (None, 0.0)
         if calls:
-            share = min(1.0, LONGEST / seconds)
-            self._line.change(self._flow.spread, max(1, int(calls * share)), seconds * share, now)
+            share = min(1.0, MAX_PAUSE / seconds)
+            self._wait_queue.update_pacer(
+                self._pacer.spread, max(1, int(calls * share)), seconds * share, now
+            )
         pause = max(response_hint(headers, status) or 0.0, seconds if calls == 0 else 0.0)
         if pause:
-            self._line.change(self._flow.pause, min(pause, LONGEST), now)
+            self._wait_queue.update_pacer(self._pacer.pause, min(pause, MAX_PAUSE), now)
 
     def snapshot(self) -> Mapping[str, float]:
-        """Tell how many may begin now (``available``), how many wait (``queued``), and how long one would."""
-        wait = self._line.tell(lambda now: self._flow.due(now, len(self._line)))
-        available = self._line.tell(self._flow.available)
-        return {"available": available, "queued": len(self._line), "retry_after": wait}
+        """Return how many calls may begin now (``available``), how many wait (``queued``), and for how long.
+
+        ``retry_after``: the seconds that another call would have to wait.
+        """
+        wait = self._wait_queue.query_pacer(lambda now: self._pacer.due(now, len(self._wait_queue)))
+        available = self._wait_queue.query_pacer(self._pacer.available)
+        return {"available": available, "queued": len(self._wait_queue), "retry_after": wait}
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` behind the limit."""
-        return self._shaped(fn, self._line.enter, is_async=False)
+        return self._compile(fn, self._wait_queue.enter, is_async=False)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` behind the limit, for a coroutine function."""
-        return self._shaped(fn, self._line.aenter, is_async=True)
+        return self._compile(fn, self._wait_queue.aenter, is_async=True)
 
-    def _shaped(
+    def _compile(
         self, fn: Callable[..., Any], wait: Callable[[], object], *, is_async: bool
     ) -> Callable[..., Any]:
         return compile_wrapper(
@@ -198,7 +202,7 @@ class RateLimit(WaitingGate):
             ambient=ambient.active,
             system=SYSTEM.now,
             now=fast_reader(SYSTEM, aio=False),
-            flow=self._flow,
+            pacer=self._pacer,
             wait=wait,
             follow=self._follow,
             limit=self,  # for `policy_of`
@@ -211,20 +215,20 @@ class RateLimit(WaitingGate):
     def reconfigure(self, other: Self, /) -> None:
         """Take over the settings of another limit; what is used of the burst stays used."""
         self.settings = settings = replace(other.settings, name=self.name)
-        self._line.wait = settings.wait
+        self._wait_queue.wait = settings.wait
         interval, burst = settings.per / settings.rate, settings.burst
-        # The time is read under the lock of the line, or it would be too old by then.
-        self._line.change(lambda: self._flow.reconfigure(interval, burst, SYSTEM.now()))
+        # The time is read under the lock of the queue; read earlier, it could be outdated.
+        self._wait_queue.update_pacer(lambda: self._pacer.reconfigure(interval, burst, SYSTEM.now()))
 
     def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
-        """Heed what an error says, if told to."""
+        """Follow the headers of an error, if ``following``."""
         if self.settings.following and error is not None:
             self._follow(error)
 
-    def _refused(self, why: str, wait: float) -> RateLimited:
-        whose = "the rate limit" if self.name is None else f"the rate limit {self.name}"
+    def _rejection(self, why: str, wait: float) -> RateLimited:
+        limit = "the rate limit" if self.name is None else f"the rate limit {self.name}"
         each = "a second" if self.per == 1 else f"in {format_seconds(self.per)}"
-        error = RateLimited(f"{whose} is used up: {self.rate:g} {each}, {why}", retry_after=wait)
+        error = RateLimited(f"{limit} is used up: {self.rate:g} {each}, {why}", retry_after=wait)
         return emit_rejected(error, "rate_limit", self.name)
 
     def describe(self) -> str:
@@ -237,15 +241,17 @@ class RateLimit(WaitingGate):
         settings = self.settings
         more = ", following=True" if settings.following else ""
         more += "" if self.name is None else f", name={self.name!r}"
-        said = f"{settings.rate:.12g}, per={settings.per:.12g}, burst={settings.burst}, wait={settings.wait}"
-        return f"RateLimit({said}{more})"
+        options = (
+            f"{settings.rate:.12g}, per={settings.per:.12g}, burst={settings.burst}, wait={settings.wait}"
+        )
+        return f"RateLimit({options}{more})"
 
 
-def _told_by(answer: Any) -> tuple[object, object]:
-    """Find the headers and the status of a response, or of an error that carries one."""
-    with suppress(Exception):  # it may be anything, and not like being looked at
-        for thing in (answer, getattr(answer, "response", None)):
-            headers = getattr(thing, "headers", None)
+def _headers_and_status(answer: Any) -> tuple[object, object]:
+    """Return the headers and the status of a response, or of an error that carries one."""
+    with suppress(Exception):  # it may be any object, with attributes that raise
+        for source in (answer, getattr(answer, "response", None)):
+            headers = getattr(source, "headers", None)
             if headers is not None:
-                return headers, getattr(thing, "status_code", getattr(thing, "status", None))
+                return headers, getattr(source, "status_code", getattr(source, "status", None))
     return None, None

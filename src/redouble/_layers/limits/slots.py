@@ -1,21 +1,20 @@
-"""The places of a bulkhead, and the queue for them.
+"""The slots of a bulkhead and the FIFO queue of calls that wait for one.
 
-Rule 1: who is inside has a ticket in `inside`. It is made before it is put there; who leaves first marks it
-        as `over`, then drops it. So nothing that may happen in between (a cancellation, Ctrl-C, a collected
-        coroutine) can leave a place taken: who lets a ticket in looks afterwards whether it is over.
-Rule 2: whoever waits is in `queue`, of whatever colour, and is served in order. Nobody passes by a queue.
-Rule 3: coming and going take no lock. Who comes puts the ticket down first, then looks whether anybody waits,
-        then whether there are too many: of two who come at once, one at least sees both. Who leaves looks
-        at the queue after having left, who joins the queue looks for a place after having joined: whatever
-        happens in between, one of them sees the other. Who is let in from the queue leaves it only when
-        inside.
-Rule 4: the queue has a lock, which a thread that has it may take again: the collector or a signal may come at
-        any time. Who comes in the middle of serving leaves a note, and changes nothing. Under the lock nobody
-        is woken: that may need another lock, of an event loop's. Ringing twice does no harm.
-
-Waiting for a place, blocking or not: what stands between a call and the places of a bulkhead.
-
-Who may come in, and in what order, is decided in `_places`.
+Rule 1: every admitted call has a `Lease` in ``leases``. The lease is created before it is added; `release()`
+        first marks it as ``released``, then discards it. So nothing that happens in between (a cancellation,
+        Ctrl-C, a collected coroutine) can leak a slot: the code that admits a waiter checks afterwards
+        whether its lease was released.
+Rule 2: every waiter is in ``queue``, in every colour, and is admitted in order. A new call never overtakes
+        the queue.
+Rule 3: acquiring and releasing take no lock. `try_acquire()` adds its lease before it checks the queue and
+        then the count, so of two concurrent callers at least one observes both leases. `release()` checks the
+        queue after it discarded its lease, and `enqueue()` checks for a free slot after it joined the queue:
+        in every order, one of them observes the other. An admitted waiter is removed from the queue only
+        after its lease was added.
+Rule 4: the queue is changed under a re-entrant lock, because a finaliser or a signal handler may run at any
+        time on the thread that holds it. A re-entrant call only sets a flag, which makes the outer one admit
+        again. Waiters are not woken under the lock, since that may need the lock of an event loop.
+        Waking twice does no harm.
 """
 
 from __future__ import annotations
@@ -34,207 +33,212 @@ from redouble._runtime.thread_waker import ThreadWaker
 from redouble._telemetry.emit import emit_rejected
 from redouble.errors import BulkheadFull
 
-__all__ = ["Lease", "Ring", "Slots", "WaitableSlots"]
+__all__ = ["Lease", "Slots", "WaitableSlots", "Wake"]
 
 
-Ring: TypeAlias = Callable[[], object]  # wakes who waits; False says that there is nobody any more
+Wake: TypeAlias = Callable[[], object]  # wakes a waiter; returns False if the waiter no longer exists
 
 
 class Lease:
-    """One call's, told apart by identity."""
+    """The slot of one call, compared by identity; ``released``: the call has ended, or stopped waiting."""
 
-    over = False
+    released = False
 
 
 class Slots(ForkSafe):
-    """So many places, and those who wait for one."""
+    """A fixed number of slots and the FIFO queue of waiters."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
-        self.inside: set[Lease] = set()
-        self.queue: OrderedDict[Lease, Ring] = OrderedDict()
-        self.called: OrderedDict[Lease, Ring] = OrderedDict()  # let in, and not yet woken
-        self._serving = self._again = False
+        self.leases: set[Lease] = set()
+        self.queue: OrderedDict[Lease, Wake] = OrderedDict()
+        self.to_wake: OrderedDict[Lease, Wake] = OrderedDict()  # admitted, and not yet woken
+        self._admitting = self._admit_again = False
 
-    def try_acquire(self, ticket: Lease) -> bool:
-        """Take a place, or say that it has to be waited for: then there may be a ticket too many."""
-        self.inside.add(ticket)
-        return not self.queue and len(self.inside) <= self.limit
+    def try_acquire(self, lease: Lease) -> bool:
+        """Add the lease and return True if it is admitted.
 
-    def release(self, ticket: Lease) -> None:
-        """Leave, and let in who is next; also for those who never came in."""
-        ticket.over = True
+        If not, the lease stays until `enqueue()` or `release()` discards it, one too many for that moment.
+        """
+        self.leases.add(lease)
+        return not self.queue and len(self.leases) <= self.limit
+
+    def release(self, lease: Lease) -> None:
+        """Release the slot and admit the next waiter; does no harm if the lease was never admitted."""
+        lease.released = True
         try:
-            self.inside.discard(ticket)
+            self.leases.discard(lease)
         finally:
-            if self.queue or self.called:
-                self.serve()
+            if self.queue or self.to_wake:
+                self.admit_waiters()
 
-    def enqueue(self, ticket: Lease, ring: Ring, most_waiting: float) -> bool:
-        """Join the queue, having failed to take a place; False if there is none and too many wait already."""
-        self.inside.discard(ticket)
-        if (
-            self._owned_by_this_thread()
-        ):  # by a signal or the collector, in the middle: nobody could be served
-            return False
+    def enqueue(self, lease: Lease, wake: Wake, max_waiting: float) -> bool:
+        """Join the queue after `try_acquire()` failed; a slot that is free by now is acquired at once.
+
+        Return False if there is no slot and ``max_waiting`` calls wait already.
+        """
+        self.leases.discard(lease)
+        if self._owned_by_this_thread():
+            return False  # in a signal handler or finaliser, while admitting: none can be admitted now
         try:
             with self._lock:
-                self.queue[ticket] = ring
-                self._let_in()
-                welcome = ticket in self.inside or len(self.queue) <= most_waiting
-                if not welcome:
-                    self.queue.pop(ticket, None)
+                self.queue[lease] = wake
+                self._admit_under_lock()
+                accepted = lease in self.leases or len(self.queue) <= max_waiting
+                if not accepted:
+                    self.queue.pop(lease, None)
         finally:
-            self._wake()
-        return welcome
+            self._wake_admitted()
+        return accepted
 
-    def stop_waiting(self, ticket: Lease) -> bool:
-        """Wait no longer; say whether that is because of having come in."""
+    def stop_waiting(self, lease: Lease) -> bool:
+        """Leave the queue; return True if the lease was admitted."""
         with self._lock:
-            if not self._serving:
-                self.queue.pop(ticket, None)
-            return ticket in self.inside
+            if not self._admitting:
+                self.queue.pop(lease, None)
+            return lease in self.leases
 
-    def serve(self) -> None:
-        """Let in whoever is first in the queue, as long as there are places, and wake them."""
+    def admit_waiters(self) -> None:
+        """Admit waiters in order while there are free slots, and wake them."""
         try:
             with self._lock:
-                self._let_in()
+                self._admit_under_lock()
         finally:
-            self._wake()
+            self._wake_admitted()
 
-    def _let_in(self) -> None:
-        self._again = True
-        while self._again and not self._serving:
-            self._serving, self._again, served = True, False, False
+    def _admit_under_lock(self) -> None:
+        self._admit_again = True
+        while self._admit_again and not self._admitting:
+            self._admitting, self._admit_again, complete = True, False, False
             try:
-                self._let_first_in()
-                served = True
+                self._admit_while_free()
+                complete = True
             finally:
                 try:
-                    if not served:  # interrupted; perhaps nobody else comes by
-                        self._let_first_in()
+                    if not complete:  # interrupted, and there may be no later call that admits
+                        self._admit_while_free()
                 finally:
-                    self._serving = False
+                    self._admitting = False
 
-    def _let_first_in(self) -> None:
-        inside, queue = self.inside, self.queue
+    def _admit_while_free(self) -> None:
+        leases, queue = self.leases, self.queue
         while queue:
-            ticket, ring = next(iter(queue.items()))
-            if ticket not in inside and len(inside) >= self.limit:
+            lease, wake = next(iter(queue.items()))
+            if lease not in leases and len(leases) >= self.limit:
                 return
-            inside.add(ticket)
-            if ticket.over:
-                inside.discard(ticket)
+            leases.add(lease)
+            if lease.released:
+                leases.discard(lease)
             else:
-                self.called[ticket] = ring
-            queue.pop(ticket, None)
+                self.to_wake[lease] = wake
+            queue.pop(lease, None)
 
-    def _wake(self) -> None:
-        """Wake those who have been let in."""
+    def _wake_admitted(self) -> None:
+        """Wake all admitted waiters, even if interrupted once."""
         woken = False
         try:
-            self._ring()
+            self._wake_each()
             woken = True
         finally:
             if not woken:  # interrupted
-                self._ring()
+                self._wake_each()
 
-    def _ring(self) -> None:
-        """Ring for everybody; a place that nobody is there to take goes to the next."""
-        while self.called:
+    def _wake_each(self) -> None:
+        """Wake the admitted waiters; the slot of a waiter that no longer exists goes to the next one."""
+        while self.to_wake:
             try:
-                ticket, ring = next(iter(self.called.items()))
-            except (StopIteration, RuntimeError):  # somebody else is at it too
+                lease, wake = next(iter(self.to_wake.items()))
+            except (StopIteration, RuntimeError):  # another thread wakes them too
                 continue
-            if ring() is False:
-                self.inside.discard(ticket)
+            if wake() is False:
+                self.leases.discard(lease)
                 with self._lock:
-                    self._let_in()
-            self.called.pop(ticket, None)
+                    self._admit_under_lock()
+            self.to_wake.pop(lease, None)
 
     def counts(self) -> tuple[int, int]:
-        """Tell how many are inside, and how many wait."""
+        """Return the numbers of admitted and of waiting calls."""
         with self._lock:
-            return min(len(self.inside), self.limit), len(self.queue)
+            return min(len(self.leases), self.limit), len(self.queue)
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self.inside.clear()  # those calls go on in the parent
+        self.leases.clear()  # those calls run in the parent
         self.queue.clear()
-        self.called.clear()
-        self._serving = False
+        self.to_wake.clear()
+        self._admitting = False
 
 
 class WaitableSlots(Slots):
-    """Places that one may wait for: ``patience`` seconds, at most so many at once."""
+    """Slots that calls wait for, up to ``wait`` seconds; at most ``max_waiting`` calls wait at once."""
 
-    def __init__(
-        self, limit: int, patience: float | None, most_waiting: int | None, name: str | None
-    ) -> None:
+    def __init__(self, limit: int, wait: float | None, max_waiting: int | None, name: str | None) -> None:
         super().__init__(limit)
-        self._wait, self._most_waiting, self._name = patience, most_waiting, name
+        self._wait, self._max_waiting, self._name = wait, max_waiting, name
 
-    def reconfigure(self, limit: int, patience: float | None, most_waiting: int | None) -> None:
-        """Have so many places from now on; whoever is inside stays, and whoever waits goes on waiting."""
+    def reconfigure(self, limit: int, wait: float | None, max_waiting: int | None) -> None:
+        """Change the limits; admitted calls keep their slots, and waiters keep their position."""
         with self._lock:
-            self.limit, self._wait, self._most_waiting = limit, patience, most_waiting
-        self.serve()
+            self.limit, self._wait, self._max_waiting = limit, wait, max_waiting
+        self.admit_waiters()
 
-    def enter(self, ticket: Lease) -> None:
-        """Wait for a place, blocking this thread; or raise `BulkheadFull`."""
+    def enter(self, lease: Lease) -> None:
+        """Wait for a slot, blocking this thread; or raise `BulkheadFull`."""
         seconds = wait_limit(self._wait)
         if not seconds:
-            self.try_acquire_now(ticket, "and it does not wait")
+            self.try_acquire_now(lease, "and it does not wait")
         elif in_event_loop():
-            self.try_acquire_now(ticket, "and a blocking call cannot wait on the thread of an event loop")
+            self.try_acquire_now(lease, "and a blocking call cannot wait on the thread of an event loop")
         else:
-            bell = ThreadWaker()
+            waker = ThreadWaker()
             try:
-                self._line_up(ticket, bell.wake)
+                self._join_queue(lease, waker.wake)
                 clock = virtual()
                 if clock is None or seconds == inf:
-                    bell.wait(seconds)
-                elif bell.pending:
+                    waker.wait(seconds)
+                elif waker.pending:
                     clock._move_to(clock.now() + seconds)
             finally:
-                inside = self.stop_waiting(ticket)
-            if not inside:
-                self._refuse(f"and nobody left within {format_seconds(seconds)}")
+                admitted = self.stop_waiting(lease)
+            if not admitted:
+                self._reject(f"and no slot came free within {format_seconds(seconds)}")
 
-    async def aenter(self, ticket: Lease) -> None:
-        """Wait for a place in async code; or raise `BulkheadFull`."""
+    async def aenter(self, lease: Lease) -> None:
+        """Wait for a slot in async code; or raise `BulkheadFull`."""
         seconds = wait_limit(self._wait)
         if not seconds:
-            self.try_acquire_now(ticket, "and it does not wait")
+            self.try_acquire_now(lease, "and it does not wait")
         else:
-            ring, rung = backend().waker()
+            wake, woken = backend().waker()
             try:
-                self._line_up(ticket, ring)
+                self._join_queue(lease, wake)
                 with cancel_after(seconds):
-                    await rung()
+                    await woken()
             finally:
-                inside = self.stop_waiting(ticket)
-            if not inside:
-                self._refuse(f"and nobody left within {format_seconds(seconds)}")
+                admitted = self.stop_waiting(lease)
+            if not admitted:
+                self._reject(f"and no slot came free within {format_seconds(seconds)}")
 
-    def try_acquire_now(self, ticket: Lease, why: str) -> None:
-        """Take a place without waiting, after those who wait; having failed to before says little."""
+    def try_acquire_now(self, lease: Lease, why: str) -> None:
+        """Acquire a slot without waiting, behind all waiters; or raise `BulkheadFull`.
+
+        `try_acquire()` may have failed only because another failing call had added its lease just then.
+        """
         try:
-            if not self.enqueue(ticket, object, 0):
-                self._refuse(why)
+            if not self.enqueue(lease, object, 0):
+                self._reject(why)
         finally:
-            self.stop_waiting(ticket)
+            self.stop_waiting(lease)
 
-    def _line_up(self, ticket: Lease, ring: Callable[[], object]) -> None:
-        if not self.enqueue(ticket, ring, inf if self._most_waiting is None else self._most_waiting):
-            self._refuse(
-                f"and {self._most_waiting} wait already" if self._most_waiting else "and nobody may wait"
+    def _join_queue(self, lease: Lease, wake: Callable[[], object]) -> None:
+        if not self.enqueue(lease, wake, inf if self._max_waiting is None else self._max_waiting):
+            self._reject(
+                f"and {self._max_waiting} wait already" if self._max_waiting else "and no call may wait"
             )
 
-    def _refuse(self, why: str) -> NoReturn:
-        whose = "the bulkhead" if self._name is None else f"the bulkhead {self._name}"
+    def _reject(self, why: str) -> NoReturn:
+        bulkhead = "the bulkhead" if self._name is None else f"the bulkhead {self._name}"
         calls = "1 call is" if self.limit == 1 else f"{self.limit} calls are"
-        said = f"{whose} is full: {calls} inside, {why}"
-        raise emit_rejected(BulkheadFull(said, limit=self.limit, wait=self._wait), "bulkhead", self._name)
+        message = f"{bulkhead} is full: {calls} inside, {why}"
+        raise emit_rejected(BulkheadFull(message, limit=self.limit, wait=self._wait), "bulkhead", self._name)

@@ -1,7 +1,4 @@
-"""Throttle: send less to a service that turns calls away, in proportion: Google's client-side throttling.
-
-No clock is asked here but at the edges; who counts is `_recent`, how calls pass is in `_counted`.
-"""
+"""Throttle: Google's client-side throttling, which rejects calls in proportion to the server's rejections."""
 
 from __future__ import annotations
 
@@ -31,42 +28,42 @@ __all__ = ["Throttle"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SHORTEST = 0.001  # second: a window
+MIN_WINDOW = 0.001  # second
 
 
-def rejection(requests: float, accepts: float, k: float, most: float = 1.0) -> float:
-    """Return the share of calls to turn away."""
+def rejection_share(requests: float, accepts: float, k: float, most: float = 1.0) -> float:
+    """Return the share of calls to reject."""
     return min(most, max(0.0, (requests - k * accepts) / (requests + 1)))
 
 
 class RequestWindow(SampledCounter):
-    """Calls and those of them that were accepted, lately; ``count``: accepted ones not yet taken in."""
+    """Requests and accepted ones in a sliding window; ``count``: accepted ones not yet added to it."""
 
-    __slots__ = ("accepts", "on", "requests", "width")
+    __slots__ = ("accepts", "limiting", "requests", "width")
 
     def __init__(self, window: float) -> None:
         super().__init__()
         self.width = window / SLICES
         self.requests, self.accepts = SlidingCounter(), SlidingCounter()
-        self.on = False  # some were not accepted lately, so that every call has to ask
+        self.limiting = False  # True if a request in the window was not accepted
 
-    def move(self, now: float) -> None:
-        """Take in what was counted, in the slice it was counted in, and forget what is too old."""
-        before, since = self.take()
+    def advance(self, now: float) -> None:
+        """Add the counted calls to the slice they were counted in, and drop slices that are too old."""
+        before, since = self.drain()
         self._add(before, before)
-        there = self.requests.counts[self.requests.position]
+        in_slice = self.requests.counts[self.requests.position]
         index = floor(now / self.width)
         self.requests.advance(index)
         self.accepts.advance(index)
         self._add(since, since)
-        self.begin(there, self.requests.latest * self.width, (self.requests.latest + 1) * self.width)
-        self.on = self.requests.total > self.accepts.total
+        self.begin_slice(in_slice, self.requests.latest * self.width, (self.requests.latest + 1) * self.width)
+        self.limiting = self.requests.total > self.accepts.total
 
     def add(self, now: float, *, accepted: bool) -> None:
         """Count a call."""
-        self.move(now)
+        self.advance(now)
         self._add(1, int(accepted))
-        self.on = self.requests.total > self.accepts.total
+        self.limiting = self.requests.total > self.accepts.total
 
     def _add(self, requests: int, accepts: int) -> None:
         self.requests.add(requests, self.requests.latest)
@@ -120,7 +117,7 @@ class Throttle(ForkSafe, Gate):
         super().__init__()
         k = number(k, "Throttle k", 1, 1e9, "1 or more, such as 2: calls sent for each one accepted")
         seconds = checked(window, "Throttle window")
-        if seconds < SHORTEST:
+        if seconds < MIN_WINDOW:
             raise ValueError(f"Throttle window={window!r}: write more seconds, such as 120")
         most = number(most, "Throttle most", 0, 1, "a share from 0 to 1, such as 0.9")
         integer(minimum, "Throttle minimum", 0, "how many calls, 0 or more")
@@ -132,7 +129,7 @@ class Throttle(ForkSafe, Gate):
         )
         self.name = name
         self.register("limits")
-        self._tally = RequestWindow(seconds)
+        self._requests = RequestWindow(seconds)
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -140,46 +137,45 @@ class Throttle(ForkSafe, Gate):
 
     def admit(self, now: float, /) -> None:
         """Let a call in, or raise `Rejected`."""
-        tally = self._tally
-        if not tally.on:
+        window = self._requests
+        if not window.limiting:
             return
-        draw = self.settings.random.random()  # outside the lock: it may be anybody's
+        draw = self.settings.random.random()  # outside the lock, because it may be a callable of the user's
         with self._lock:
-            tally.move(now)
-            share = self._share()
+            window.advance(now)
+            share = self._rejected_share()
             unlucky = draw < share
             if unlucky:
-                tally.add(now, accepted=False)
+                window.add(now, accepted=False)
         if unlucky:
-            whose = "the throttle" if self.name is None else f"the throttle {self.name}"
+            throttle = "the throttle" if self.name is None else f"the throttle {self.name}"
             calls = f"{share:.0%} of the calls are"
-            says = f"{whose} is on: {calls} refused here, since the service accepts too few"
-            raise emit_rejected(Rejected(says), "throttle", self.name)
+            message = f"{throttle} is on: {calls} refused here, since the service accepts too few"
+            raise emit_rejected(Rejected(message), "throttle", self.name)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
-        """Learn how a call ended."""
+        """Record how a call ended."""
         bad = self._failures.is_failure(error)
-        if (
-            bad is not None and not self._owned_by_this_thread()
-        ):  # else a signal has come in the middle of counting
+        # A signal handler that runs in the middle of counting cannot count.
+        if bad is not None and not self._owned_by_this_thread():
             with self._lock:
-                self._tally.add(now, accepted=not bad)
+                self._requests.add(now, accepted=not bad)
 
     def snapshot(self) -> Mapping[str, float]:
-        """Tell the ``share`` of calls that is refused, and how many ``accepts`` of how many ``requests``."""
+        """Return the ``share`` of calls that is rejected, and the numbers of ``requests`` and ``accepts``."""
         with self._lock:
-            tally = self._tally
-            tally.move(SYSTEM.now())
-            requests, accepts = tally.requests.total, tally.accepts.total
-            return {"share": self._share(), "requests": requests, "accepts": accepts}
+            window = self._requests
+            window.advance(SYSTEM.now())
+            requests, accepts = window.requests.total, window.accepts.total
+            return {"share": self._rejected_share(), "requests": requests, "accepts": accepts}
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """Return ``fn`` behind the throttle."""
-        return compile_counting_wrapper(self, self._tally, self._tally, fn, self._enter, is_async=False)
+        return compile_counting_wrapper(self, self._requests, self._requests, fn, self._enter, is_async=False)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return ``fn`` behind the throttle, for a coroutine function."""
-        return compile_counting_wrapper(self, self._tally, self._tally, fn, self._aenter, is_async=True)
+        return compile_counting_wrapper(self, self._requests, self._requests, fn, self._aenter, is_async=True)
 
     def _enter(self) -> None:
         self.admit(SYSTEM.now())
@@ -187,16 +183,16 @@ class Throttle(ForkSafe, Gate):
     async def _aenter(self) -> None:
         self.admit(SYSTEM.now())
 
-    def _look(self) -> None:
+    def _advance_window(self) -> None:
         with self._lock:
-            self._tally.move(SYSTEM.now())
+            self._requests.advance(SYSTEM.now())
 
-    def _share(self) -> float:
-        requests, accepts = self._tally.requests.total, self._tally.accepts.total
+    def _rejected_share(self) -> float:
+        requests, accepts = self._requests.requests.total, self._requests.accepts.total
         settings = self.settings
         if requests < settings.minimum:
             return 0.0
-        return rejection(requests, accepts, settings.k, settings.most)
+        return rejection_share(requests, accepts, settings.k, settings.most)
 
     def describe(self) -> str:
         settings = self.settings

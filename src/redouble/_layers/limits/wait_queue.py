@@ -1,17 +1,14 @@
-"""Standing in line for a permit, blocking or not, in any mixture of colours: one line for all of them.
+"""The FIFO queue of calls that wait for a permit, one for all colours, and the gates that have one.
 
-How soon there is another permit is the pace's business (`_flow`, `_cubic`). Nothing here knows how calls are
-wrapped.
+A `Pacer` decides when the next permit is available.
 
-Rule 1: a permit is taken by who uses it, in the moment of using it. Who stops waiting has taken nothing, and
-        those behind move up.
-Rule 2: whoever waits is in the queue. Only the first one watches for the permit; who leaves rings for the new
-        first one. While anybody waits nobody passes unasked.
-Rule 3: a first one that does not come, because its loop is stuck or its thread is busy with a signal, is
-        rung for once more, and then passed by: everybody looks again a little after their own turn.
-Rule 4: under the lock nobody waits, and nobody is woken.
-
-Gates that one may have to wait for: how blocks and streams pass through them.
+Rule 1: a permit is taken at the moment of admission, never reserved. A cancelled waiter holds nothing; the
+        waiters behind it advance.
+Rule 2: every waiter is in the queue. Only the head waits for the time of the next permit; a waiter that
+        leaves wakes the new head. While the queue is not empty, the fast path is closed.
+Rule 3: a head that does not react, because its event loop is stuck or its thread runs a signal handler, is
+        woken once more and then skipped: every waiter checks again shortly after its own turn.
+Rule 4: no waiting and no waking under the lock.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from redouble._internal.locks import ForkSafe, SharedByIdentity
 from redouble._internal.validation import format_seconds
 from redouble._layers.gate import Admission, Gate, problem_outside_retry
 from redouble._layers.layer import Layer
-from redouble._layers.limits.pacing import SMALLEST, Pacer
+from redouble._layers.limits.pacing import CLOCK_TOLERANCE, Pacer
 from redouble._runtime.backend import backend, cancel_after, in_event_loop
 from redouble._runtime.clock import SYSTEM, virtual
 from redouble._runtime.deadline import wait_limit
@@ -40,206 +37,209 @@ __all__ = ["WaitQueue", "WaitingGate"]
 
 T = TypeVar("T")
 
-LATE = 0.1  # seconds: how long the first one may take to notice that its turn has come
-SLOW = 0.002  # seconds for each one ahead: event loops are late by a millisecond, and busy besides
+HEAD_GRACE = 0.1  # seconds that the head may take to react after its permit is available
+WAKE_LATENCY = 0.002  # seconds for each waiter ahead: event loops wake about a millisecond late, and are busy
 
 
 class Waiter:
-    """One call's, told apart by identity; ``known``: it has stood in line before."""
+    """A waiting call, compared by identity; ``queued_before``: it has been in the queue."""
 
-    known = False
+    queued_before = False
 
 
 class WaitQueue(ForkSafe):
-    """Those who wait for a permit, first come first served, each for up to ``patience`` seconds."""
+    """The calls that wait for a permit, first come first served, each for up to ``wait`` seconds."""
 
     def __init__(
-        self, pace: Pacer, patience: float | None, refused: Callable[[str, float], Exception]
+        self, pacer: Pacer, wait: float | None, rejection: Callable[[str, float], Exception]
     ) -> None:
         super().__init__()
-        self._pace, self._refused = pace, refused
-        self.wait = patience
+        self._pacer, self._rejection = pacer, rejection
+        self.wait = wait
         self._queue: OrderedDict[Waiter, Callable[[], object]] = OrderedDict()
-        self._late: tuple[Waiter | None, float] = (None, 0.0)  # a first one that was rung for, and when
+        self._slow_head: tuple[Waiter | None, float] = (
+            None,
+            0.0,
+        )  # the head that does not react, and since when
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def enter(self) -> None:
         """Wait for a permit, blocking this thread; or raise."""
-        ticket, until = Waiter(), self._arrive(blocking=True)
+        waiter, until = Waiter(), self._acquire_or_wait_until(blocking=True)
         if until is None:
             return
         clock = virtual()
         try:
             while True:
-                bell = ThreadWaker()
-                seconds = self._ask(ticket, bell.wake, until)
+                waker = ThreadWaker()
+                seconds = self._try_acquire_in_turn(waiter, waker.wake, until)
                 if seconds is None:
                     return
                 if clock is None:
-                    bell.wait(seconds)
-                elif self._first() is ticket:
+                    waker.wait(seconds)
+                elif self._head() is waiter:
                     clock._move_to(clock.now() + seconds)
                 else:
-                    bell.wait(inf)  # it is the first one that moves the clock
+                    waker.wait(inf)  # the head moves the virtual clock
         finally:
-            self._leave(ticket)
+            self._dequeue(waiter)
 
     async def aenter(self) -> None:
         """Wait for a permit in async code; or raise."""
-        ticket, until = Waiter(), self._arrive(blocking=False)
+        waiter, until = Waiter(), self._acquire_or_wait_until(blocking=False)
         if until is None:
             return
         clock = virtual()
         try:
             while True:
-                ring, rung = backend().waker()
-                seconds = self._ask(ticket, ring, until)
+                wake, woken = backend().waker()
+                seconds = self._try_acquire_in_turn(waiter, wake, until)
                 if seconds is None:
                     return
                 if clock is None or clock._drives_running_loop():
                     with cancel_after(seconds):
-                        await rung()
-                elif self._first() is ticket:
+                        await woken()
+                elif self._head() is waiter:
                     await clock._wait_unrecorded(seconds)
                 else:
-                    await rung()
+                    await woken()
         finally:
-            self._leave(ticket)
+            self._dequeue(waiter)
 
-    def pass_at(self, now: float) -> None:
+    def acquire_at(self, now: float) -> None:
         """Take a permit without waiting, or raise."""
-        wait = self._take(now)
+        wait = self._try_acquire(now)
         if wait:
-            raise self._refused("and it does not wait", wait)
+            raise self._rejection("and it does not wait", wait)
 
-    def change(self, change: Callable[..., Any], *args: Any) -> None:
-        """Do something to the pace, and let the first one look again."""
+    def update_pacer(self, change: Callable[..., Any], *args: Any) -> None:
+        """Call ``change`` under the lock, and wake the head, whose turn may come earlier now."""
         with self._lock:
             change(*args)
-            self._settle()
+            self._reopen_if_empty()
         self._wake_head()
 
-    def tell(self, what: Callable[[float], T]) -> T:
-        """Ask the pace something."""
+    def query_pacer(self, query: Callable[[float], T]) -> T:
+        """Return the result of ``query`` at the current time, called under the lock."""
         with self._lock:
-            self._pace.hold()
-            told = what(SYSTEM.now())
-            self._settle()
-            return told
+            self._pacer.close_fast_path()
+            result = query(SYSTEM.now())
+            self._reopen_if_empty()
+            return result
 
     # ------------------------------------------------------------------------ under the lock
 
-    def _take(self, now: float | None = None) -> float:
-        """Take a permit if there is one for who comes now; tell how long it would have to be waited for."""
+    def _try_acquire(self, now: float | None = None) -> float:
+        """Take a permit if one is left over by the queue and return 0; else return the seconds until then."""
         if self._owned_by_this_thread():
-            raise self._refused("and a signal has come in the middle of counting", LATE)
+            raise self._rejection("and a signal has come in the middle of counting", HEAD_GRACE)
         with self._lock:
-            now = SYSTEM.now() if now is None else now  # under the lock, or it would be too old by then
-            self._pace.hold()
-            if self._queue and not self._pace.due(now):
+            now = SYSTEM.now() if now is None else now  # read under the lock, or it could be outdated
+            self._pacer.close_fast_path()
+            if self._queue and not self._pacer.due(now):
                 self._skip_unresponsive_head(now)
-            wait = self._pace.due(now, len(self._queue))
+            wait = self._pacer.due(now, len(self._queue))
             if not wait:
-                self._pace.take(now)
-            self._settle()
+                self._pacer.take(now)
+            self._reopen_if_empty()
             return wait
 
-    def _ask(self, ticket: Waiter, ring: Callable[[], object], until: float) -> float | None:
-        """Take a permit if it is our turn, and return None; else tell for how long to wait, or raise."""
+    def _try_acquire_in_turn(self, waiter: Waiter, wake: Callable[[], object], until: float) -> float | None:
+        """Take a permit and return None if it is the waiter's turn; else return the wait, or raise."""
         with self._lock:
-            now, pace = SYSTEM.now(), self._pace
-            pace.hold()
-            ahead = self._stand(ticket, ring)
-            wait = pace.due(now)
+            now, pacer = SYSTEM.now(), self._pacer
+            pacer.close_fast_path()
+            ahead = self._enqueue(waiter, wake)
+            wait = pacer.due(now)
             if wait or not ahead:
-                self._late = (None, now)
+                self._slow_head = (None, now)
             if not wait and (not ahead or self._skip_unresponsive_head(now)):
-                pace.take(now)
+                pacer.take(now)
                 return None
             late = ahead and not wait
             if ahead:
-                wait = LATE if late else max(pace.due(now, ahead), ahead * SLOW) + LATE
+                wait = HEAD_GRACE if late else max(pacer.due(now, ahead), ahead * WAKE_LATENCY) + HEAD_GRACE
         if late:
             self._wake_head()
         if now >= until:
-            raise self._refused("and nothing came free in time", wait)
+            raise self._rejection("and nothing came free in time", wait)
         return min(wait, until - now)
 
     def _skip_unresponsive_head(self, now: float) -> bool:
-        """Take the first one out, by rule 3; but it is rung for once more before that."""
-        first = self._first()
-        if self._late[0] is not first or now < self._late[1]:
-            self._late = (first, now)
-        if now - self._late[1] < LATE - SMALLEST:
+        """Remove the head by rule 3 and return True, if it has had `HEAD_GRACE` seconds to react."""
+        head = self._head()
+        if self._slow_head[0] is not head or now < self._slow_head[1]:
+            self._slow_head = (head, now)
+        if now - self._slow_head[1] < HEAD_GRACE - CLOCK_TOLERANCE:
             return False
-        self._queue.popitem(last=False)  # if it comes after all, it stands at the head again
+        self._queue.popitem(last=False)  # if it reacts after all, it becomes the head again
         return True
 
-    def _stand(self, ticket: Waiter, ring: Callable[[], object]) -> int:
-        """Stand in line, at its head if one was passed by; tell how many are ahead."""
+    def _enqueue(self, waiter: Waiter, wake: Callable[[], object]) -> int:
+        """Join the queue, at its head if the waiter was skipped; return the number of waiters ahead."""
         queue = self._queue
-        here, first = ticket in queue, self._first()
-        queue[ticket] = ring
-        if not here and ticket.known:
-            queue.move_to_end(ticket, last=False)
+        queued, head = waiter in queue, self._head()
+        queue[waiter] = wake
+        if not queued and waiter.queued_before:
+            queue.move_to_end(waiter, last=False)
             return 0
-        ticket.known = True
-        return 0 if first in (None, ticket) else list(queue).index(ticket) if here else len(queue) - 1
+        waiter.queued_before = True
+        return 0 if head in (None, waiter) else list(queue).index(waiter) if queued else len(queue) - 1
 
-    def _leave(self, ticket: Waiter) -> None:
-        """Leave the line and ring for who is first now."""
+    def _dequeue(self, waiter: Waiter) -> None:
+        """Leave the queue and wake the new head."""
         with self._lock:
-            self._queue.pop(ticket, None)
-            self._settle()
+            self._queue.pop(waiter, None)
+            self._reopen_if_empty()
         self._wake_head()
 
-    def _settle(self) -> None:
+    def _reopen_if_empty(self) -> None:
         if not self._queue:
-            self._pace.release()
+            self._pacer.open_fast_path()
 
     def _after_fork(self) -> None:
         super()._after_fork()
         self._queue.clear()  # they wait in the parent
-        self._pace.release()
+        self._pacer.open_fast_path()
 
-    # ----------------------------------------------------------------------- and outside of it
+    # ---------------------------------------------------------------------- without the lock
 
-    def _arrive(self, *, blocking: bool) -> float | None:
-        """Take a permit and return None; or return until when to wait for one, or raise."""
-        longest, now = wait_limit(self.wait), SYSTEM.now()
-        wait = self._take()
+    def _acquire_or_wait_until(self, *, blocking: bool) -> float | None:
+        """Take a permit and return None; or return the time until which to wait for one, or raise."""
+        limit, now = wait_limit(self.wait), SYSTEM.now()
+        wait = self._try_acquire()
         if not wait:
             return None
-        if not longest:
-            raise self._refused("and it does not wait", wait)
+        if not limit:
+            raise self._rejection("and it does not wait", wait)
         if blocking and in_event_loop():
-            raise self._refused("and a blocking call cannot wait on the thread of an event loop", wait)
-        if wait > longest:
-            raise self._refused(f"and it waits for no more than {format_seconds(longest)}", wait)
-        return now + longest
+            raise self._rejection("and a blocking call cannot wait on the thread of an event loop", wait)
+        if wait > limit:
+            raise self._rejection(f"and it waits for no more than {format_seconds(limit)}", wait)
+        return now + limit
 
-    def _first(self) -> Waiter | None:
+    def _head(self) -> Waiter | None:
         while True:
-            with suppress(RuntimeError):  # the collector came in between, and took somebody out
+            with suppress(RuntimeError):  # a finaliser removed a waiter in between
                 return next(iter(self._queue), None)
 
     def _wake_head(self) -> None:
-        """Ring for the first one; one that is not there any more is taken out."""
-        while (first := self._first()) is not None:
-            ring = self._queue.get(first)
-            if ring is None or ring() is not False:
+        """Wake the head; a waiter that no longer exists is removed."""
+        while (head := self._head()) is not None:
+            wake = self._queue.get(head)
+            if wake is None or wake() is not False:
                 return
             with self._lock:
-                self._queue.pop(first, None)
-                self._settle()
+                self._queue.pop(head, None)
+                self._reopen_if_empty()
 
 
 class WaitingGate(SharedByIdentity, Gate):
-    """A gate with a line in front of it."""
+    """A gate whose calls wait for a permit in a `WaitQueue`."""
 
-    _line: WaitQueue
+    _wait_queue: WaitQueue
 
     @property
     def _kept_by_wrapper(self) -> bool:
@@ -248,11 +248,11 @@ class WaitingGate(SharedByIdentity, Gate):
     @property
     def wait(self) -> float | None:
         """How many seconds a call waits for a permit; None for as long as it takes."""
-        return self._line.wait
+        return self._wait_queue.wait
 
     def admit(self, now: float, /) -> None:
         """Take a permit without waiting, or raise `RateLimited`."""
-        self._line.pass_at(now)
+        self._wait_queue.acquire_at(now)
 
     def _admission(self, *, stream: bool = False) -> Admission:
         return QueuedAdmission(self, stream=stream)
@@ -266,16 +266,16 @@ class WaitingGate(SharedByIdentity, Gate):
 
 
 class QueuedAdmission(Admission):
-    """One call on its way through, by ``with``, or one generator."""
+    """The permit of one ``with`` block or generator."""
 
     __slots__ = ()
 
     gate: WaitingGate
 
     def enter(self) -> None:
-        self.gate._line.enter()
+        self.gate._wait_queue.enter()
         self.entered = True
 
     async def aenter(self) -> None:
-        await self.gate._line.aenter()
+        await self.gate._wait_queue.aenter()
         self.entered = True

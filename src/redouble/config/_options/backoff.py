@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
 from redouble._failures.verdict import Kind
-from redouble.config._errors import DocPath, nearest, shown
+from redouble.config._errors import DocPath, nearest, short_repr
 from redouble.config._options.values import (
     Choice,
     DurationValue,
@@ -60,7 +60,7 @@ class Jitter(Value):
         if value in ("full", "equal"):
             return value
         if isinstance(value, str):
-            raise place.error(f"{shown(value)}: write 'full', 'equal', or a share from 0 to 1")
+            raise place.error(f"{short_repr(value)}: write 'full', 'equal', or a share from 0 to 1")
         return Number(high=1).read(value, place)
 
     def text(self, text: str) -> object:
@@ -104,7 +104,7 @@ class BackoffValue(Value):
             return {key: self.write(part, place.under(key)) for key, part in named.items()}
         if isinstance(value, tuple):
             return [plain(delay) for delay in cast("tuple[float, ...]", value)]
-        raise place.error(f"{shown(value)} is an iterable of your own: set it in code, or write a list")
+        raise place.error(f"{short_repr(value)} is an iterable of your own: set it in code, or write a list")
 
     def schema(self) -> dict[str, object]:
         return {"$ref": "#/$defs/backoff" if self.by_kind else "#/$defs/delays"}
@@ -121,7 +121,7 @@ class BackoffValue(Value):
         found: dict[Kind | None, object] = {}
         for key, value in table.items():
             if key not in KINDS:
-                raise place.unknown(key, value, KINDS)
+                raise place.unknown_key(key, value, KINDS)
             kind = None if key == OTHERS else Kind(key)
             found[kind] = BackoffValue(by_kind=False).read(value, place.under(key))
         if None not in found and len(found) < len(Kind):
@@ -131,12 +131,12 @@ class BackoffValue(Value):
 
 def _one(table: Mapping[str, object], place: DocPath) -> Backoff:
     if "type" not in table:
-        raise place.error(f"{shown(table)} has no type: write one of {', '.join(SERIES)}")
+        raise place.error(f"{short_repr(table)} has no type: write one of {', '.join(SERIES)}")
     name = Choice(tuple(SERIES)).read(table["type"], place.under("type"))
     options = SERIES[name]
     for key, value in table.items():
         if key not in options and key not in SHORT and key not in ("type", "then"):
-            raise place.unknown(key, value, (*options, *SHORT, "then"))
+            raise place.unknown_key(key, value, (*options, *SHORT, "then"))
     for key in options:
         if key not in table and key not in OPTIONAL:
             raise place.under(key).error(f"missing: a backoff of type {name!r} must say its {key}")
@@ -144,7 +144,7 @@ def _one(table: Mapping[str, object], place: DocPath) -> Backoff:
     try:
         backoff = MAKE[name](*said.values())
     except ValueError as error:
-        raise place.told(error, said) from error
+        raise place.constructor_error(error, said) from error
     if "then" in table:
         return _chained(backoff, table, place)
     for key, kind in SHORT.items():
@@ -163,15 +163,15 @@ def _chained(backoff: Backoff, table: Mapping[str, object], place: DocPath) -> B
         here = place.under(str(index))
         if isinstance(stage, str):
             if stage not in WORDS:
-                raise here.error(f"{shown(stage)} is no stage; {nearest(stage, WORDS)}")
+                raise here.error(f"{short_repr(stage)} is no stage; {nearest(stage, WORDS)}")
             backoff = _passed(backoff, "jitter", JITTERS[stage])
             continue
         one = here.table(stage, "'full_jitter', 'equal_jitter', or a table with one key")
         if len(one) != 1:
-            raise here.error(f"{shown(one)}: write a table with one key for each stage")
+            raise here.error(f"{short_repr(one)}: write a table with one key for each stage")
         for key, value in one.items():
             if key not in STAGES:
-                raise here.unknown(key, value, STAGES)
+                raise here.unknown_key(key, value, STAGES)
             backoff = _passed(backoff, key, STAGES[key].read(value, here.under(key)))
     return backoff
 

@@ -28,7 +28,7 @@ from redouble._layers.limits.rate_limit import RateLimit
 from redouble._layers.limits.throttle import Throttle
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
-from redouble.config._errors import DocPath, shown
+from redouble.config._errors import DocPath, short_repr
 from redouble.config._options.backoff import KINDS, OTHERS, BackoffValue
 from redouble.config._options.error_names import ErrorNames
 from redouble.config._options.table import (
@@ -85,7 +85,7 @@ class Costs(Value):
         found: dict[Kind | None, float] = {}
         for key, cost in place.table(value, "a table such as { throttled = 10, others = 5 }").items():
             if key not in KINDS:
-                raise place.unknown(key, cost, KINDS)
+                raise place.unknown_key(key, cost, KINDS)
             found[None if key == OTHERS else Kind(key)] = self.of.read(cost, place.under(key))
         return found
 
@@ -362,9 +362,9 @@ class LayersValue(Value):
             return LAYERS.read(value, place)
         section, _, name = value.partition(".")
         if section == "pipelines":
-            raise place.error(f"{shown(value)}: a pipeline holds no other one; write its layers here")
+            raise place.error(f"{short_repr(value)}: a pipeline holds no other one; write its layers here")
         if section not in ("gates", "policies"):
-            raise place.error(f"{shown(value)}: write 'gates.' or 'policies.' and a name, or a table")
+            raise place.error(f"{short_repr(value)}: write 'gates.' or 'policies.' and a name, or a table")
         return known(name, section, place)
 
 

@@ -16,7 +16,7 @@ from redouble._failures.transient import transient
 from redouble._failures.verdict import On, as_rules
 from redouble._internal.locks import ForkSafeLock
 from redouble._internal.public import public
-from redouble.config._errors import DocPath, nearest, shown
+from redouble.config._errors import DocPath, nearest, short_repr
 from redouble.config._options.values import Value
 from redouble.errors import ConfigError
 
@@ -59,7 +59,7 @@ def register(name: str, on: On) -> None:
     """
     global _registered  # noqa: PLW0603  replaced whole, so that readers need no lock
     if not isinstance(cast("object", name), str) or not all(map(str.isidentifier, name.split("."))):
-        raise ConfigError(f"register({shown(name)}, ...): write a name such as 'Busy' or 'billing.Busy'")
+        raise ConfigError(f"register({short_repr(name)}, ...): write a name such as 'Busy' or 'billing.Busy'")
     if name in BUILT_IN or name in NEVER:
         raise ConfigError(f"register({name!r}, ...): that name has a meaning already; choose another one")
     as_rules(on)
@@ -69,7 +69,8 @@ def register(name: str, on: On) -> None:
         known = _registered.get(name, given)
         if not _same(known, given):
             raise ConfigError(
-                f"register({name!r}, {shown(on)}): it stands for {shown(known)} already; choose another name"
+                f"register({name!r}, {short_repr(on)}): it stands for {short_repr(known)} already; "
+                "choose another name"
             )
         _registered = MappingProxyType({**_registered, name: given})
 
@@ -101,7 +102,7 @@ class ErrorNames(Value):
 
 def _found(name: object, place: DocPath) -> object:
     if not isinstance(name, str):
-        raise place.error(f"{shown(name)}: write a name in quotes, such as 'transient'")
+        raise place.error(f"{short_repr(name)}: write a name in quotes, such as 'transient'")
     if name in BUILT_IN:
         return BUILT_IN[name]
     if name in _registered:
@@ -114,7 +115,7 @@ def _found(name: object, place: DocPath) -> object:
     hint = nearest(name, [*BUILT_IN, *_registered])
     advice = hint if hint.startswith("did") else "write a built-in exception or 'transient',"
     raise place.error(
-        f"{shown(name)} is not known; {advice} or name your own with redouble.config.register()"
+        f"{short_repr(name)} is not known; {advice} or name your own with redouble.config.register()"
     )
 
 
@@ -140,5 +141,5 @@ def _names(value: object, place: DocPath) -> Iterator[str]:
         for item in cast("tuple[object, ...]", value):
             yield from _names(item, place)
     else:
-        called = getattr(value, "__qualname__", None) or shown(value)
+        called = getattr(value, "__qualname__", None) or short_repr(value)
         raise place.error(f"{called} has no name in documents: give it one with redouble.config.register()")

@@ -17,7 +17,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
-from redouble.config._errors import DocPath, mapping, nearest, shown
+from redouble.config._errors import DocPath, as_table, nearest, short_repr
 from redouble.config._options.values import Choice, Value
 
 __all__ = [
@@ -107,9 +107,9 @@ class Table:
             if option is not None:
                 found[key] = option.kind.read(item, place.under(key))
             elif key in self.in_code:
-                raise place.under(key).error(f"{shown(item)}: this can only be set in code")
+                raise place.under(key).error(f"{short_repr(item)}: this can only be set in code")
             elif key not in but:
-                raise place.unknown(key, item, (*self.options, *but))
+                raise place.unknown_key(key, item, (*self.options, *but))
         for key, option in self.options.items():
             if option.needed and key not in found:
                 raise place.under(key).error(f"missing: {option.about[0].lower()}{option.about[1:]}")
@@ -129,7 +129,7 @@ class Table:
         try:
             return self.make(**said)
         except (TypeError, ValueError, ArithmeticError) as error:
-            raise place.told(error, said if own is None else own) from error
+            raise place.constructor_error(error, said if own is None else own) from error
 
     def write(self, thing: object, place: DocPath) -> dict[str, object]:
         """Write what differs from the defaults."""
@@ -138,7 +138,7 @@ class Table:
         for key in self.in_code:
             value: object = getattr(settings, key)
             if value is not usual[key] and value != usual[key]:
-                raise place.under(key).error(f"{shown(value)} cannot be written down: set {key} in code")
+                raise place.under(key).error(f"{short_repr(value)} cannot be written down: set {key} in code")
         for key, option in self.options.items():
             value = getattr(settings, key)
             if key not in usual or (value is not usual[key] and value != usual[key]):
@@ -217,11 +217,13 @@ class Tagged:
             if type(thing) is table.make:
                 return {"type": tag, **table.write(thing, place)}
         known = ", ".join(cast("type", table.make).__name__ for table in self.tables.values())
-        raise place.error(f"{shown(thing)} cannot be written down: write one of {known}, or set it in code")
+        raise place.error(
+            f"{short_repr(thing)} cannot be written down: write one of {known}, or set it in code"
+        )
 
     def keys(self, value: object) -> dict[str, Value]:
         """Tell the kinds of the keys of a table, by the type it says."""
-        tag = (mapping(value) or {}).get("type", self.usual)
+        tag = (as_table(value) or {}).get("type", self.usual)
         table = self.tables.get(tag) if isinstance(tag, str) else None
         return {"type": self._types(), **({} if table is None else table.kinds())}
 
@@ -243,5 +245,5 @@ def known(name: str, section: str, place: DocPath) -> Reference:
     there = place.known.get(section, ())
     if name not in there:
         hint = nearest(name, there) if there else f"there are no [{section}] here"
-        raise place.error(f"{shown(name)} is not in [{section}]; {hint}")
+        raise place.error(f"{short_repr(name)} is not in [{section}]; {hint}")
     return Reference(section, name)

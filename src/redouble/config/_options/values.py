@@ -18,7 +18,7 @@ from math import inf, isfinite
 from types import MappingProxyType
 from typing import Final, cast
 
-from redouble.config._errors import DocPath, nearest, rewrite, shown
+from redouble.config._errors import DocPath, nearest, rewrite, short_repr
 from redouble.errors import ConfigError
 
 __all__ = [
@@ -75,7 +75,7 @@ class Flag(Value):
 
     def read(self, value: object, place: DocPath) -> bool:
         if not isinstance(value, bool):
-            raise place.error(f"{shown(value)}: write true or false")
+            raise place.error(f"{short_repr(value)}: write true or false")
         return value
 
     def text(self, text: str) -> object:
@@ -92,7 +92,7 @@ class Text(Value):
 
     def read(self, value: object, place: DocPath) -> str:
         if not isinstance(value, str):
-            raise place.error(f"{shown(value)}: write a text, in quotes")
+            raise place.error(f"{short_repr(value)}: write a text, in quotes")
         return value
 
     def schema(self) -> dict[str, object]:
@@ -110,9 +110,9 @@ class Choice(Value):
 
     def read(self, value: object, place: DocPath) -> str:
         if not isinstance(value, str):
-            raise place.error(f"{shown(value)}: write one of {', '.join(self.words)}, in quotes")
+            raise place.error(f"{short_repr(value)}: write one of {', '.join(self.words)}, in quotes")
         if value not in self.words:
-            raise place.error(f"{shown(value)} is not known here; {nearest(value, self.words)}")
+            raise place.error(f"{short_repr(value)} is not known here; {nearest(value, self.words)}")
         return value
 
     def schema(self) -> dict[str, object]:
@@ -264,8 +264,8 @@ class DurationValue(Value):
 
     def _wrong(self, value: object, place: DocPath) -> ConfigError:
         return place.error(
-            f"{shown(value)} is no duration: write seconds as a number, 0 or more, or a text with one unit "
-            "of us, ms, s, m, h, d, such as '250ms', '30s' or '1.5h'"
+            f"{short_repr(value)} is no duration: write seconds as a number, 0 or more, or a text with one "
+            "unit of us, ms, s, m, h, d, such as '250ms', '30s' or '1.5h'"
         )
 
 
@@ -280,7 +280,7 @@ class Whole(Value):
     def read(self, value: object, place: DocPath) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
             wanted = self.fix or f"write a whole number, {self.low} or more"
-            raise place.error(f"{shown(value)}: {wanted}")
+            raise place.error(f"{short_repr(value)}: {wanted}")
         return value
 
     def text(self, text: str) -> object:
@@ -304,7 +304,7 @@ class Number(Value):
                 if self.low <= number <= self.high and isfinite(number):
                     return number
         wanted = f"{self.low:g} or more" if self.high == inf else f"from {self.low:g} to {self.high:g}"
-        raise place.error(f"{shown(value)}: write a number, {wanted}")
+        raise place.error(f"{short_repr(value)}: write a number, {wanted}")
 
     def text(self, text: str) -> object:
         return number_of(text)

@@ -86,7 +86,7 @@ def test_it_is_one_and_stays_one() -> None:
     [
         (Bulkhead(1, 0), "the bulkhead is full: 1 call is inside, and it does not wait"),
         (Bulkhead(2, 0, name="db"), "the bulkhead db is full: 2 calls are inside, and it does not wait"),
-        (Bulkhead(1, 5, 0), "the bulkhead is full: 1 call is inside, and nobody may wait"),
+        (Bulkhead(1, 5, 0), "the bulkhead is full: 1 call is inside, and no call may wait"),
     ],
 )
 def test_what_a_full_one_says(colour: str, gate: Bulkhead, message: str) -> None:

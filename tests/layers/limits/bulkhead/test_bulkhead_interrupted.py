@@ -114,7 +114,7 @@ def test_interrupted_in_the_way_of_others() -> None:
         with callers(gate) as guests:
             ticket = gate.admit(0.0)
             guest = guests.start("sync")
-            gate._places.inside.add(me)
+            gate._slots.leases.add(me)
             gate.ended(ticket, None, 0.0)
             assert not guests.admitted
             more = Interrupt(number).come(partial(look_round, gate, me))
@@ -124,9 +124,9 @@ def test_interrupted_in_the_way_of_others() -> None:
 
 def look_round(gate: Bulkhead, me: _places.Lease) -> None:
     try:
-        gate._places.try_acquire_now(me, "full")
+        gate._slots.try_acquire_now(me, "full")
     finally:
-        gate._places.release(me)
+        gate._slots.release(me)
 
 
 @contextmanager

@@ -235,6 +235,6 @@ def test_any_sequence(limit: int, steps: list[tuple[str, int]]) -> None:
             if not caller.deaf:
                 inside.append(caller)
                 served.append(caller)
-        assert (places.inside, [*places.queue]) == ({*inside}, waiting)
+        assert (places.leases, [*places.queue]) == ({*inside}, waiting)
         assert log == served
         assert places.counts() == (len(inside), len(waiting))

@@ -59,7 +59,7 @@ def test_so_many_may_wait(first: str, queue: int) -> None:
         for colour in COLOURS:
             error = guests.start(colour).error
             assert isinstance(error, errors.BulkheadFull)
-            assert str(error).endswith(f"and {queue} wait already" if queue else "and nobody may wait")
+            assert str(error).endswith(f"and {queue} wait already" if queue else "and no call may wait")
         assert guests.used() == (1, queue)
         inside.finish()
         until(lambda: guests.used() == (min(1, queue), max(0, queue - 1)))
@@ -172,7 +172,7 @@ def test_a_loop_that_is_set_and_does_not_run_is_none(colour: str) -> None:
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         try:
-            with gate, pytest.raises(errors.BulkheadFull, match=r"nobody left within 0\.001 s"):
+            with gate, pytest.raises(errors.BulkheadFull, match=r"no slot came free within 0\.001 s"):
                 gate.call(int)
         finally:
             asyncio.set_event_loop(None)

@@ -76,13 +76,13 @@ def waited(colour: str, gate: Bulkhead, until_when: float | None = None) -> tupl
     ("wait", "before", "says", "when"),
     [
         (0, None, "and it does not wait", 0),
-        (5, None, "and nobody left within 5 s", 5),
-        (0.25, None, "and nobody left within 0.25 s", 0.25),
-        (1e6, None, "and nobody left within 1000000 s", 1e6),
+        (5, None, "and no slot came free within 5 s", 5),
+        (0.25, None, "and no slot came free within 0.25 s", 0.25),
+        (1e6, None, "and no slot came free within 1000000 s", 1e6),
         # a deadline ends it too
-        (5, 2, "and nobody left within 2 s", 2),
-        (None, 2, "and nobody left within 2 s", 2),
-        (5, 7, "and nobody left within 5 s", 5),
+        (5, 2, "and no slot came free within 2 s", 2),
+        (None, 2, "and no slot came free within 2 s", 2),
+        (5, 7, "and no slot came free within 5 s", 5),
         (5, 0, "and it does not wait", 0),
         (None, 0, "and it does not wait", 0),
         (0, 7, "and it does not wait", 0),
@@ -178,7 +178,7 @@ def test_nobody_passes_by_who_waits(colour: str) -> None:
 
     def one_who_waits() -> _places.Lease:
         ticket = _places.Lease()
-        gate._places.queue[ticket] = object
+        gate._slots.queue[ticket] = object
         return ticket
 
     def blocking() -> None:
@@ -207,11 +207,11 @@ def test_served_at_once(colour: str) -> None:
     gate, ticket = Bulkhead(1, 5), _places.Lease()
 
     def blocking(clock: VirtualClock) -> float:
-        gate._places.enter(ticket)
+        gate._slots.enter(ticket)
         return clock.now()
 
     async def waiting(clock: VirtualClock) -> float:
-        await gate._places.aenter(ticket)
+        await gate._slots.aenter(ticket)
         return clock.now()
 
     assert turned(colour, blocking, waiting) == 0
@@ -229,7 +229,7 @@ def test_time_that_runs_out(colour: str) -> None:
 
     ticket = gate.admit(0.0)
     for _ in range(3):
-        with pytest.raises(errors.BulkheadFull, match=r"nobody left within 0\.001 s"):
+        with pytest.raises(errors.BulkheadFull, match=r"no slot came free within 0\.001 s"):
             in_colour(colour, lambda: gate.call(int), waiting)
     assert gate.snapshot() == {"limit": 1, "in_use": 1, "queued": 0}
     gate.ended(ticket, None, 0.0)

@@ -1,4 +1,4 @@
-"""The places of a bulkhead: in every order in which threads can take turns, no rule of theirs is broken."""
+"""`Slots`: its rules hold in every interleaving of threads, finalisers and signal handlers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from redouble._layers.limits import slots as _places
-from tests.support.interleavings import Program, Steps, Ticket, Wait, World, explore
+from redouble._layers.limits.slots import Lease, Slots, WaitableSlots, Wake
+from tests.support.interleavings import NamedLease, Program, Steps, Wait, World, explore
 
 pytestmark = pytest.mark.one_python
 
@@ -20,69 +20,69 @@ pytestmark = pytest.mark.one_python
 
 
 def call(
-    world: World, me: Ticket, waiting: Program | None = None, *, loose: bool = False, begun: bool = False
+    world: World, me: NamedLease, waiting: Program | None = None, *, loose: bool = False, begun: bool = False
 ) -> Steps:
-    """Come, wait if it has to be, and leave: as `Bulkhead` does.
+    """Acquire a slot, wait if necessary, and release it, as `Bulkhead` does.
 
-    ``begun``: be inside, or in the queue, before all others begin.
+    ``begun``: be admitted or queued before the other programs begin.
     """
     if not begun:
         yield Wait()
-    places = world.places
-    before = set(places.queue)
-    inside: bool = yield from places.take(me)
-    passed = before & set(places.queue) - places.inside
-    assert not inside or all(other.leaving for other in passed), "somebody who waits was passed by"
+    slots = world.slots
+    before = set(slots.queue)
+    inside: bool = yield from slots.try_acquire(me)
+    passed = before & set(slots.queue) - slots.leases
+    assert not inside or all(other.leaving for other in passed), "a waiter was overtaken"
     if inside or (yield from (waiting or patient)(world, me)):
         world.entered.add(me)
         world.busy.add(me)
         yield Wait(loose=loose)
         world.busy.discard(me)
-    yield from places.leave(me)
+    yield from slots.release(me)
 
 
-def waits(world: World, me: Ticket, step: Wait, most: float = inf) -> Steps:
-    """Join the queue, wait, and say whether that was of use."""
-    joined: bool = yield from world.places.join(me, partial(world.ring, me), most)
+def waits(world: World, me: NamedLease, step: Wait, most: float = inf) -> Steps:
+    """Join the queue, wait, and return True if the slot was acquired."""
+    joined: bool = yield from world.slots.enqueue(me, partial(world.wake, me), most)
     if joined:
         yield step
     me.leaving = True
-    inside: bool = yield from world.places.quit(me)
+    inside: bool = yield from world.slots.stop_waiting(me)
     return joined and inside and not step.loose
 
 
-def patient(world: World, me: Ticket) -> Steps:
-    """Wait until it is one's turn."""
-    return waits(world, me, Wait(lambda: me.rung))
+def patient(world: World, me: NamedLease) -> Steps:
+    """Wait until woken."""
+    return waits(world, me, Wait(lambda: me.woken))
 
 
-def hasty(world: World, me: Ticket) -> Steps:
-    """Wait, and run out of time at some moment."""
+def hasty(world: World, me: NamedLease) -> Steps:
+    """Wait, with a timeout that may expire at any moment."""
     return waits(world, me, Wait())
 
 
-def unwilling(world: World, me: Ticket) -> Steps:
+def unwilling(world: World, me: NamedLease) -> Steps:
     """Do not wait."""
     return waits(world, me, Wait(), most=0)
 
 
-def dropped(world: World, me: Ticket) -> Steps:
-    """Be collected while waiting, on whatever thread the collector is at work."""
+def dropped(world: World, me: NamedLease) -> Steps:
+    """Be garbage-collected while waiting, on any thread."""
     return waits(world, me, Wait(loose=True))
 
 
-def closed(world: World, me: Ticket) -> Steps:
-    """Wait on an event loop that is closed, unless one's turn has come before."""
+def closed(world: World, me: NamedLease) -> Steps:
+    """Wait on an event loop that is closed, unless woken before."""
     yield Wait()
-    yield from world.places.join(me, partial(world.ring, me), inf)
-    if me.rung:
-        yield from world.places.quit(me)
-        yield from world.places.leave(me)
-    me.leaving = me.deaf = True
+    yield from world.slots.enqueue(me, partial(world.wake, me), inf)
+    if me.woken:
+        yield from world.slots.stop_waiting(me)
+        yield from world.slots.release(me)
+    me.leaving = me.gone = True
 
 
-def finaliser(world: World, me: Ticket) -> Steps:
-    """Make a call on whatever thread the collector is at work: from a ``__del__``."""
+def finaliser(world: World, me: NamedLease) -> Steps:
+    """Make a call from a ``__del__``, on any thread."""
     yield Wait(loose=True)
     yield from UNWILLING(world, me)
 
@@ -118,67 +118,67 @@ QUEUED_HASTY, QUEUED_DROPPED = partial(HASTY, begun=True), partial(DROPPED, begu
         (1, [BEGUN, QUEUED_HASTY, QUEUED_DROPPED], 1),
     ],
 )
-def test_all_goes_well_in_every_order(limit: int, programs: list[Program], most_switches: float) -> None:
-    """Never too many inside, nobody forgotten or passed by, no place lost, somebody let in."""
+def test_rules_hold_in_every_interleaving(limit: int, programs: list[Program], most_switches: float) -> None:
+    """Never over the limit, no waiter forgotten or overtaken, no slot leaked, at least one call admitted."""
     assert explore(limit, programs, most_switches) > 300
 
 
-# ---------------------------------------------------------------- in the middle of serving
+# ---------------------------------------------------------------- re-entrant calls
 
 
-class Watched(set[_places.Lease]):
-    """Where those are who are inside: the first to be let in from the queue does not come quietly."""
+class InterruptedSet(set[Lease]):
+    """A set of leases that calls ``then`` when the next waiter is admitted."""
 
     then: Callable[[], object] | None = None
 
-    def add(self, ticket: _places.Lease) -> None:
+    def add(self, lease: Lease) -> None:
         then, self.then = self.then, None
         if then is not None:
             then()
-        super().add(ticket)
+        super().add(lease)
 
 
-def served_by(middle: Callable[[_places.Slots, list[_places.Lease]], object]) -> tuple[list[bool], int]:
-    """Let one of two leave while two others wait; tell who was woken, and how many are inside."""
-    places, inside = _places.Slots(2), Watched()
-    places.inside = inside
-    tickets = [_places.Lease() for _ in range(4)]
-    rung = [False] * 4
-    for number, ticket in enumerate(tickets):
-        if not places.try_acquire(ticket):
-            assert places.enqueue(ticket, partial(rung.__setitem__, number, True), inf)
-    inside.then = partial(middle, places, tickets)
+def admitted_after(middle: Callable[[Slots, list[Lease]], object]) -> tuple[list[bool], int]:
+    """Release one of two slots while two calls wait; return which were woken, and how many are admitted."""
+    slots, admitted = Slots(2), InterruptedSet()
+    slots.leases = admitted
+    leases = [Lease() for _ in range(4)]
+    woken = [False] * 4
+    for number, lease in enumerate(leases):
+        if not slots.try_acquire(lease):
+            assert slots.enqueue(lease, partial(woken.__setitem__, number, True), inf)
+    admitted.then = partial(middle, slots, leases)
     with suppress(KeyboardInterrupt):
-        places.release(tickets[0])
-    return rung[2:], places.counts()[0]
+        slots.release(leases[0])
+    return woken[2:], slots.counts()[0]
 
 
-def collected(places: _places.Slots, tickets: list[_places.Lease]) -> None:
-    """Be given up by who waits first."""
-    assert not places.stop_waiting(tickets[2])
-    places.release(tickets[2])
+def collected(slots: Slots, leases: list[Lease]) -> None:
+    """Give up the first waiter, as the garbage collector does."""
+    assert not slots.stop_waiting(leases[2])
+    slots.release(leases[2])
 
 
-def left(places: _places.Slots, tickets: list[_places.Lease]) -> None:
-    """Leave too."""
-    places.release(tickets[1])
+def left(slots: Slots, leases: list[Lease]) -> None:
+    """Release the other slot too."""
+    slots.release(leases[1])
 
 
-def come(places: _places.Slots, tickets: list[_places.Lease]) -> None:
-    """Come in the middle, where there can be no waiting."""
-    other = _places.Lease()
-    assert not places.try_acquire(other)
-    assert not places.enqueue(other, object, inf)
-    places.release(other)
+def come(slots: Slots, leases: list[Lease]) -> None:
+    """Make another call, which cannot wait here."""
+    other = Lease()
+    assert not slots.try_acquire(other)
+    assert not slots.enqueue(other, object, inf)
+    slots.release(other)
 
 
-def ctrl_c(places: _places.Slots, tickets: list[_places.Lease]) -> None:
-    """Press it."""
+def ctrl_c(slots: Slots, leases: list[Lease]) -> None:
+    """Press Ctrl-C."""
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
-    ("middle", "rung", "inside"),
+    ("middle", "woken", "admitted"),
     [
         (collected, [False, True], 2),
         (left, [True, True], 2),
@@ -186,41 +186,41 @@ def ctrl_c(places: _places.Slots, tickets: list[_places.Lease]) -> None:
         (ctrl_c, [True, False], 2),
     ],
 )
-def test_in_the_middle_of_serving(middle: Callable[..., object], rung: list[bool], inside: int) -> None:
-    """On the same thread: by the collector, or by a signal."""
-    assert served_by(middle) == (rung, inside)
+def test_interrupted_while_admitting(middle: Callable[..., object], woken: list[bool], admitted: int) -> None:
+    """By a finaliser or a signal handler on the same thread."""
+    assert admitted_after(middle) == (woken, admitted)
 
 
-def test_a_child_begins_anew() -> None:
-    places = _places.Slots(1)
-    for ticket in (first := _places.Lease()), _places.Lease():
-        assert places.try_acquire(ticket) or places.enqueue(ticket, object, inf)
-    assert places.counts() == (1, 1)
-    places._after_fork()
-    assert places.counts() == (0, 0)
-    places.release(first)
-    assert places.try_acquire(_places.Lease())
+def test_a_forked_child_starts_empty() -> None:
+    slots = Slots(1)
+    for lease in (first := Lease()), Lease():
+        assert slots.try_acquire(lease) or slots.enqueue(lease, object, inf)
+    assert slots.counts() == (1, 1)
+    slots._after_fork()
+    assert slots.counts() == (0, 0)
+    slots.release(first)
+    assert slots.try_acquire(Lease())
 
 
 def test_interrupted_while_waking() -> None:
-    """Who has been let in is woken all the same."""
-    places, rung = _places.Slots(1), list[str]()
-    first, second = _places.Lease(), _places.Lease()
+    """An admitted waiter is woken nevertheless."""
+    slots, woken = Slots(1), list[str]()
+    first, second = Lease(), Lease()
 
-    def ring() -> None:
-        rung.append("once more" if rung else "interrupted")
-        if len(rung) == 1:
+    def wake() -> None:
+        woken.append("once more" if woken else "interrupted")
+        if len(woken) == 1:
             raise KeyboardInterrupt
 
-    assert places.try_acquire(first)
-    assert places.enqueue(second, ring, inf)
+    assert slots.try_acquire(first)
+    assert slots.enqueue(second, wake, inf)
     with pytest.raises(KeyboardInterrupt):
-        places.release(first)
-    assert rung == ["interrupted", "once more"]
+        slots.release(first)
+    assert woken == ["interrupted", "once more"]
 
 
-class Called(OrderedDict[_places.Lease, _places.Ring]):
-    """Those who are to be woken: somebody else does it, while we look who there is."""
+class WokenElsewhere(OrderedDict[Lease, Wake]):
+    """Admitted waiters that another thread wakes while this one looks at them."""
 
     def items(self) -> Any:
         while self:
@@ -228,12 +228,24 @@ class Called(OrderedDict[_places.Lease, _places.Ring]):
         return super().items()
 
 
-def test_woken_by_somebody_else() -> None:
-    places, rung = _places.Slots(1), list[str]()
-    first, second = _places.Lease(), _places.Lease()
-    places.called = Called()
-    assert places.try_acquire(first)
-    assert places.enqueue(second, partial(rung.append, "rung"), inf)
-    places.release(first)
-    assert rung == ["rung"]
-    assert places.counts() == (1, 0)
+def test_woken_by_another_thread() -> None:
+    slots, woken = Slots(1), list[str]()
+    first, second = Lease(), Lease()
+    slots.to_wake = WokenElsewhere()
+    assert slots.try_acquire(first)
+    assert slots.enqueue(second, partial(woken.append, "woken"), inf)
+    slots.release(first)
+    assert woken == ["woken"]
+    assert slots.counts() == (1, 0)
+
+
+def test_a_slot_freed_between_the_first_look_and_the_second() -> None:
+    """A slot that was released after `try_acquire()` failed is acquired without waiting."""
+    slots = WaitableSlots(1, 0, None, None)
+    first, second = Lease(), Lease()
+    assert slots.try_acquire(first)
+    assert not slots.try_acquire(second)
+    slots.release(first)
+    slots.try_acquire_now(second, "and it does not wait")
+    assert slots.counts() == (1, 0)
+    assert slots.leases == {second}

@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from redouble._layers.limits.slots import Lease, Ring, Slots
+from redouble._layers.limits.slots import Lease, Slots, Wake
 
 
 class Interrupting(set[Lease]):
@@ -26,7 +26,7 @@ class Interrupting(set[Lease]):
 def full(inside: set[Lease] | None = None) -> tuple[Slots, Lease]:
     places, first = Slots(1), Lease()
     if inside is not None:
-        places.inside = inside
+        places.leases = inside
     assert places.try_acquire(first)
     return places, first
 
@@ -57,16 +57,16 @@ def test_who_rings_is_interrupted() -> None:
     with pytest.raises(KeyboardInterrupt):
         places.release(first)
     assert rings == [1, 1]
-    assert not places.called
+    assert not places.to_wake
 
 
 def test_two_who_ring_at_once() -> None:
-    class Changing(OrderedDict[Lease, Ring]):
+    class Changing(OrderedDict[Lease, Wake]):
         """Changes while one looks."""
 
         looks = 0
 
-        def items(self) -> ItemsView[Lease, Ring]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        def items(self) -> ItemsView[Lease, Wake]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
             self.looks += 1
             if self.looks == 1:
                 raise RuntimeError("OrderedDict mutated during iteration")
@@ -76,7 +76,7 @@ def test_two_who_ring_at_once() -> None:
     waiting, woken = Lease(), list[int]()
     places.try_acquire(waiting)
     places.enqueue(waiting, lambda: woken.append(1), inf)
-    places.called = Changing()
+    places.to_wake = Changing()
     places.release(first)
     assert woken == [1]
 
@@ -93,10 +93,10 @@ def test_who_comes_in_the_middle_is_not_served_there() -> None:
     places.try_acquire(waiting)
     places.enqueue(waiting, object, inf)
     middle()
-    places._serving = True
+    places._admitting = True
     assert not places.stop_waiting(waiting)
     assert waiting in places.queue  # whoever is at it sees to it
-    places._serving = False
+    places._admitting = False
     places.release(first)
     assert seen == [False]
     assert places.counts() == (1, 0)

@@ -89,7 +89,7 @@ def made(relearn: float = LONG, **options: Any) -> AdaptiveConcurrency:
     """Make one in virtual time, which begins at 0; as if it had learned once already."""
     with virtual_time():
         gate = AdaptiveConcurrency(relearn=relearn, **options)
-    gate._windowed._schedule(0.0)
+    gate._window._schedule_relearning(0.0)
     return gate
 
 
@@ -128,17 +128,17 @@ def test_few_calls_are_timed_while_there_is_room() -> None:
         for _ in range(4):
             for _ in range(1000):
                 gate.call(int)
-            timed.append(gate._windowed._seen)
+            timed.append(gate._window._calls)
             clock.advance(1.1)
         assert timed[0] == 1000
         assert all(12 <= seen <= 20 for seen in timed[1:])
         inside = [gate.admit(clock.now()) for _ in range(12)]
         for _ in range(100):
             gate.call(int)  # until one of them has seen that
-        before = gate._windowed._seen
+        before = gate._window._calls
         for _ in range(100):
             gate.call(int)
-        assert gate._windowed._seen - before == 100
+        assert gate._window._calls - before == 100
         assert len(inside) == 12
 
 

@@ -184,11 +184,11 @@ def test_what_it_says_when_it_refuses(colour: str) -> None:
     throttled(gate)
 
     def blocking(clock: VirtualClock) -> None:
-        gate._tide.set(1, clock.now())
+        gate._bucket.set_rate(1, clock.now())
         gate.call(int)
 
     async def waiting(clock: VirtualClock) -> None:
-        gate._tide.set(1, clock.now())
+        gate._bucket.set_rate(1, clock.now())
         await gate.call(nothing)
 
     with pytest.raises(errors.RateLimited) as caught:

@@ -105,7 +105,7 @@ def test_a_busy_one_hardly_looks_at_the_clock_and_is_locked_once_in_half_a_secon
     class Watched(AdaptiveRate):
         def _look(self) -> None:
             looks.append(clock.time)
-            super()._look()
+            super()._advance_window()
 
     def read() -> float:
         reads.append(clock.time)
@@ -141,9 +141,9 @@ def test_what_goes_well_makes_it_faster_again(colour: str) -> None:
 
     def busy(clock: VirtualClock) -> AdaptiveRate:
         gate = AdaptiveRate(Throttled)
-        gate._tide.measured.rate = 100.0
+        gate._bucket.meter.rate = 100.0
         throttled(gate)
-        gate._tide.measured.rate = 1e6
+        gate._bucket.meter.rate = 1e6
         assert (gate.snapshot()["rate"] or 0) < 100
         return gate
 

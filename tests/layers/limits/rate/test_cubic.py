@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redouble._layers.limits.cubic import HALF, AdaptiveTokenBucket, CubicCurve, RateMeter
+from redouble._layers.limits.cubic import SLICE, AdaptiveTokenBucket, CubicCurve, RateMeter
 
 NEAR = 1e-6
 RATES = st.floats(0.5, 1000)
@@ -21,7 +21,7 @@ GAPS = st.floats(0, 3)
     [(0, 7), (1, 9.64893600966), (2, 10.000030849917364), (3, 10.453284520772092), (6, 36.425998516920465)],
 )
 def test_the_curve_after_throttling_at_ten(after: float, rate: float) -> None:
-    assert CubicCurve(10.0, 5.0).grown(5.0 + after) == pytest.approx(rate, abs=5e-7)
+    assert CubicCurve(10.0, 5.0).rate_at(5.0 + after) == pytest.approx(rate, abs=5e-7)
 
 
 @settings(max_examples=50)
@@ -33,10 +33,10 @@ def test_it_goes_on_from_the_cut_and_comes_back_to_the_top(
     cubic = CubicCurve(1.0, 0.0)
     cut = cubic.cut(rate, now)
     assert cut == pytest.approx(0.7 * rate)
-    assert cubic.grown(now) == pytest.approx(cut)
-    assert cubic.grown(now + cubic.plateau) == pytest.approx(rate)
+    assert cubic.rate_at(now) == pytest.approx(cut)
+    assert cubic.rate_at(now + cubic.plateau) == pytest.approx(rate)
     sooner, later = sorted((sooner, later))
-    assert cubic.grown(now + sooner) <= cubic.grown(now + later)
+    assert cubic.rate_at(now + sooner) <= cubic.rate_at(now + later)
 
 
 @pytest.mark.parametrize(("beta", "scale", "cut", "plateau"), [(0.6, 0.4, 6, 10), (0.5, 0.005, 5, 1000)])
@@ -65,27 +65,32 @@ def test_what_is_measured(answers: list[float], rate: float) -> None:
     measured = RateMeter(0.0)
     for now in answers:
         measured.count += 1
-        measured.look(now)
+        measured.advance(now)
     assert measured.rate == pytest.approx(rate)
 
 
 def test_another_clock_begins_another_half_second() -> None:
     measured = RateMeter(1000.2)
     measured.count = 9
-    measured.look(3.3)
-    assert (measured.rate, measured.count, measured.since, measured.edge) == (0, 9, 3.0, 3.5)
-    measured.look(3.5)
-    assert measured.rate == pytest.approx(9 / HALF * 0.8)
+    measured.advance(3.3)
+    assert (measured.rate, measured.count, measured.slice_start, measured.slice_end) == (0, 9, 3.0, 3.5)
+    measured.advance(3.5)
+    assert measured.rate == pytest.approx(9 / SLICE * 0.8)
 
 
 def test_what_is_busy_is_looked_at_less_often() -> None:
     measured = RateMeter(0.0)
     measured.count = 1600
-    measured.look(0.5)
-    assert (measured.count, measured.check, measured.since, measured.edge) == (0, 100, 0.5, 1.0)
+    measured.advance(0.5)
+    assert (measured.count, measured.next_check, measured.slice_start, measured.slice_end) == (
+        0,
+        100,
+        0.5,
+        1.0,
+    )
     measured.count = 64
-    measured.look(1.5)  # two halves
-    assert measured.check == 2
+    measured.advance(1.5)  # two halves
+    assert measured.next_check == 2
 
 
 # ----------------------------------------------------------------------------- the bucket
@@ -94,8 +99,8 @@ def test_what_is_busy_is_looked_at_less_often() -> None:
 def limited(rate: float, now: float = 0.0) -> AdaptiveTokenBucket:
     """Make one that is on, at a rate, with nothing in its bucket."""
     tide = AdaptiveTokenBucket(now)
-    tide.on = True
-    tide.set(rate, now)
+    tide.limiting = True
+    tide.set_rate(rate, now)
     return tide
 
 
@@ -104,11 +109,11 @@ def test_off_until_the_first_throttling() -> None:
     for now in range(1, 100):
         assert tide.due(now / 10) == 0.0
         tide.take(now / 10)
-        tide.learn(throttled=False, now=now / 10)
-        assert not tide.on
-    measured = tide.measured.rate
-    tide.learn(throttled=True, now=9.95)
-    assert tide.on
+        tide.record(throttled=False, now=now / 10)
+        assert not tide.limiting
+    measured = tide.meter.rate
+    tide.record(throttled=True, now=9.95)
+    assert tide.limiting
     assert tide.rate == pytest.approx(0.7 * measured)
     there = 0
     while not tide.due(9.95):
@@ -119,23 +124,23 @@ def test_off_until_the_first_throttling() -> None:
 
 def test_throttled_again_it_is_cut_from_the_slower_of_both() -> None:
     tide = limited(4.0)
-    tide.measured.rate = 10.0
-    tide.learn(throttled=True, now=0.1)
+    tide.meter.rate = 10.0
+    tide.record(throttled=True, now=0.1)
     assert tide.rate == pytest.approx(2.8)
-    tide.measured.rate = 2.0
-    tide.learn(throttled=True, now=0.2)
+    tide.meter.rate = 2.0
+    tide.record(throttled=True, now=0.2)
     assert tide.rate == pytest.approx(1.4)
 
 
 def test_it_grows_to_no_more_than_twice_what_is_measured() -> None:
     tide = limited(4.0)
-    tide.measured.rate = 3.0
-    tide.learn(throttled=False, now=0.4)
+    tide.meter.rate = 3.0
+    tide.record(throttled=False, now=0.4)
     assert tide.rate <= 6.0
     for _ in range(50):
-        tide.measured.count = 1
-        tide.learn(throttled=False, now=100.0)
-    assert tide.rate == pytest.approx(2 * tide.measured.rate)
+        tide.meter.count = 1
+        tide.record(throttled=False, now=100.0)
+    assert tide.rate == pytest.approx(2 * tide.meter.rate)
 
 
 @pytest.mark.parametrize(
@@ -143,16 +148,16 @@ def test_it_grows_to_no_more_than_twice_what_is_measured() -> None:
 )
 def test_the_least(least: float, wanted: float, rate: float, capacity: float) -> None:
     tide = AdaptiveTokenBucket(0.0, least)
-    tide.set(wanted, 0.0)
+    tide.set_rate(wanted, 0.0)
     assert (tide.rate, tide.capacity) == (rate, capacity)
 
 
 def test_what_is_in_the_bucket_stays_as_far_as_it_fits() -> None:
     tide = limited(10.0)
-    tide.set(2.0, 1.0)
+    tide.set_rate(2.0, 1.0)
     assert tide.due(1.0, 1) == 0.0
     assert tide.due(1.0, 2) == 0.5
-    tide.set(10.0, 1.0)
+    tide.set_rate(10.0, 1.0)
     assert tide.due(1.0, 1) == 0.0
     assert tide.due(1.0, 2) == pytest.approx(0.1)
 
@@ -166,9 +171,9 @@ def test_who_is_let_pass_by_a_hair_owes_no_more_than_that() -> None:
 
 def test_it_is_never_passed_unasked() -> None:
     tide = limited(1.0)
-    tide.hold()
+    tide.close_fast_path()
     assert tide.due(0.0) == 1.0
-    tide.release()
+    tide.open_fast_path()
     assert tide.due(0.0) == 1.0
 
 
@@ -208,13 +213,13 @@ def test_another_clock_changes_nothing_but_the_time(throttled: bool) -> None:
     """What was throttled a second ago is so by either clock."""
     one, other = limited(4.0, 1000.0), limited(4.0, 1000.0)
     for tide in (one, other):
-        tide.measured.rate = 8.0
-        tide.learn(throttled=True, now=1000.0)
-    other.learn(throttled, 5.0)
-    one.learn(throttled, 1000.0)
+        tide.meter.rate = 8.0
+        tide.record(throttled=True, now=1000.0)
+    other.record(throttled, 5.0)
+    one.record(throttled, 1000.0)
     assert other.rate == pytest.approx(one.rate)
     for after in (0.1, 0.2, 0.4):
-        assert other._cubic.grown(5.0 + after) == pytest.approx(one._cubic.grown(1000.0 + after))
+        assert other._curve.rate_at(5.0 + after) == pytest.approx(one._curve.rate_at(1000.0 + after))
         assert other.due(5.0 + after) == pytest.approx(one.due(1000.0 + after), abs=NEAR)
 
 

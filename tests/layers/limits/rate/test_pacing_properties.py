@@ -39,9 +39,9 @@ class Story:
     def play(self, what: What, gap: float, calls: int) -> None:
         """Let time pass, and then something happen."""
         self.now += gap
-        self.flow.hold()
+        self.flow.close_fast_path()
         self._happen(what, gap, calls)
-        self.flow.release()
+        self.flow.open_fast_path()
 
     def _happen(self, what: What, gap: float, calls: int) -> None:
         match what:
@@ -74,7 +74,7 @@ def told(flow: GcraPacer, start: float, steps: list[Step]) -> Story:
     story = Story(flow, start)
     for step in steps:
         story.play(*step)
-    flow.hold()
+    flow.close_fast_path()
     return story
 
 

@@ -160,4 +160,4 @@ def test_everybody_at_once(share: float) -> None:
     asked = calls * len(COLOURS)
     assert asked - calls * len(ASYNC) * bool(share) <= len(came) <= asked
     assert limit.snapshot()["queued"] == 0
-    assert limit._flow.quick < inf
+    assert limit._pacer.fast_arrival_time < inf

@@ -60,7 +60,7 @@ def one_after(interval: float = 1.0, patience: float | None = None) -> tuple[Gcr
     """Make a line at which somebody has just passed."""
     flow = GcraPacer(interval, 1)
     line = line_of(flow, patience)
-    line.pass_at(0.0)
+    line.acquire_at(0.0)
     return flow, line
 
 
@@ -104,7 +104,7 @@ def test_one_line_for_all_colours(colours: tuple[str, ...]) -> None:
     line._lock.release()
     assert pace.held
     for number, waiter in enumerate(waiters, 1):
-        line.change(pace.add, 1)
+        line.update_pacer(pace.add, 1)
         waiter.thread.join(A_MINUTE)
         assert came == list(colours[:number])
     assert (len(line), pace.there, pace.held) == (0, 0, False)
@@ -132,7 +132,7 @@ def test_who_is_cancelled_takes_nothing_and_the_others_move_up(colour: str, gone
             assert "Cancelled" in str(tasks[number].ended)
         while len(line):
             await line.aenter()  # behind all of them
-        assert flow.free == flow.quick == clock.now() + 1
+        assert flow.arrival_time == flow.fast_arrival_time == clock.now() + 1
 
     with_tasks(colour, main)
     assert came == [(left, when) for when, left in enumerate((n for n in range(3) if n not in gone), 1)]
@@ -148,7 +148,7 @@ def test_one_that_is_cancelled_when_its_turn_has_come_takes_nothing(colour: str)
         await settled(colour)
         second = start(line.aenter)
         await settled(colour)
-        line.change(pace.add, 1)
+        line.update_pacer(pace.add, 1)
         first.cancel()
         await settled(colour)
         assert "Cancelled" in str(first.ended)
@@ -185,10 +185,10 @@ def test_who_finds_a_permit_does_not_wait(colour: str) -> None:
 def test_whoever_is_rung_for_finds_the_lock_free() -> None:
     pace, found = Permits(), list[bool]()
     line = line_of(pace)
-    line._ask(Waiter(), lambda: found.append(line._owned_by_this_thread()), inf)
-    line._ask(last := Waiter(), lambda: found.append(line._owned_by_this_thread()), inf)
-    line.change(pace.add, 1)
-    line._leave(last)
+    line._try_acquire_in_turn(Waiter(), lambda: found.append(line._owned_by_this_thread()), inf)
+    line._try_acquire_in_turn(last := Waiter(), lambda: found.append(line._owned_by_this_thread()), inf)
+    line.update_pacer(pace.add, 1)
+    line._dequeue(last)
     assert found == [False, False]
 
 
@@ -198,7 +198,7 @@ def test_whoever_is_rung_for_finds_the_lock_free() -> None:
 def test_a_thread_in_virtual_time_that_is_not_first_waits_for_who_is() -> None:
     line, came = one_after()[1], list[float]()
     with virtual_time() as clock:
-        line._ask(first := Waiter(), object, inf)
+        line._try_acquire_in_turn(first := Waiter(), object, inf)
 
         def run() -> None:
             line.enter()
@@ -208,7 +208,7 @@ def test_a_thread_in_virtual_time_that_is_not_first_waits_for_who_is() -> None:
         thread.start()
         until(lambda: len(line) == 2)
         assert (clock.now(), came) == (0, [])
-        line._leave(first)
+        line._dequeue(first)
         thread.join(A_MINUTE)
     assert came == [1]
 

@@ -62,7 +62,7 @@ def test_who_was_promised_a_permit_that_does_not_come_is_refused_in_time(colour:
         while pauses:
             pauses.pop()()
 
-    line._settle = settle  # type: ignore[method-assign]  # somebody tells us to slow down, a moment after
+    line._reopen_if_empty = settle  # type: ignore[method-assign]  # somebody tells us to slow down, a moment after
     with pytest.raises(RateLimited, match="nothing came free in time") as caught:
         turned(colour, lambda clock: line.enter(), lambda clock: line.aenter())
     assert caught.value.retry_after == 57

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redouble import Throttle, errors
-from redouble._layers.limits.throttle import rejection
+from redouble._layers.limits.throttle import rejection_share
 from redouble.testing import virtual_time
 from tests.support.fakes import Boom, Draws
 
@@ -56,7 +56,7 @@ def refused(throttle: Throttle, now: float = 0.0) -> bool:
     ],
 )
 def test_the_share(requests: int, accepts: int, k: float, most: float, share: float) -> None:
-    assert rejection(requests, accepts, k, most) == pytest.approx(share, abs=1e-12)
+    assert rejection_share(requests, accepts, k, most) == pytest.approx(share, abs=1e-12)
     with virtual_time():
         throttle = told(Throttle(k, most=most), accepts, requests - accepts)
         seen = throttle.snapshot()

@@ -48,7 +48,7 @@ def test_what_is_counted(
     """Whether all went well so far, and calls are only counted, or not, and each has to ask."""
     throttle, service = Throttle(random=Draws(NEVER), **options), Service()
     for _ in range(before):
-        throttle._tally.add(SYSTEM.now(), accepted=False)
+        throttle._requests.add(SYSTEM.now(), accepted=False)
     service.down = ended
     assert made(colour, "call", throttle, service) is (ended or made(colour, "call", Throttle(), Service()))
     seen = throttle.snapshot()
@@ -149,7 +149,7 @@ def test_a_signal_in_the_middle_of_counting_counts_for_nothing() -> None:
     with throttle._lock:
         with throttle:
             pass
-        assert throttle._tally.requests.total == 0
+        assert throttle._requests.requests.total == 0
     with throttle:
         pass
     assert throttle.snapshot()["requests"] == 1

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Throttle, errors
-from redouble._layers.limits.throttle import rejection
+from redouble._layers.limits.throttle import rejection_share
 from redouble.testing import VirtualClock, virtual_time
 from tests.layers.limits.throttle.test_throttle import NEVER, fails
 from tests.support.fakes import Boom, Draws
@@ -121,7 +121,7 @@ def test_it_does_what_a_list_of_all_calls_would_do(
     def lately(clock: VirtualClock) -> tuple[int, int, float]:
         alive = [accepted for at, accepted in seen if at > floor(clock.now()) - 128]
         requests, accepts = len(alive), sum(alive)
-        share = rejection(requests, accepts, k, most) if requests >= minimum else 0
+        share = rejection_share(requests, accepts, k, most) if requests >= minimum else 0
         return requests, accepts, share
 
     def call(how: str) -> None:
