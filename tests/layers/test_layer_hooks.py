@@ -38,6 +38,7 @@ from redouble.instruments._metrics import read_gauge
 from redouble.instruments._schema import BREAKER_STATE, BULKHEAD_IN_USE, BULKHEAD_QUEUED
 from redouble.testing import recorded
 from redouble.types import Traits, WorstCase
+from tests.support.fakes import stable_repr
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,7 +131,7 @@ at worst: 2 calls, 5 s"""
         (Keyed(str, Again) | Timeout(2), WorstCase(2, 4.5, 0.5)),
         (Pipeline(), WorstCase()),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_its_worst_case_is_a_part_of_that_of_the_pipeline(layer: Layer, worst: WorstCase) -> None:
     assert Pipeline(layer).worst_case(WorstCase()) == worst
@@ -159,7 +160,7 @@ def test_it_is_linted() -> None:
         (Again(on=OSError) | Fallback(value=1, on=OSError), ["Fallback inside Again, for the same errors"]),
         (Again(on=OSError) | Fallback(value=1, on=KeyError), []),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_our_layers_ask_about_its_traits(layer: Layer, expected: list[str]) -> None:
     assert said(layer) == expected
@@ -488,7 +489,7 @@ def test_metrics_and_events_know_it() -> None:
         (Chaos(latency=1), Chaos(latency=2), False),
         (Retry(), Retry(), False),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_which_of_ours_can_be_reconfigured(old: Any, new: Any, can: bool) -> None:
     before = repr(old)

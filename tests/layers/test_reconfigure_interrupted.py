@@ -161,4 +161,4 @@ def test_a_pacer_that_is_released_during_reconfigure() -> None:
     pacer: Any = Interrupted(10, 1)
     pacer.take(5.0)
     pacer.reconfigure(20, 1, 5.0)
-    assert pacer.quick == pacer.free == 25.0
+    assert pacer.fast_arrival_time == pacer.arrival_time == 25.0

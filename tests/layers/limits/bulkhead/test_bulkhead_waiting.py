@@ -297,7 +297,7 @@ def test_a_slot_released_after_the_first_look_is_acquired() -> None:
     """A call that does not wait looks twice, because another call may leave in between."""
     gate, late = Bulkhead(1, 0), _places.Lease()
     holder = gate.admit(0.0)
-    assert not gate._places.try_acquire(late)
+    assert not gate._slots.try_acquire(late)
     gate.ended(holder, None, 0.0)
-    gate._places.try_acquire_now(late, "and it does not wait")
+    gate._slots.try_acquire_now(late, "and it does not wait")
     assert gate.snapshot() == {"limit": 1, "in_use": 1, "queued": 0}

@@ -41,10 +41,10 @@ def windowed(
 
 
 def calls(
-    limit: WindowedLimit, now: float, count: int, seconds: float = 0.1, under_way: int = 20
+    limit: WindowedLimit, now: float, count: int, seconds: float = 0.1, in_flight: int = 20
 ) -> list[int]:
     """Let calls end, all at once."""
-    return [limit.record(seconds, under_way, now) for _ in range(count)]
+    return [limit.record(seconds, in_flight, now) for _ in range(count)]
 
 
 # ------------------------------------------------------------------------------ windows

@@ -103,7 +103,7 @@ def test_a_busy_one_hardly_looks_at_the_clock_and_is_locked_once_in_half_a_secon
     looks, reads = list[float](), list[float]()
 
     class Watched(AdaptiveRate):
-        def _look(self) -> None:
+        def _advance_window(self) -> None:
             looks.append(clock.time)
             super()._advance_window()
 

@@ -74,7 +74,7 @@ def test_a_cancelled_call_says_nothing(colour: str, shape: str) -> None:
     gate: Any = AdaptiveRate(Exception)
     assert cancelled(colour, lambda: SHAPES[shape][1](gate, Hanging())) == "cancelled"
     assert gate.snapshot()["rate"] is None
-    assert gate._tide.measured.count == 0
+    assert gate._bucket.meter.count == 0
 
 
 @pytest.mark.parametrize("colour", [colour for colour in ASYNC if colour != "trio"])
@@ -105,10 +105,10 @@ def test_nobody_waits_under_the_lock(colour: str) -> None:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     until(lambda: gate.snapshot()["queued"] == 1)
-    assert gate._line._lock.acquire(blocking=False)
-    gate._line._lock.release()
+    assert gate._wait_queue._lock.acquire(blocking=False)
+    gate._wait_queue._lock.release()
     assert came == []
-    gate._tide._least = 1e6
+    gate._bucket._least = 1e6
     gate.ended(None, Boom(), SYSTEM.now())  # an answer, and with it another rate: who waits looks again
     thread.join(A_MINUTE)
     assert came == ["came"]

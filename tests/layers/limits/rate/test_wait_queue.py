@@ -32,10 +32,10 @@ class Permits:
         self.there = there
         self.held = False
 
-    def hold(self) -> None:
+    def close_fast_path(self) -> None:
         self.held = True
 
-    def release(self) -> None:
+    def open_fast_path(self) -> None:
         self.held = False
 
     def due(self, now: float, ahead: int = 0, /) -> float:
