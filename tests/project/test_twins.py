@@ -276,7 +276,10 @@ def test_no_async_driver_is_without_a_twin() -> None:
     """What has no other half is listed here: it belongs to a protocol that only async code has."""
     alone = {
         "_drivers/blocks.AsyncAttempts.__anext__",
-        *(f"_drivers/attempt.{name}" for name in ("_arun_in_process", "_wait_within", "arun_on_worker", "run_with_cancel_scope")),
+        *(
+            f"_drivers/attempt.{name}"
+            for name in ("_arun_in_process", "_wait_within", "arun_on_worker", "run_with_cancel_scope")
+        ),
         *(
             f"aiohttp.Middleware.{name}"
             for name in ("__call__", "_attempt", "_concluded", "_failed", "_send")
@@ -344,7 +347,10 @@ def test_no_async_driver_is_without_a_twin() -> None:
             f"_layers/hedge/race_trio.{name}"
             for name in ("RaceNurseryTask._attempt", "RaceNurseryTask.watch", "race")
         ),
-        *(f"_drivers/context_managers.{name}" for name in ("Entrance._aenter", "Entrance._amake_manager", "_leave")),
+        *(
+            f"_drivers/context_managers.{name}"
+            for name in ("Entrance._aenter", "Entrance._amake_manager", "_leave")
+        ),
         *(
             "_layers/limits/slots.WaitableSlots.aenter",
             "_layers/fallback.FallbackStreamOwner.aopen",
