@@ -100,7 +100,7 @@ def test_a_change_in_the_middle_of_counting_is_made_after_it() -> None:
     """As by a signal."""
 
     class Interrupted(RetryBudget):
-        def _settle(self) -> None:
+        def _apply_pending(self) -> None:
             self.reconfigure(RetryBudget(0.5, 0, 10))
             assert self.ratio == 0.1
             super()._apply_pending()
