@@ -15,8 +15,8 @@ import redouble.grpc
 from redouble import Hints, Layer, Pipeline, Retry, Timeout, Verdict, presets
 from redouble.grpc._attempt import expired
 from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses
-from redouble.grpc._permit import RpcResendGuard
 from redouble.grpc._request_stream import RequestSource
+from redouble.grpc._resend_guard import RpcResendGuard
 from redouble.testing import virtual_time
 from redouble.types import Ended, On
 from tests.support.grpc.calls import (

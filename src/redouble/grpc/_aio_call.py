@@ -16,7 +16,7 @@ import grpc
 from redouble._drivers.stream_source import END
 from redouble.grpc._attempt import OpenedStream, arun_policy
 from redouble.grpc._finished_call import AIO, CANCELLED
-from redouble.grpc._permit import RpcResendGuard
+from redouble.grpc._resend_guard import RpcResendGuard
 
 __all__ = [
     "AioResendGuard",

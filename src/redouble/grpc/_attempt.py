@@ -22,7 +22,7 @@ from redouble._runtime.backend import CancelScope, cancel_after
 from redouble._runtime.deadline import Deadline
 from redouble.errors import AttemptTimeout
 from redouble.grpc._finished_call import AIO, SYNC, ErrorClasses, ResolvedCall, as_rpc_error
-from redouble.grpc._permit import CURRENT_GUARD, RpcResendGuard, cancel
+from redouble.grpc._resend_guard import CURRENT_GUARD, RpcResendGuard, cancel
 
 __all__ = [
     "PREVIOUS",

@@ -17,7 +17,7 @@ from redouble._layers.layer import Layer, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM, Clock
-from redouble.grpc._permit import CURRENT_GUARD, pushback
+from redouble.grpc._resend_guard import CURRENT_GUARD, pushback
 
 __all__ = ["MAX_PLANS", "ChannelPolicy", "Shape", "channel_policy_of", "layer_of"]
 

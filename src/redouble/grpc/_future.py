@@ -19,7 +19,7 @@ from redouble._runtime.thread_waker import ThreadWaker
 from redouble.errors import Stopped
 from redouble.grpc._attempt import finish_unary
 from redouble.grpc._finished_call import CallCancelled, FutureOfAny, ResolvedCall
-from redouble.grpc._permit import RpcResendGuard
+from redouble.grpc._resend_guard import RpcResendGuard
 
 __all__ = ["FutureCall", "run_callbacks"]
 

@@ -23,8 +23,8 @@ from redouble.grpc._attempt import (
 )
 from redouble.grpc._channel_policy import ChannelPolicy, Shape, channel_policy_of
 from redouble.grpc._future import FutureCall
-from redouble.grpc._permit import RpcResendGuard
 from redouble.grpc._request_stream import RequestSource, requests_of
+from redouble.grpc._resend_guard import RpcResendGuard
 from redouble.grpc._response_stream import ResponseStream
 
 __all__ = ["Interceptor", "make_aio_interceptors"]

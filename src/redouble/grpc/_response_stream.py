@@ -18,7 +18,7 @@ from redouble._runtime.thread_waker import ThreadWaker
 from redouble.grpc._attempt import OpenedStream, run_policy, start_rpc
 from redouble.grpc._finished_call import SYNC, CallCancelled, FutureOfAny, ResolvedCall
 from redouble.grpc._future import run_callbacks
-from redouble.grpc._permit import RpcResendGuard, cancel
+from redouble.grpc._resend_guard import RpcResendGuard, cancel
 
 __all__ = ["ResponseStream"]
 

@@ -301,9 +301,7 @@ class Exchange(RetryVeto):
         stamp: Any = self.run if self.error is None else stamp_of(self.error)
         if isinstance(stamp, Run):
             if not stamp.ok and stamp.reason is None:
-                stamp.returned(
-                    None, stamp.reading()
-                )  # the run ended on the fast path, which records no result
+                stamp.returned(None, stamp.reading())  # the fast path records no result
             stamp.value = stamp.last = None  # breaks the reference cycle between response and record
             self.previous_run = stamp
         else:

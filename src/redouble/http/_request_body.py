@@ -1,7 +1,8 @@
 """Request bodies: which can be sent again, and how they are rewound.
 
 Classified before anything is sent. A body in memory can be resent, and so can an iterable that yields the
-same bytes on each iteration. A file is rewound to its initial position. An iterator can be sent once.
+same bytes on each iteration. A file is rewound to its initial position. An iterator or a pipe can be sent
+once.
 """
 
 from __future__ import annotations
