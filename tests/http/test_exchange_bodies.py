@@ -183,7 +183,7 @@ def test_an_answer_that_does_not_fit_the_head(script: list[Any], reason: str) ->
     broken = LOST("cut")
     with suppress(Refused):
         first.exchange.restart(broken)
-    assert first.exchange.unfit(broken) is broken
+    assert first.exchange.mismatch(broken) is broken
     assert (told(broken).reason, told(broken).attempts) == (reason, len(client.sent))
 
 

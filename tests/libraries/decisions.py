@@ -73,7 +73,7 @@ def spell(verdict: Verdict | None) -> str:
 def decision(kind: type[Exception]) -> str:
     """Return the verdict on a class, or the name of the function that reads its errors."""
     looks: Any = transient
-    _, verdict, _, look = looks._learn(kind)
+    _, verdict, _, look = looks._look_up(kind)
     on_the_class = isinstance(getattr(kind, "sqlstate", None), str) or hasattr(kind, "retriable")
     if look is None or on_the_class:  # a bare instance is enough
         return spell(verdict if look is None else transient(kind.__new__(kind)))

@@ -211,7 +211,7 @@ class Exchange(RetryVeto):
             run.records[-1] = (verdict, kind, text, started - spent, took + spent)
             run.work += spent
         elif past is not None:
-            run.delays, run.by_kind = past.delays, past.by_kind
+            run.delays, run.delays_by_kind = past.delays, past.delays_by_kind
             run.records[:0] = past.records[
                 : len(past.records) // 2 * 2
             ]  # without the response whose body failed
