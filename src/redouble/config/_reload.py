@@ -37,8 +37,8 @@ __all__ = ["ConfigStore", "Reload", "load", "policies", "reload"]
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
 Environ: TypeAlias = Mapping[str, str] | None
 
-# Seconds. Bounded, because a signal handler that reloads may have interrupted code that holds a lock which the
-# reloading thread waits for.
+# Seconds. The wait is bounded, because a signal handler that reloads may have interrupted code that holds a
+# lock which the reloading thread waits for.
 MAX_WAIT = 1.0
 
 
