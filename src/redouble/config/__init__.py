@@ -4,7 +4,7 @@
 >>> config.policy({"attempts": 5, "timeout": "10s"})
 Retry(attempts=5, timeout=10.0)
 
-A document cannot import code: it refers to the errors to retry by built-in names, or by names added with
+A document cannot import code: it refers to errors and rules by built-in names, or by names added with
 `register`. Every mistake in a document raises `redouble.errors.ConfigError` with the path of the mistake.
 """
 
