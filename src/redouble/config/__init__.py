@@ -4,8 +4,8 @@
 >>> config.policy({"attempts": 5, "timeout": "10s"})
 Retry(attempts=5, timeout=10.0)
 
-A document cannot import code: what is retried is named there, by built-in names or by those given with
-`register`. Everything wrong in it is a `redouble.errors.ConfigError` with the path of what is wrong.
+A document cannot import code: it refers to errors and rules by built-in names, or by names added with
+`register`. Every mistake in a document raises `redouble.errors.ConfigError` with the path of the mistake.
 """
 
 from redouble.config._document import Config, from_file, from_mapping, policy, to_mapping

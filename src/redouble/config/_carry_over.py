@@ -1,7 +1,8 @@
-"""What a configuration takes over from the one before it: all that has not changed, and whatever has a state.
+"""Build a configuration that reuses the unchanged and the stateful objects of the previous one.
 
-A budget or a gate stays if its name and its sort do. A policy or a pipeline stays if all that is said of it
-does. Nothing is put in force here, and what is in force is only looked at.
+A budget or a gate is kept, with its state, if its name and type are the same and its settings are unchanged
+or can be reconfigured. A policy or a pipeline is kept if its whole description is the same. This module
+activates nothing, and only reads the active configuration.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from redouble.config._options.table import Blueprint, DeferredList, Reference
 __all__ = ["ActiveConfig", "carry_over"]
 
 
-Key: TypeAlias = tuple[str, str]  # a section, and a name in it
+Key: TypeAlias = tuple[str, str]  # a section of the document, and a name in that section
 L = TypeVar("L", bound=Layer)
 
 NOTHING = ParsedDocument({}, {}, {}, {}, {})
@@ -28,23 +29,23 @@ NOTHING = ParsedDocument({}, {}, {}, {}, {})
 
 @runtime_checkable
 class Reconfigurable(Protocol):
-    """A budget or a layer that may take over the settings of another one, and keep its state."""
+    """A budget or a layer that can adopt the settings of another one and keep its own state."""
 
     def can_reconfigure(self, other: Any, /) -> bool:
-        """Return True if it can take over the settings of ``other``; change nothing."""
+        """Return True if this object can adopt the settings of ``other``; change nothing."""
         ...
 
     def reconfigure(self, other: Any, /) -> None:
-        """Take over the settings of ``other``."""
+        """Adopt the settings of ``other``."""
         ...
 
 
 class ActiveConfig(NamedTuple):
-    """A configuration, and what it was made from.
+    """A configuration, and the parsed document from which it was built.
 
-    shared: its budgets and gates.
-    tuned: those of them that are to go by other values, each with the one that has these.
-    changed: what is not as it was before, by path.
+    shared: its named budgets and gates, by section and name.
+    reconfigured: pairs of a kept budget or gate and the new one whose settings it will adopt.
+    changed: the sorted paths that were added, changed or removed since the previous configuration.
     """
 
     config: Config
@@ -55,7 +56,7 @@ class ActiveConfig(NamedTuple):
 
 
 def carry_over(before: ActiveConfig | None, parts: ParsedDocument) -> ActiveConfig:
-    """Build the configuration that follows on another one, or the first one."""
+    """Build the configuration that replaces ``before``; the first one if ``before`` is None."""
     was = NOTHING if before is None else before.document
     shared: Mapping[Key, object] = {} if before is None else before.shared
     kept: dict[Key, object] = {}
@@ -73,7 +74,7 @@ def carry_over(before: ActiveConfig | None, parts: ParsedDocument) -> ActiveConf
     stay = set(kept)
     recipes, before_that = _blueprints(parts), _blueprints(was)
     for key, recipe in recipes.items():
-        # With another budget it is another policy, and with another policy another pipeline.
+        # A policy whose budget is replaced has changed, and so has a pipeline whose policy is replaced.
         if _equal(recipe, before_that.get(key)) and stay.issuperset(_references(recipe)):
             stay.add(key)
             unchanged.add(key)
@@ -90,13 +91,13 @@ def _can_reconfigure(old: object, fresh: object) -> bool:
 
 
 def _blueprints(parts: ParsedDocument) -> dict[Key, Blueprint]:
-    """Return those of policies, and then those of pipelines, which may refer to policies."""
+    """Return the blueprints of policies, followed by those of pipelines, which may refer to policies."""
     recipes = {("policies", name): recipe for name, (recipe, _) in parts._policies.items()}
     return recipes | {("pipelines", name): recipe for name, recipe in parts._pipelines.items()}
 
 
 def _equal(one: object, other: object) -> bool:
-    """Say whether two documents say the same, wherever it stands in them."""
+    """Return True if two parts of documents describe the same, wherever in a document each is written."""
     if isinstance(one, Blueprint) and isinstance(other, Blueprint):
         mine, theirs = one.values, other.values
         return (
@@ -110,7 +111,7 @@ def _equal(one: object, other: object) -> bool:
 
 
 def _references(thing: object) -> Iterator[Key]:
-    """Tell what it refers to by name."""
+    """Yield the keys of all objects that ``thing`` refers to by name."""
     if isinstance(thing, Reference):
         yield thing.section, thing.name
     elif isinstance(thing, Blueprint | DeferredList):
@@ -119,7 +120,7 @@ def _references(thing: object) -> Iterator[Key]:
 
 
 def _reuse_unchanged(built: Config, old: Config, stay: set[Key], inline: InlineObjects) -> Config:
-    """Return a configuration with the very policies and pipelines of the old one, where they stay."""
+    """Return ``built`` with the policies and pipelines of ``old`` whose keys are in ``stay``."""
     policies = _select("policies", built.policies, old.policies, stay)
     for name, policy in policies.items():
         if name in old.policies and ("policies", name) not in stay:
@@ -140,9 +141,10 @@ def _reuse_unchanged(built: Config, old: Config, stay: set[Key], inline: InlineO
 
 
 class InlineObjects:
-    """Budgets and gates that are written where they are used: in a policy or a pipeline, which has changed.
+    """Budgets and gates that are defined inline, in a policy or a pipeline that has changed.
 
-    One that has a state stays if there is one of the same sort and name in the same place of the new one.
+    One that can be reconfigured keeps its state if the new policy or pipeline of the same name has a budget
+    or gate of the same type and name.
     """
 
     def __init__(self, shared: list[object]) -> None:
@@ -150,14 +152,14 @@ class InlineObjects:
         self.reconfigured: list[tuple[Any, Any]] = []
 
     def keep_budget(self, new: Retry, old: Retry) -> Retry:
-        """Return a policy with the budget of the old one, if that is its own."""
+        """Return ``new`` with the budget of ``old`` if that budget is defined inline and can be kept."""
         if not self._can_keep(new.budget, old.budget):
             return new
         self.reconfigured.append((old.budget, new.budget))
         return replace(new, budget=old.budget)
 
     def keep_gates(self, new: Pipeline, old: Pipeline) -> Pipeline:
-        """Return a pipeline with those gates of the old one that are its own."""
+        """Return ``new`` with those gates of ``old`` that are defined inline and can be kept."""
         left, layers = list(old.layers), list[Layer]()
         for layer in new.layers:
             gate = next((before for before in left if self._can_keep(layer, before)), None)

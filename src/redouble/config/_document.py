@@ -1,11 +1,10 @@
-"""A whole document: its sections, what they may refer to, and the order in which things are made.
+"""Configuration documents: reading them from mappings and TOML files, building their objects, writing them.
 
-Budgets and gates are made first, as they are shared; then policies, then pipelines. What an option may say
-is not known here.
+`parse` validates the sections of a document and the references between them. Budgets and gates are built
+first, because policies and pipelines share them; then policies, then pipelines. `Config` holds the objects
+that were built; `to_mapping` converts objects back to plain mappings. `read_document` finds the TOML file.
 
-Config: what came of a document. And the way back: things as plain mappings.
-
-Files: which one it is, and what it says. What that means is not known here.
+`_options` defines the options and the values that each accepts.
 """
 
 from __future__ import annotations
@@ -61,13 +60,13 @@ class Config:
     budgets: Mapping[str, Budget]
     gates: Mapping[str, Gate]
     pipelines: Mapping[str, Pipeline]
-    # What the document said of budgets and gates: those change as they are used.
+    # Budgets and gates as tables of the document, because the objects change while they are used.
     _shared_tables: SharedTables = field(
         default_factory=dict[tuple[str, str], Mapping[str, object]], repr=False
     )
 
     def named(self, name: str) -> Retry | Pipeline:
-        """Return the policy or the pipeline of that name."""
+        """Return the policy or the pipeline of that name; raise `ConfigError` if there is none."""
         instance(name, "name", str, "the name of a policy or a pipeline, such as 'payments'")
         found: Retry | Pipeline | None = self.policies.get(name, self.pipelines.get(name))
         if found is None:
@@ -76,7 +75,7 @@ class Config:
         return found
 
     def to_mapping(self) -> dict[str, object]:
-        """Return it as a document: plain dicts, lists, numbers, texts and booleans."""
+        """Return the configuration as a document: plain dicts, lists, numbers, strings and booleans."""
         names = {id(budget): name for name, budget in self.budgets.items()}
         names |= {id(gate): f"gates.{name}" for name, gate in self.gates.items()}
         names |= {id(policy): f"policies.{name}" for name, policy in self.policies.items()}
@@ -94,11 +93,11 @@ class Config:
 
 @public("redouble.config")
 def to_mapping(thing: object) -> dict[str, object]:
-    """Return as a mapping: a policy, backoff, budget, gate, `Timeout`, `Hedge`, pipeline, or `Config`.
+    """Convert a policy, backoff, budget, gate, `Timeout`, `Hedge`, pipeline or `Config` to a mapping.
 
-    It holds plain dicts, lists, numbers, texts and booleans, so that it fits into TOML and JSON; None is
-    spelled ``"unlimited"``. Only what differs from the defaults is written. What cannot be written, such as
-    hooks, is a `ConfigError`.
+    The mapping holds plain dicts, lists, numbers, strings and booleans, so that it fits into TOML and JSON;
+    None is written as ``"unlimited"``. Only values that differ from the defaults are written. A value that
+    cannot be written, such as a hook, raises `ConfigError`.
     """
     if isinstance(thing, Config):
         return thing.to_mapping()
@@ -122,10 +121,10 @@ NOTHING: Found = MappingProxyType({})
 
 @dataclass(frozen=True)
 class ParsedDocument:
-    """A document that was read.
+    """A parsed and validated document.
 
-    shared: its budgets and gates, made anew, by section and name.
-    said: what it says of each of them, in one way of many; equal ones have not changed.
+    shared: its budgets and gates, newly created, by section and name.
+    shared_tables: the normalised table of each of them; equal tables mean that it has not changed.
     """
 
     shared: dict[tuple[str, str], object]
@@ -135,7 +134,7 @@ class ParsedDocument:
     _variables: Mapping[str, str] = field(repr=False)
 
     def build(self, kept: Found = NOTHING) -> Config:
-        """Make the policies and pipelines, with what is ``kept`` in place of new budgets and gates."""
+        """Build the policies and pipelines, using the ``kept`` budgets and gates in place of new ones."""
         found = {key: kept.get(key, fresh) for key, fresh in self.shared.items()}
         with _from_variable(self._variables):
             policies = {
@@ -158,7 +157,7 @@ class ParsedDocument:
 
 
 def parse(document: Mapping[str, object], environ: Mapping[str, str] | None = None) -> ParsedDocument:
-    """Read a document, with what variables say instead."""
+    """Parse and validate a document, after applying the variables that override it."""
     place = DocPath()
     document = place.table(document, "a document, such as tomllib.loads() gives")
     said = {section: _section(document, section, place) for section in SECTIONS}
@@ -196,21 +195,21 @@ def parse(document: Mapping[str, object], environ: Mapping[str, str] | None = No
 
 @public("redouble.config")
 def from_mapping(document: Mapping[str, object], *, environ: Mapping[str, str] | None = None) -> Config:
-    """Make everything that a document describes, anew.
+    """Build new objects for everything that a document describes.
 
     >>> from redouble.config import from_mapping
     >>> config = from_mapping({"policies": {"payments": {"attempts": 5, "timeout": "10s"}}})
     >>> config.policies["payments"].timeout
     10.0
 
-    environ: variables that override it, such as ``os.environ``: ``REDOUBLE_PAYMENTS_ATTEMPTS=5``.
+    environ: variables that override the document, such as ``os.environ``: ``REDOUBLE_PAYMENTS_ATTEMPTS=5``.
     """
     return parse(document, environ).build()
 
 
 @public("redouble.config")
 def policy(mapping: Mapping[str, object]) -> Retry:
-    """Make one policy from its own table.
+    """Build one policy from its table.
 
     >>> from redouble.config import policy
     >>> policy({"on": "ConnectionError", "attempts": 5, "give_up_after": "10s"})
@@ -221,7 +220,7 @@ def policy(mapping: Mapping[str, object]) -> Retry:
 
 
 def _section(document: Mapping[str, object], section: str, place: DocPath) -> Mapping[str, object]:
-    """Return a section of a document."""
+    """Return a section of a document, empty if absent; raise `ConfigError` if it is not a table."""
     return place.under(section).table(document.get(section, {}), f"[{section}]")
 
 
@@ -229,7 +228,7 @@ def _pipeline(table: object, usual: Mapping[str, object], place: DocPath) -> Blu
     said = dict(place.table(table))
     layers = said.get("layers")
     if isinstance(layers, list | tuple):
-        # A policy written there has the defaults too; they were read before, so nothing is wrong with them.
+        # The defaults also apply to a policy defined inline; `parse` has validated them already.
         said["layers"] = [_with_defaults(layer, usual) for layer in cast("list[object]", layers)]
     return Blueprint(PIPELINE, PIPELINE.read(said, place), place)
 
@@ -253,7 +252,7 @@ def _check_names(sections: Mapping[str, Mapping[str, object]]) -> None:
 
 @contextmanager
 def _from_variable(variables: Mapping[str, str]) -> Generator[None]:
-    """Say of what a variable has set that it was the variable."""
+    """Attribute a `ConfigError` to the environment variable that set the value."""
     try:
         yield
     except ConfigError as error:
@@ -271,11 +270,11 @@ TOOL_TABLE = "[tool.redouble]"
 def from_file(
     path: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None
 ) -> Config:
-    """Make everything that a TOML file describes, anew.
+    """Build new objects for everything that a TOML file describes.
 
-    path: a file; of one that is called ``pyproject.toml``, the table ``[tool.redouble]``. Unless said, it is
-        ``redouble.toml`` in the working directory, or ``pyproject.toml`` there if it has that table.
-    environ: variables that override it, such as ``os.environ``.
+    path: a TOML file; of a file called ``pyproject.toml``, the table ``[tool.redouble]`` is read. None reads
+        ``redouble.toml`` in the working directory, or else ``pyproject.toml`` there if it has that table.
+    environ: variables that override the file, such as ``os.environ``.
     """
     said, found = read_document(path)
     with in_file(found):
@@ -283,7 +282,7 @@ def from_file(
 
 
 def read_document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[str, object], str]:
-    """Return what a file says, and the path of the file."""
+    """Return the document in a TOML file, and the path of the file; find the file if ``path`` is None."""
     instance(path, "path", str | os.PathLike | None, "the path of a TOML file, or None")
     if path is not None:
         return _read_file(os.fspath(path)), os.fspath(path)
@@ -292,7 +291,7 @@ def read_document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[s
     if Path(PROJECT_FILE).is_file() and _tool_table(_parse_toml(PROJECT_FILE), PROJECT_FILE) is not None:
         return _read_file(PROJECT_FILE), PROJECT_FILE
     where = "the working directory"
-    with suppress(OSError):  # it may be gone
+    with suppress(OSError):  # the working directory may have been deleted
         where = str(Path.cwd())
     raise ConfigError(
         f"found neither {OWN_FILE} nor a {PROJECT_FILE} with {TOOL_TABLE} in {where}: name a file"
@@ -301,7 +300,7 @@ def read_document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[s
 
 @contextmanager
 def in_file(path: str) -> Generator[None]:
-    """Say of what is wrong in which file it is."""
+    """Add the path of the file to a `ConfigError`."""
     try:
         yield
     except ConfigError as error:
@@ -327,11 +326,11 @@ def _tool_table(parsed: Mapping[str, object], path: str) -> Mapping[str, object]
 
 
 def _parse_toml(path: str) -> Mapping[str, object]:
-    import tomllib  # noqa: PLC0415  for those who have a file
+    import tomllib  # noqa: PLC0415  needed only to read a file
 
     try:
-        return tomllib.loads(Path(path).read_text("utf-8-sig"))  # some editors begin a file with a mark
+        return tomllib.loads(Path(path).read_text("utf-8-sig"))  # some editors write a byte order mark
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", path=path or "''") from error
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number too long, or far too deep
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, too long a number, too deep nesting
         raise ConfigError(f"is no TOML: {error}", path=path) from error

@@ -1,8 +1,9 @@
 """Variables that override a document: ``REDOUBLE_PAYMENTS_ATTEMPTS=5``, ``REDOUBLE_GATES_DB_LIMIT=20``.
 
-A variable says, in capitals, whose option it is and which one; its text becomes what the document would say
-there, and is read as that is. So this file knows of names and keys, and nothing of what options mean. It
-never looks at the environment by itself.
+The name of a variable is, in capitals, the name of a table followed by a key in it. The text of the variable
+is converted to the value that a document would have there, which is then parsed like the rest of the
+document. So this module handles names and keys, and not the meaning of options. It never reads `os.environ`:
+the caller passes a mapping.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ __all__ = ["apply_variables"]
 PREFIX = "REDOUBLE_"
 
 Sections: TypeAlias = Mapping[str, Mapping[str, object]]
-Owner: TypeAlias = tuple[str, ...]  # the keys of a table
+Owner: TypeAlias = tuple[str, ...]  # the path of a table: its section, and its name if the section has names
 
 
 class Target(NamedTuple):
-    """What a variable sets."""
+    """The option that a variable sets: its keys below the table, and the kind of its value."""
 
     keys: tuple[str, ...]
     kind: Value
 
 
 def apply_variables(sections: Sections, environ: Mapping[str, str]) -> tuple[Sections, Mapping[str, str]]:
-    """Return the sections as variables have them, and which variable has set what, by its path."""
+    """Return the sections with the variables applied, and the name of the variable that set each path."""
     ours = _our_variables(environ)
     if not ours:
         return sections, {}
@@ -47,7 +48,7 @@ def apply_variables(sections: Sections, environ: Mapping[str, str]) -> tuple[Sec
 
 
 def _our_variables(environ: object) -> list[str]:
-    """Name the variables that may be ours, and see that they are texts."""
+    """Return the names of the variables with our prefix; raise `TypeError` unless all are strings."""
     wanted = "write a mapping of texts to texts, such as os.environ, or None"
     if not isinstance(environ, Mapping):
         raise TypeError(f"environ={short_repr(environ)}: {wanted}")
@@ -64,7 +65,7 @@ def _our_variables(environ: object) -> list[str]:
 
 
 def _order(variable: str) -> tuple[bool, bool, str]:
-    # Policies build on the defaults, and which keys there are depends on the type.
+    # Defaults first, because policies build on them; then types, because the valid keys depend on the type.
     return (not variable.startswith(f"{PREFIX}DEFAULTS_"), not variable.endswith("_TYPE"), variable)
 
 
@@ -73,7 +74,7 @@ def _variable_form(name: str) -> str:
 
 
 def _owners_by_prefix(sections: Sections) -> dict[str, list[Owner]]:
-    """Tell which tables a variable may begin with."""
+    """Return the tables that a variable may refer to, by the prefix that names them."""
     named: dict[str, list[Owner]] = {"DEFAULTS": [("defaults",)]}
     for section, before in (("policies", ""), ("budgets", "BUDGETS_"), ("gates", "GATES_")):
         for name in sections[section]:
@@ -84,7 +85,7 @@ def _owners_by_prefix(sections: Sections) -> dict[str, list[Owner]]:
 def _resolve(
     variable: str, named: Mapping[str, list[Owner]], sections: Sections
 ) -> tuple[Owner, Target] | None:
-    """Find what a variable sets: the longest name that it begins with and that has such an option."""
+    """Return the table and option that a variable sets: of the longest matching name with such an option."""
     words = variable.removeprefix(PREFIX).split("_")
     if words[0] == "POLICIES" and "POLICIES" not in named:
         short = "_".join(words[1:])
@@ -113,11 +114,11 @@ def _resolve(
         raise unknown
     if not known:
         _reject_misspelled(variable, words, named)
-    return None  # it is not ours, or about a table of no known type, and who reads that says so
+    return None  # it is not ours, or its table has no known type, which `parse` will reject
 
 
 def _reject_misspelled(variable: str, words: list[str], named: Mapping[str, object]) -> None:
-    """Refuse a variable that ends like one of ours and names nothing that there is."""
+    """Raise `ConfigError` if a variable ends with a known option but names no existing table."""
     kinds = {"GATES": GATES.every(), "BUDGETS": BUDGETS.every()}.get(words[0], RETRY.kinds())
     for count in range(len(words)):
         name, rest = "_".join(words[:count]), "_".join(words[count:])
@@ -140,7 +141,7 @@ def _kinds(owner: Owner, table: object) -> Mapping[str, Value]:
 
 
 def _find_target(kinds: Mapping[str, Value], other: Value | None, rest: str, there: object) -> Target | None:
-    """Find the key that the rest of a variable spells, among these."""
+    """Return the option among ``kinds`` that the rest of a variable name spells, or None."""
     table = as_table(there) or {}
     for key, kind in kinds.items():
         word = _variable_form(key)
@@ -170,7 +171,7 @@ def _set(
 ) -> None:
     table = as_table(_table_of(sections, owner))
     if table is None:
-        return  # who reads it says so
+        return  # `parse` will reject it
     node = dict(table)
     if owner == ("defaults",):
         sections["defaults"] = node

@@ -1,7 +1,7 @@
-"""What is wrong, and where: every complaint about a document is made here.
+"""Errors in a document: every `ConfigError` about a part of a document is created here.
 
-A `Place` is a path of keys, as one writes it: ``policies.payments.attempts``. This file knows nothing of what
-may stand there.
+A `DocPath` is the path of keys to that part, written as in TOML: ``policies.payments.attempts``. This module
+does not depend on the options that a document may have.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from redouble.errors import ConfigError
 __all__ = ["DocPath", "as_table", "nearest", "rewrite", "short_repr"]
 
 
-MAX_LENGTH = 80  # characters of a value that are shown
+MAX_LENGTH = 80  # characters of a value shown in a message
 HUGE = 10**70
-MAX_NAMES = 30  # names that are listed
-BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that TOML wants no quotes around
+MAX_NAMES = 30  # names listed in a message
+BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes in TOML
 
-_brief = Repr()  # it neither goes deep nor fails, whatever it is shown
+_brief = Repr()  # its depth is limited, and an object whose repr raises does no harm
 _brief.maxlevel = 2
 _brief.maxstring = _brief.maxother = _brief.maxlong = MAX_LENGTH
 
 
 def short_repr(value: object) -> str:
-    """Spell a value, cut to a length that fits into a message."""
+    """Return the repr of a value, shortened to fit into a message."""
     try:
         text = "a huge integer" if isinstance(value, int) and abs(value) > HUGE else _brief.repr(value)
-    except ValueError:  # there is one inside: Python does not spell integers of thousands of digits
+    except ValueError:  # a huge integer inside: Python limits the digits that it converts
         return "something with a huge integer"
     return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Say which of the words was probably meant, or else what there is."""
-    from difflib import get_close_matches  # noqa: PLC0415  for those who misspell
+    """Return a hint for a message: the most similar of the words, or else a list of them."""
+    from difflib import get_close_matches  # noqa: PLC0415  needed only for errors
 
     known = sorted(words)
     if close := get_close_matches(word[:MAX_LENGTH], known, 1):
@@ -48,14 +48,14 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def rewrite(error: ConfigError, *, path: str | None = None, end: str = "") -> None:
-    """Give an error another path, or another end: it stays the same object, and is raised on."""
+    """Replace the path of an error or append to its message, in place, so that the caller can re-raise it."""
     message = str(error).removeprefix(f"{error.path}: ") if error.path else str(error)
     error.path = error.path if path is None else path
     error.args = (f"{error.path}: {message}{end}" if error.path else message + end,)
 
 
 def as_table(value: object) -> Mapping[str, object] | None:
-    """Return a value if it is a table, whose keys are texts."""
+    """Return the value if it is a mapping whose keys are all strings, else None."""
     if not isinstance(value, Mapping):
         return None
     found = cast("Mapping[object, object]", value)
@@ -63,10 +63,10 @@ def as_table(value: object) -> Mapping[str, object] | None:
 
 
 class DocPath(NamedTuple):
-    """Where in a document something stands.
+    """A path of keys to one part of a document.
 
-    known: the names that may be referred to, by section.
-    names: what to write instead of a thing that has a name there, by its identity.
+    known: the names that a reference may use, by section.
+    names: the reference to write in place of a named object, by the object's ``id()``.
     """
 
     keys: tuple[str, ...] = ()
@@ -75,21 +75,21 @@ class DocPath(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Spell it."""
+        """The path as in TOML: keys separated by dots, quoted where necessary."""
         return ".".join(
             key if BARE.fullmatch(key) else f'"{repr(key[:MAX_LENGTH])[1:-1]}"' for key in self.keys
         )
 
     def under(self, key: str) -> DocPath:
-        """Return the place of a key in the table that stands here."""
+        """Return the path of a key in the table at this path."""
         return DocPath((*self.keys, key), self.known, self.names)
 
     def error(self, message: str) -> ConfigError:
-        """Make the error that says so."""
+        """Return a `ConfigError` with this message and path."""
         return ConfigError(message, path=self.path)
 
     def table(self, value: object, wanted: str = "a table") -> Mapping[str, object]:
-        """Accept a table, whose keys are texts."""
+        """Return the value if it is a mapping whose keys are all strings; raise `ConfigError` otherwise."""
         found = as_table(value)
         if found is None:
             said = f"{short_repr(value)} is no table"
@@ -98,13 +98,13 @@ class DocPath(NamedTuple):
         return found
 
     def items(self, value: object, wanted: str) -> Sequence[object]:
-        """Accept a list."""
+        """Return the value if it is a list or a tuple; raise `ConfigError` otherwise."""
         if not isinstance(value, list | tuple):
             raise self.error(f"{short_repr(value)}: write {wanted}")
         return cast("Sequence[object]", value)
 
     def constructor_error(self, error: Exception, keys: Iterable[str]) -> ConfigError:
-        """Make a constructor's complaint one about a document: of the key that it names, if it names one."""
+        """Convert a constructor's error to a `ConfigError` at the key that its message names, if any."""
         said = str(error).replace("None", "'unlimited'")
         named = re.search(rf"\b({'|'.join(map(re.escape, keys)) or '$'})(?==|\[)", said)
         return (self if named is None else self.under(named[1])).error(said)
@@ -112,10 +112,10 @@ class DocPath(NamedTuple):
     def unknown_key(
         self, key: str, value: object, keys: Iterable[str], *, foreign: bool = False
     ) -> ConfigError:
-        """Make the error that says that there is no such key.
+        """Return a `ConfigError` for an unknown key.
 
-        A file of a whole program may have anything at its top, passwords too: of what is ``foreign`` nothing
-        is shown.
+        The value of a ``foreign`` key is not shown: a file that configures a whole program may have anything
+        at its top level, including passwords.
         """
         text = short_repr(value)
         if isinstance(value, Mapping | list):

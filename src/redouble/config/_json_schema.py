@@ -1,4 +1,4 @@
-"""The JSON Schema of a document, for editors: made of the same tables that documents are read by."""
+"""The JSON Schema of a document, for editors: generated from the tables that also parse documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @public("redouble.config")
 def schema() -> dict[str, object]:
-    """Return the JSON Schema (2020-12) of a whole document, for editors and checkers."""
+    """Return the JSON Schema (2020-12) of a whole document, for editors and validators."""
     return {
         "$schema": DIALECT,
         "title": "Redouble",
@@ -47,7 +47,7 @@ def _section(about: str, table: dict[str, object]) -> dict[str, object]:
 
 
 def _names() -> dict[str, object]:
-    # Any other one may have been registered, so these are only proposed.
+    # The built-in names are only suggestions, because a program may register any other name.
     name = {"anyOf": [{"enum": sorted(BUILT_IN)}, {"type": "string"}]}
     return {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
 

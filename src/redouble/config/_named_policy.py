@@ -1,7 +1,7 @@
-"""Named: a policy, or a pipeline, by its name, as the configuration has it now.
+"""Named: a policy or a pipeline, referred to by its name in the active configuration.
 
-Whoever goes by it has a cell, which a reload fills anew: a call costs one attribute more, and one that is
-under way goes on as it began. Where configurations come from, and when, is not known here.
+Each wrapped function, and each other object that depends on a `Named`, has a `BoundValue`, which a reload
+updates. A call costs one more attribute access; a call in flight continues with the layer it began with.
 """
 
 from __future__ import annotations
@@ -51,21 +51,25 @@ ASYNC_STREAM = Template(
 
 
 class BoundValue(Generic[T]):
-    """What was ``made`` of a layer for somebody, such as a function wrapped by it."""
+    """A value ``made`` from the current layer of a `Named`, such as a function wrapped by that layer.
+
+    A reload replaces it. ``owner`` names its user in errors.
+    """
 
     __slots__ = ("__weakref__", "layer", "made", "make", "owner")
 
     def __init__(self, make: Callable[[Layer], T], made: T, whose: str) -> None:
         self.make, self.made, self.owner = make, made, whose
-        self.layer: Layer | None = None  # that it was made of
+        self.layer: Layer | None = None  # the layer from which `made` was made; None before the first load
 
 
 @public("redouble.config")
 class Named(LayerProxy, SharedByIdentity):
     """The policy or pipeline that has this name in the configuration: made by `redouble.policies`.
 
-    It can be used before a configuration is loaded: to decorate, and in pipelines. Decorated functions follow
-    a reload; calls that are under way go on as they began. The options of a policy are attributes, as of now.
+    It can be used before a configuration is loaded: as a decorator, and in pipelines. Decorated functions
+    follow a reload; calls in flight continue with the policy they began with. The options of a policy are
+    attributes, with their current values.
     """
 
     def __init__(self, name: str, home: ReloadLock[Any], current: Retry | Pipeline | None) -> None:
@@ -74,7 +78,7 @@ class Named(LayerProxy, SharedByIdentity):
 
     @property
     def current(self) -> Retry | Pipeline:
-        """The policy or pipeline as the configuration has it now."""
+        """The policy or pipeline that has this name in the active configuration."""
         if self._current is None:
             raise self._not_loaded_error()
         return self._current
@@ -96,26 +100,26 @@ class Named(LayerProxy, SharedByIdentity):
             raise AttributeError(f"{name} comes from the configuration: change it there, and reload")
         super().__setattr__(name, value)
 
-    def __getattr__(self, name: str) -> Any:  # of the type of the option
+    def __getattr__(self, name: str) -> Any:  # the type is that of the option
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.current, name)
 
     def _find_in(self, config: Config) -> Retry | Pipeline:
-        """Find what has this name in another configuration, where it has to be."""
+        """Return the policy or pipeline of this name in another configuration; raise if there is none."""
         try:
             return config.named(self._name)
         except ConfigError as error:
             rewrite(error, path=DocPath(("policies", self._name)).path, end=f" (code uses {self!r})")
             raise
 
-    # ---------------------------------------------------------------- cells
+    # ---------------------------------------------------------------- bound values
 
     def _follow(self, make: Callable[[Layer], T], absent: T, whose: str) -> BoundValue[T]:
-        """Return a cell with what is made of the current layer, now and after each reload.
+        """Return a `BoundValue` with the value that ``make`` returns for the current layer.
 
-        It is held weakly. ``absent`` is in it as long as there is no configuration; ``whose`` says in errors
-        for whom it is made.
+        Each reload that changes the layer makes the value again. The `BoundValue` is held weakly. It holds
+        ``absent`` until a configuration is loaded; ``whose`` names its user in errors.
         """
         cell = BoundValue(make, absent, whose)
         with self._store._lock:
@@ -127,11 +131,11 @@ class Named(LayerProxy, SharedByIdentity):
         return cell
 
     def _live_cells(self) -> list[BoundValue[Any]]:
-        """Return the cells that somebody still has."""
+        """Return the bound values that are still referenced."""
         return [cell for reference in list(self._cells.values()) if (cell := reference()) is not None]
 
     def _make_value(self, cell: BoundValue[T], layer: Retry | Pipeline) -> T:
-        """Make what is to be in a cell; the same as before if the layer is."""
+        """Make the value for another layer; return the present value if the layer is the same."""
         if cell.layer is layer:
             return cell.made
         try:
@@ -150,26 +154,26 @@ class Named(LayerProxy, SharedByIdentity):
     # ---------------------------------------------------------------- as a layer
 
     def around(self, fn: Callable[P, T], /) -> Callable[P, T]:
-        """Return ``fn`` wrapped by what has this name."""
+        """Return ``fn`` wrapped by the policy or pipeline of this name."""
         return compile_wrapper(fn, NAMED, is_async=False, cell=self._cell("around", fn), layer=self)
 
     def around_async(self, fn: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return ``fn`` wrapped by what has this name, for a coroutine function."""
+        """Return the coroutine function ``fn`` wrapped by the policy or pipeline of this name."""
         return compile_wrapper(fn, NAMED, is_async=True, cell=self._cell("around_async", fn), layer=self)
 
     def around_stream(self, fn: Callable[P, Generator[T, S, Any]], /) -> Callable[P, Generator[T, S, Any]]:
-        """Return ``fn`` wrapped by what has this name, for a generator function."""
+        """Return the generator function ``fn`` wrapped by the policy or pipeline of this name."""
         return compile_wrapper(fn, STREAM, is_async=False, cell=self._cell("around_stream", fn), layer=self)
 
     def around_async_stream(
         self, fn: Callable[P, AsyncGenerator[T, S]], /
     ) -> Callable[P, AsyncGenerator[T, S]]:
-        """Return ``fn`` wrapped by what has this name, for an async generator function."""
+        """Return the async generator function ``fn`` wrapped by the policy or pipeline of this name."""
         cell = self._cell("around_async_stream", fn)
         return StreamFunction(fn, compile_wrapper(fn, ASYNC_STREAM, is_async=False, cell=cell, layer=self))
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call ``fn`` through what has this name and return what it returns: await it if ``fn`` is async."""
+        """Call ``fn`` through the policy or pipeline and return its result: await it if ``fn`` is async."""
         return self.current.call(fn, *args, **kwargs)
 
     def describe(self) -> str:
@@ -194,8 +198,8 @@ class Named(LayerProxy, SharedByIdentity):
     @overload
     def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]: ...
     def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call ``fn`` with retries and return an `Outcome`: nothing of yours is raised."""
-        policy: Any = self._policy("run")  # which overload it is, the caller knows
+        """Call ``fn`` with retries and return an `Outcome` instead of raising an error of ``fn``."""
+        policy: Any = self._policy("run")  # the overloads above give the return type
         return policy.run(fn, *args, **kwargs)
 
     def stream(
@@ -205,11 +209,11 @@ class Named(LayerProxy, SharedByIdentity):
         *,
         resume: Callable[[T], Openable[T]] | None = None,
     ) -> Stream[T]:
-        """Iterate over what ``open()`` opens, as `Retry.stream` does."""
+        """Iterate over the stream that ``open()`` returns, as `Retry.stream` does."""
         return self._policy("stream").stream(open, resume=resume)
 
     def enter(self, make: Callable[P, Enterable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Entrance[T]:
-        """Make a context manager and enter it with retries, as `Retry.enter` does."""
+        """Create a context manager and enter it with retries, as `Retry.enter` does."""
         return self._policy("enter").enter(make, *args, **kwargs)
 
     def __iter__(self) -> Iterator[Attempt]:

@@ -1,7 +1,8 @@
-"""Policies by the key names of qubit-retry, for those who have such settings already.
+"""Policies from settings with the key names of qubit-retry, for projects that already have such settings.
 
-Durations are whole milliseconds there, every error is retried, and what is not said is inherited. What a
-strategy is called decides which keys it needs; without a name the first keys that are there decide.
+In qubit-retry, durations are whole milliseconds, every error is retried, and an absent key is inherited. The
+name of the delay strategy determines the keys that it requires; without a name, the first strategy that has
+one of its keys present is used.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from redouble.errors import AttemptTimeout, ConfigError
 __all__ = ["from_qubit"]
 
 
-MOST = 2**64 - 1  # what a Rust u64 holds
+MOST = 2**64 - 1  # the largest u64 of Rust
 MILLIS = Whole(0, "write milliseconds, as a whole number, 0 or more", MOST)
 POSITIVE = Whole(1, "write milliseconds, as a whole number, 1 or more", MOST)
 
@@ -47,7 +48,7 @@ KEYS: dict[str, Value] = {
     "jitter_factor": Number(high=1),
 }
 
-# The keys of each strategy, and what they are if the strategy is not named and one of them is not there.
+# The keys of each strategy, with the defaults that apply if the settings do not name a strategy.
 STRATEGIES: dict[str, dict[str, float]] = {
     "fixed": {"fixed_delay_millis": 1000},
     "random": {"random_min_delay_millis": 1000, "random_max_delay_millis": 10_000},
@@ -64,10 +65,10 @@ USUAL = Retry(on=Exception, attempts=5, backoff=Backoff.exponential(1).maximum(6
 
 @dataclass(frozen=True)
 class StopOnTimeout:
-    """A rule: an attempt that took too long ends the call."""
+    """A failure rule that stops retrying after an `AttemptTimeout`."""
 
     def __call__(self, error: Exception, /) -> bool | None:
-        """Judge an error."""
+        """Return False, do not retry, for an `AttemptTimeout`; None, no verdict, for any other error."""
         return False if isinstance(error, AttemptTimeout) else None
 
 
@@ -75,7 +76,7 @@ ABORT = StopOnTimeout()
 
 
 class QubitSettings:
-    """What was said, by key; every value is of the right kind."""
+    """Validated settings, by key without the prefix."""
 
     def __init__(self, values: Mapping[str, object], prefix: str) -> None:
         self._prefix = prefix
@@ -89,11 +90,11 @@ class QubitSettings:
             self.said[key] = KEYS[key].read(value, self._at(key))
 
     def wrong(self, key: str, message: str) -> ConfigError:
-        """Make the error that says so."""
+        """Return a `ConfigError` with this message at this key."""
         return self._at(key).error(message)
 
     def word(self, key: str, words: Mapping[str, str], what: str) -> str:
-        """Return which of the words was said, in small letters or not."""
+        """Return the entry of ``words`` for the text at a key, ignoring case; raise `ConfigError` if none."""
         word: str = self.said[key].strip().lower()
         if word not in words:
             raise self.wrong(key, f"unsupported {what} {short_repr(self.said[key])}; {nearest(word, words)}")
@@ -105,10 +106,10 @@ class QubitSettings:
 
 @public("redouble.config")
 def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, prefix: str = "") -> Retry:
-    """Make a policy from the keys of qubit-retry: ``max_attempts``, ``attempt_timeout_millis``, ...
+    """Build a policy from the keys of qubit-retry: ``max_attempts``, ``attempt_timeout_millis``, ...
 
-    defaults: what is inherited, instead of what qubit-retry has if nothing is said: 5 attempts, and delays
-        of 1 s that double up to 60 s.
+    defaults: the policy whose options apply where a key is absent; None for the defaults of qubit-retry: 5
+        attempts, and delays of 1 s that double up to 60 s.
     prefix: read only the keys that begin with it, such as ``"retry."``.
     """
     instance(defaults, "defaults", Retry | None, "a Retry, or None")
@@ -149,7 +150,7 @@ def _on(settings: QubitSettings, usual: Retry) -> On:
 
 
 def _backoff(settings: QubitSettings, usual: Retry) -> Backoff | None:
-    """Return the delays, if anything is said of them."""
+    """Return the backoff, or None if no setting concerns it."""
     base, factor = _base(settings), settings.said.get("jitter_factor")
     if base is None and factor is None:
         return None

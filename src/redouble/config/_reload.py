@@ -1,11 +1,12 @@
-"""The configuration in force: loaded, found by name, and exchanged while calls run.
+"""The active configuration: loading it, looking it up by name, and replacing it while calls run.
 
-Rule 1: everything that can fail is done first; then all is exchanged, and nothing of that can fail. So a
-        configuration is in force as a whole, or not at all.
-Rule 2: that is done in turn, and who comes in the middle of it leaves a note (`_turns`). Meanwhile nothing is
-        logged: that needs a lock of somebody else's.
+Rule 1: every step that can fail runs first, in `_prepared`; `_exchange` then replaces the configuration and
+        cannot fail. So a configuration becomes active as a whole, or not at all.
+Rule 2: loads and reloads exclude each other (`ReloadLock`). A re-entrant or timed-out reload is recorded and
+        executed afterwards. Nothing is logged while the lock is held, because logging acquires locks that
+        belong to other code.
 
-What a document means is not known here, and what stays of the one before is decided in `_successor`.
+`carry_over` decides which objects of the previous configuration stay.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ __all__ = ["ConfigStore", "Reload", "load", "policies", "reload"]
 Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str] | None
 Environ: TypeAlias = Mapping[str, str] | None
 
-MAX_WAIT = 1.0  # second: who is at it may wait for a lock that this thread has, if a signal brought us here
+# Seconds. The wait is bounded, because a signal handler that reloads may have interrupted code that holds a
+# lock which the reloading thread waits for.
+MAX_WAIT = 1.0
 
 
 @public("redouble.config")
 class Reload(NamedTuple):
-    """What came of a reload: what has ``changed``, such as ``policies.payments``; or the ``error``.
+    """The result of a reload: the paths that ``changed``, such as ``policies.payments``, or the ``error``.
 
-    After an error everything is as it was before.
+    After an error, the previous configuration stays active, unchanged.
     """
 
     changed: tuple[str, ...] = ()
@@ -51,12 +54,16 @@ class Reload(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the configuration was valid, and is in force."""
+        """True if there was no error: the configuration is valid and active, or its reload is deferred."""
         return self.error is None
 
 
 class PreparedConfig(NamedTuple):
-    """A configuration that has only to be put in force: who stands for what, and what is in their cells."""
+    """A validated configuration that is ready to become active.
+
+    current: the policy or pipeline to which each `Named` will refer.
+    values: the layer and the value that each `BoundValue` will hold.
+    """
 
     active: ActiveConfig
     source: tuple[Source, Environ]
@@ -65,17 +72,17 @@ class PreparedConfig(NamedTuple):
 
 
 class ConfigStore(ReloadLock[Source]):
-    """The configuration in force, and who goes by it."""
+    """The active configuration, and the `Named` objects that follow it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._active: ActiveConfig | None = None
         self._source: tuple[Source, Environ] = (None, None)
         self._names: dict[str, ref[Named]] = {}
-        self._reloading_threads: set[int] = set()  # threads that reload
+        self._reloading_threads: set[int] = set()  # threads inside `reload`
 
     def named(self, name: str) -> Named:
-        """Return what stands for a name: the same for all who ask."""
+        """Return the `Named` for a name: the same object for every caller."""
         instance(name, "policies name", str, "the name of a policy or a pipeline, such as 'payments'")
         with self._lock:
             known = self._names.get(name)
@@ -87,7 +94,7 @@ class ConfigStore(ReloadLock[Source]):
             return found
 
     def load(self, source: Source, environ: Environ) -> Config:
-        """Put a configuration in force, or raise."""
+        """Make a configuration active, or raise `ConfigError`."""
         try:
             with self._exclusive() as mine:
                 if not mine:
@@ -97,11 +104,11 @@ class ConfigStore(ReloadLock[Source]):
             self._execute_requests(self._reload_now)
 
     def reload(self, source: Source) -> Reload:
-        """Put another configuration in force, or say why not."""
+        """Make another configuration active, or return the error that prevents it."""
         if self._active is None:
             raise ConfigError("there is nothing to reload yet: call redouble.config.load(...) first")
         me = get_ident()
-        if me in self._reloading_threads:  # a signal has come while we log, or heed notes
+        if me in self._reloading_threads:  # a signal handler interrupted this thread inside `reload`
             self._record_request(source)
             return Reload()
         try:
@@ -110,11 +117,11 @@ class ConfigStore(ReloadLock[Source]):
             self._execute_requests(self._reload_now)
         finally:
             self._reloading_threads.discard(me)
-        self._execute_requests(self._reload_now)  # what has come in just that moment
+        self._execute_requests(self._reload_now)  # a request recorded just before the discard
         return told
 
     def _reload_now(self, source: Source) -> Reload:
-        if self._active is None:  # what was to be the first one failed, and somebody had left a note
+        if self._active is None:  # the first load failed after a request was recorded
             return Reload()
         try:
             with self._exclusive(MAX_WAIT) as mine:
@@ -125,12 +132,12 @@ class ConfigStore(ReloadLock[Source]):
                 changed = self._put_in_force(before if source is None else source, environ).changed
         except ConfigError as error:
             said = "the configuration is not reloaded, and the last good one stays: %s"
-            log(said, str(_bare(error)), trouble=True, traced=False)  # it says where
+            log(said, str(_bare(error)), trouble=True, traced=False)  # the message has the path
             return Reload((), error)
         log("the configuration is reloaded: %s", ", ".join(changed) or "nothing has changed", news=True)
         return Reload(changed)
 
-    # ---------------------------------------------------------------- in a turn
+    # ---------------------------------------------------------------- while the lock is held
 
     def _put_in_force(self, source: Source, environ: Environ) -> ActiveConfig:
         ready, done = self._prepared(source, environ), False
@@ -138,19 +145,19 @@ class ConfigStore(ReloadLock[Source]):
             self._exchange(ready)
             done = True
         finally:
-            if not done:  # interrupted
+            if not done:  # a signal handler raised
                 self._exchange(ready)
         return ready.active
 
     def _prepared(self, source: Source, environ: Environ) -> PreparedConfig:
-        """Do all that can fail."""
+        """Read, validate and build a configuration: every step that can fail."""
         wanted = "a mapping, or the path of a TOML file"
         instance(source, "source", Mapping | str | os.PathLike | None, wanted)
         if isinstance(source, Mapping):
             said, where = DocPath().table(source), ""
         else:
             said, where = read_document(source)
-            source = os.path.abspath(where)  # somebody may change the directory
+            source = os.path.abspath(where)  # the process may change its working directory before a reload
         with in_file(where) if where else nullcontext():
             parts = parse(said, environ)
             spare = [*parts.shared.values()]
@@ -164,14 +171,14 @@ class ConfigStore(ReloadLock[Source]):
                 }
                 spare = [fresh for key, fresh in parts.shared.items() if what.shared[key] is not fresh]
             finally:
-                for thing in spare:  # nobody will use it, and it is in nobody's statistics
+                for thing in spare:  # created and not used: it must not appear in the statistics
                     unregister(thing)
             for _, fresh in what.reconfigured:
                 unregister(fresh)
         return PreparedConfig(what, (source, environ), current, made)
 
     def _exchange(self, ready: PreparedConfig) -> None:
-        """Do the rest, which cannot fail; twice does no harm."""
+        """Replace the active configuration. Cannot fail, and is idempotent."""
         before: Mapping[tuple[str, str], object] = {} if self._active is None else self._active.shared
         self._active, self._source = ready.active, ready.source
         for key, thing in before.items():
@@ -186,14 +193,17 @@ class ConfigStore(ReloadLock[Source]):
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._reloading_threads.clear()  # none of those threads is here
+        self._reloading_threads.clear()  # those threads do not exist in the child process
 
     def _in_use(self) -> list[Named]:
         return [named for known in list(self._names.values()) if (named := known()) is not None]
 
 
 def _bare(error: ConfigError) -> ConfigError:
-    """Take the tracebacks off: their frames hold functions, and all who keep the error."""
+    """Remove the tracebacks of an error and of its context.
+
+    Their frames refer to functions, and an object that keeps the error would keep those alive.
+    """
     link: BaseException | None = error
     while link is not None:
         link = link.with_traceback(None).__context__
@@ -205,14 +215,14 @@ LIVE = ConfigStore()
 
 @public("redouble.config")
 def load(source: Source = None, *, environ: Environ = os.environ) -> Config:
-    """Put a configuration in force, for `redouble.policies`; if it is not valid, nothing changes.
+    """Make a configuration active, for `redouble.policies`; if it is not valid, nothing changes.
 
     >>> from redouble.config import load
     >>> config = load({"policies": {"payments": {"attempts": 5}}})
 
-    source: a mapping, or the path of a TOML file; None for ``redouble.toml`` in the working directory, or
-        else for ``[tool.redouble]`` in ``pyproject.toml`` there.
-    environ: variables that override it, such as ``REDOUBLE_PAYMENTS_ATTEMPTS=5``; None for none.
+    source: a mapping, or the path of a TOML file. None reads ``redouble.toml`` in the working directory or,
+        if there is none, ``[tool.redouble]`` of the ``pyproject.toml`` there.
+    environ: variables that override the source, such as ``REDOUBLE_PAYMENTS_ATTEMPTS=5``; None to use none.
 
     Budgets and gates that have the same name and type as before keep their state, and get the new values.
     """
@@ -221,25 +231,26 @@ def load(source: Source = None, *, environ: Environ = os.environ) -> Config:
 
 @public("redouble.config")
 def reload(source: Source = None) -> Reload:
-    """Read the configuration again, or another one, and put it in force while calls run.
+    """Read the configuration again, or read another one, and make it active while calls run.
 
-    It may be called from any thread, and by a signal handler. One that is not valid is no reason to fail: the
-    last good one stays, an error is logged, and the result says so. Calls that are under way go on as they
-    began. In the middle of another reload, as in a signal handler, it is put off until that one is over, and
-    the result says nothing.
+    It may be called from any thread, and by a signal handler. An invalid configuration raises nothing: the
+    last valid one stays active, the error is logged, and the result has it. Calls in flight continue with the
+    policies they began with. During another reload, as in a signal handler, the reload is deferred until that
+    one has ended, and the result is empty.
     """
     return LIVE.reload(source)
 
 
 @public("redouble")
 def policies(name: str) -> Named:
-    """Return the policy or pipeline that has this name in the configuration, now and after each reload.
+    """Return the policy or pipeline that has this name in the configuration, following each reload.
 
     >>> import redouble
     >>> payments = redouble.policies("payments")
     >>> @payments
     ... def pay(amount): ...
 
-    It can be used before there is a configuration; a call needs one, see `redouble.config.load`.
+    A function can be decorated before a configuration is loaded; calling it needs one: see
+    `redouble.config.load`.
     """
     return LIVE.named(name)
