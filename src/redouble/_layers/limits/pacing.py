@@ -27,7 +27,7 @@ CLOCK_JUMP = 1.0  # second: a time that goes back by more was read from another 
 
 
 class Pacer(Protocol):
-    """The schedule of permits: when the next one is available. Used under the lock of a `WaitQueue`; never waits."""
+    """The times at which permits become available. Used under the lock of a `WaitQueue`; never waits."""
 
     def close_fast_path(self) -> None:
         """Make every call ask the pacer."""
@@ -143,7 +143,7 @@ class GcraPacer:
         """Forget hints that have expired, and times that were read from another clock."""
         if (
             self.arrival_time - now > self.interval + CLOCK_JUMP
-        ):  # by the same clock it is never that far ahead
+        ):  # by one clock, `arrival_time` is never that far ahead
             self.arrival_time = -inf
         if now < self._hinted_at - CLOCK_JUMP:
             self.not_before, self._hinted_at, self._spread_interval, self._spread_until = -inf, inf, 0.0, -inf

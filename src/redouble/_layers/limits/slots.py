@@ -80,7 +80,7 @@ class Slots(ForkSafe):
         """
         self.leases.discard(lease)
         if self._owned_by_this_thread():
-            return False  # a signal handler or finaliser that interrupted an admission: none is possible now
+            return False  # called by a signal handler or finaliser during an admission: none is possible now
         try:
             with self._lock:
                 self.queue[lease] = wake

@@ -85,7 +85,7 @@ class ThrottleSettings:
 
 @public("redouble")
 class Throttle(ForkSafe, Gate):
-    """A client-side throttle: rejects the calls that the service would likely reject, before they are sent.
+    """A client-side throttle: rejects as many calls as the service would, before they cost anything.
 
     Of the calls in the last ``window`` seconds, a share of ``(requests - k * accepts) / (requests + 1)`` is
     rejected with `Rejected`, at random. When the service accepts more calls again, the share falls.
