@@ -34,8 +34,8 @@ __all__ = ["AdaptiveConcurrency", "InFlight", "overloaded"]
 class InFlight:
     """The calls in flight and their limit. A forked child has a new one, without the parent's calls.
 
-    skip: how many calls begin until one is timed again; ``timing_interval`` of them while fewer than ``half``
-        of the limit are in flight.
+    skip: the number of calls that begin before the next timed one; ``timing_interval`` while fewer than
+        ``half`` of the limit are in flight.
     """
 
     __slots__ = ("count", "half", "limit", "skip", "timing_interval")
@@ -110,21 +110,22 @@ class AdaptiveConcurrencySettings:
 
 @public("redouble")
 class AdaptiveConcurrency(ForkSafe, Gate):
-    """Let as many calls in at once as the service answers without making them wait for each other.
+    """A limit on concurrent calls: as many as the service answers without queueing them.
 
-    Calls beyond that get `BulkheadFull`, at once. The limit goes by how long calls take: it grows while
-    they take no longer than they do when few are under way, and shrinks when they do. It does not grow as
-    long as fewer than half of it are under way.
+    Calls beyond the limit raise `BulkheadFull` at once. The limit depends on latency: it grows while calls
+    take no longer than they do when few are in flight, and shrinks when they take longer. It does not grow
+    while fewer than half of it are in flight.
 
-    initial, least, most: where the limit begins, and between what it stays.
-    by: how it is told: ``"gradient"`` by the ratio of the shortest time to the latest; ``"vegas"`` by how
-        many calls seem to wait for each other; ``"aimd"`` by failures alone, one more while there are none.
-    window: how many seconds of calls make for one change.
-    on: which errors are signs of overload and lower the limit: by default timeouts, and being throttled.
-        Other errors say nothing.
+    initial, least, most: the first limit, the lowest and the highest.
+    by: the algorithm: ``"gradient"`` uses the ratio of the shortest latency to the latest; ``"vegas"``
+        estimates how many calls queue in the service; ``"aimd"`` uses failures alone, and adds one while
+        there are none.
+    window: the seconds of calls that each change of the limit is based on.
+    on: the errors that are signs of overload and lower the limit: by default timeouts and throttling.
+        Other errors do not change it.
     slow: for ``"aimd"``, calls that take longer than this many seconds lower the limit too.
-    relearn: how often, in seconds, to find out anew how long calls take when few are under way.
-    name: what it is called in its errors.
+    relearn: the seconds between measurements of the latency with few calls in flight.
+    name: the name of the limit in its errors.
     """
 
     def __init__(
@@ -183,7 +184,7 @@ class AdaptiveConcurrency(ForkSafe, Gate):
         return self._in_flight.limit
 
     def admit(self, now: float, /) -> tuple[InFlight, float, int]:
-        """Let a call in, or raise `BulkheadFull`."""
+        """Admit a call, or raise `BulkheadFull`."""
         in_flight = self._in_flight
         if in_flight.count >= in_flight.limit:
             self._reject()
@@ -245,7 +246,7 @@ class AdaptiveConcurrency(ForkSafe, Gate):
         in_flight, window = self._in_flight, self._window
         in_flight.skip = 0 if concurrent > in_flight.half else in_flight.timing_interval
         if self._owned_by_this_thread():
-            return  # a signal handler runs in the middle of recording
+            return  # this is a signal handler that interrupted the recording of another call
         with self._lock:
             calls = window.record(seconds, concurrent, now, dropped=dropped)
             if calls:

@@ -46,16 +46,17 @@ class AdaptiveRateSettings:
 
 @public("redouble")
 class AdaptiveRate(WaitingGate):
-    """Slow down when the other side throttles, and find out bit by bit how fast it may be.
+    """A rate limit that slows calls down when the server throttles, and then probes for the rate it accepts.
 
-    It does nothing at all until a call is throttled. From then on calls pass at a rate: cut at every
-    throttling, growing while there is none. They wait their turn, first come first served, for up to ``wait``
-    seconds (None: as long as it takes, 0: not at all), or get `RateLimited`. Put it inside the `Retry`, so
-    that every attempt counts; `presets.aws_adaptive` does.
+    It limits nothing until a call is throttled. From then on calls pass at a rate, which every throttling
+    error cuts and which grows while there is none. Calls wait in a FIFO queue for up to ``wait`` seconds
+    (None: as long as it takes, 0: not at all), or raise `RateLimited`. Put it inside the `Retry`, so that
+    every attempt counts; `presets.aws_adaptive` does.
 
-    on: what counts as throttling: by default what `transient` knows as such (a 429, a ``SlowDown``).
+    on: the errors that count as throttling: by default those that `transient` classifies as throttled (a 429,
+        a ``SlowDown``).
     least: the lowest rate, in calls a second.
-    name: what it is called in its errors.
+    name: the name of the limit in its errors.
     """
 
     def __init__(

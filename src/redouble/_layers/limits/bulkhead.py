@@ -60,11 +60,11 @@ class BulkheadSettings:
 
 @public("redouble")
 class Bulkhead(SharedByIdentity, Gate):
-    """Let at most ``limit`` calls in at once, in all threads and event loops together.
+    """A limit on concurrent calls: at most ``limit`` at once, in all threads and event loops together.
 
-    Others wait for a slot, first come first served, for up to ``wait`` seconds (None: for ever, 0: not at
-    all); then they get `BulkheadFull`. No more than ``queue`` may wait at once. A blocking call on the
-    thread of a running event loop never waits, or it would stop the loop. A deadline ends the waiting too.
+    Other calls wait for a slot in a FIFO queue, for up to ``wait`` seconds (None: for ever, 0: not at all);
+    then they raise `BulkheadFull`. At most ``queue`` calls wait at once. A blocking call on the thread of a
+    running event loop never waits, because it would stop the loop. A deadline ends the waiting too.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Bulkhead(SharedByIdentity, Gate):
         self.settings = BulkheadSettings(limit=limit, wait=wait, queue=queue, name=name)
         self.name = name
         self.register("bulkheads")
-        # A subclass with its own `admit()` or `ended()` is called for every call, and never waits.
+        # If a subclass overrides `admit()` or `ended()`, every call calls those methods, and never waits.
         self._default_admission = type(self).admit is Bulkhead.admit and type(self).ended is Bulkhead.ended
         self._slots = WaitableSlots(limit, wait, queue, name)
 
@@ -163,7 +163,7 @@ class Bulkhead(SharedByIdentity, Gate):
         return True
 
     def reconfigure(self, other: Self, /) -> None:
-        """Take over the limits of another bulkhead; admitted calls and waiters stay."""
+        """Apply the limits of another bulkhead; admitted calls and waiters stay."""
         self.settings = settings = replace(other.settings, name=self.name)
         self._slots.reconfigure(settings.limit, settings.wait, settings.queue)
 

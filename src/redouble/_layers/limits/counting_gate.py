@@ -36,7 +36,8 @@ class SampledCounter:
     def begin_slice(self, before: int, since: float, edge: float) -> None:
         """Begin a slice of time; ``before``: the number of calls in the previous one.
 
-        Up to sixteen calls a slice, the clock is read each time; beyond, a few calls count in the next slice.
+        With up to sixteen calls in a slice, each call reads the clock; with more, a few calls at the end of a
+        slice are counted in the next one.
         """
         self.step = max(1, min(MAX_STEP, before // CHECKS_PER_SLICE))
         self.next_check, self.slice_start, self.slice_end = self.count + self.step, since, edge

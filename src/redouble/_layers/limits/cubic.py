@@ -3,8 +3,8 @@
 Rule 1: until the first throttling error calls are only counted, not limited.
 Rule 2: the measured rate is the number of results per second, in slices of half a second, smoothed.
 Rule 3: throttling cuts the rate to a share of the measured one. From there it grows along a cubic curve:
-        quickly at first, slowly near the rate at which it was throttled, then faster and faster, to probe for
-        a higher one.
+        quickly at first, slowly near the rate at which it was throttled, then ever faster, to probe for a
+        higher one.
 Rule 4: the rate fills a token bucket, and each call takes one token.
 """
 
@@ -35,7 +35,7 @@ class CubicCurve:
         self._restart(top, since)
 
     def rate_at(self, t: float) -> float:
-        """Return the rate at a time without throttling since."""
+        """Return the rate at time ``t``, if there was no throttling since the last `cut()`."""
         return self.scale * (t - self.since - self.plateau) ** 3 + self.top
 
     def cut(self, rate: float, t: float) -> float:
@@ -49,7 +49,7 @@ class CubicCurve:
 
 
 class RateMeter(SampledCounter):
-    """Measures results per second. ``count``: those that are not included in ``rate`` yet."""
+    """A meter of results per second. ``count``: the results that are not included in ``rate`` yet."""
 
     __slots__ = ("_measured_to", "rate")
 
@@ -65,7 +65,7 @@ class RateMeter(SampledCounter):
         if -CLOCK_JUMP <= passed <= 0:
             return
         count = 0
-        if passed > 0:  # else the time is of another clock
+        if passed > 0:  # else the time was read from another clock
             count, self.count = self.count, 0
             self.rate = count / passed * SMOOTHING + self.rate * (1 - SMOOTHING)
         self._measured_to = start
@@ -86,7 +86,7 @@ class AdaptiveTokenBucket:
 
     def record(self, throttled: bool, now: float) -> None:
         """Record how a call ended, and adapt the rate."""
-        self._tokens_at(now)  # it detects a change of clock
+        self._tokens_at(now)  # called because it detects a change of clock
         self.meter.count += 1
         self.meter.advance(now)
         measured = self.meter.rate
@@ -106,7 +106,7 @@ class AdaptiveTokenBucket:
         self._tokens, self._updated_at = min(tokens, self.capacity), now
 
     def due(self, now: float, ahead: int = 0) -> float:
-        """Return in how many seconds there is a token, after ``ahead`` others."""
+        """Return the seconds until a token is available, after ``ahead`` other calls."""
         if not self.limiting:
             return 0.0
         wait = (1 + ahead - self._tokens_at(now)) / self.rate

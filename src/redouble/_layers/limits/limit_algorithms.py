@@ -1,7 +1,7 @@
 """Three algorithms that derive a concurrency limit from latency: Gradient, Vegas and AIMD.
 
 They are pure functions of samples: how long calls took, how many were in flight, and whether one was dropped.
-A service whose queue is empty answers in its own time; when it takes longer, calls wait for each other.
+The shortest latency is that of a service with an empty queue; a longer one means that calls queue there.
 
 Rule 1: a limit that is not used is not raised: it does not grow while fewer than half of it are in flight.
 Rule 2: a dropped call lowers the limit at once, however few calls were in flight.
@@ -29,7 +29,7 @@ class Sample:
 
 
 class LimitAlgorithm(Protocol):
-    """Maps the current limit and a sample to the next limit."""
+    """An algorithm that maps the current limit and a sample to the next limit."""
 
     def next(self, limit: float, sample: Sample, /) -> float:
         """Return the next limit."""
@@ -41,7 +41,10 @@ class LimitAlgorithm(Protocol):
 
 
 class Gradient:
-    """Follows the ratio of the shortest latency to the latest, as Envoy does; allows for a short queue."""
+    """An algorithm that follows the ratio of the shortest latency to the latest, as Envoy does.
+
+    It allows for a short queue.
+    """
 
     def __init__(self, buffer: float = 0.25) -> None:
         self._buffer = buffer
@@ -64,7 +67,7 @@ class Gradient:
 
 
 class Vegas:
-    """Estimates how many calls queue, and keeps that number between two bounds, as Netflix does."""
+    """An algorithm that keeps the estimated number of queued calls between two bounds, as Netflix does."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A concurrency limit that changes once per window, by the samples of that window.
+"""A concurrency limit that changes once per window, according to the samples of that window.
 
 Rule 1: one change for each window, whatever happens in it; a window lasts until there are enough samples.
 Rule 2: the latency without a queue is relearned from time to time; otherwise a service that became slower
@@ -20,7 +20,7 @@ __all__ = ["WindowedLimit"]
 MIN_SAMPLES = 10  # calls: fewer are not significant
 MAX_SAMPLES = 128  # calls of a window whose latency is recorded
 FIRST_RELEARN = 5  # windows until the first relearning: the first ones may have been measured under load
-JITTER = 0.15  # of the time until relearning, or all clients would relearn at once
+JITTER = 0.15  # of the time until relearning, because otherwise all clients would relearn at once
 
 
 class WindowedLimit:
@@ -65,7 +65,7 @@ class WindowedLimit:
 
     @property
     def limit(self) -> int:
-        """How many calls may be in flight."""
+        """The number of calls that may be in flight."""
         return max(self._least, min(self._most, int(self._limit)))
 
     def record(self, seconds: float | None, in_flight: int, now: float, *, dropped: bool = False) -> int:

@@ -27,18 +27,18 @@ CLOCK_JUMP = 1.0  # second: a time that goes back by more was read from another 
 
 
 class Pacer(Protocol):
-    """Decides when the next permit is available. Used under the lock of a `WaitQueue`; never waits."""
+    """The times at which permits become available. Used under the lock of a `WaitQueue`; never waits."""
 
     def close_fast_path(self) -> None:
         """Make every call ask the pacer."""
         ...
 
     def open_fast_path(self) -> None:
-        """Let calls that come in time pass without asking."""
+        """Let calls whose permit is available pass without asking the pacer."""
         ...
 
     def due(self, now: float, ahead: int = 0, /) -> float:
-        """Return in how many seconds a call may pass, after ``ahead`` others; 0.0 is now."""
+        """Return the seconds until a call may pass, after ``ahead`` others; 0.0 if it may pass now."""
         ...
 
     def take(self, now: float, /) -> None:
@@ -64,7 +64,7 @@ class GcraPacer:
         self.interval, self.slack = interval, interval * (burst - 1)
         self.arrival_time = self.fast_arrival_time = -inf  # hints never change these
         self.not_before, self._hinted_at = -inf, inf
-        # From `not_before` to the other moment, calls are this far apart.
+        # From `not_before` to `_spread_until`, calls are `_spread_interval` seconds apart.
         self._spread_interval, self._spread_until = 0.0, -inf
 
     def close_fast_path(self) -> None:
@@ -74,17 +74,17 @@ class GcraPacer:
             self.fast_arrival_time = inf
 
     def open_fast_path(self) -> None:
-        """Let calls that come in time pass without asking, unless a hint is in force."""
+        """Let calls whose permit is available pass without asking the pacer, unless a hint is in force."""
         if self.fast_arrival_time == inf and self.not_before == -inf:
             self.fast_arrival_time = self.arrival_time
 
     def due(self, now: float, ahead: int = 0) -> float:
-        """Return in how many seconds a call may pass, after ``ahead`` others."""
+        """Return the seconds until a call may pass, after ``ahead`` others."""
         self._expire_hints(now)
         arrival, not_before = self.arrival_time, max(self.not_before, now)
         if self._spread_interval:
             first = max(arrival, not_before)
-            # How many calls pass before the end of the spread.
+            # The number of calls that pass before the end of the spread.
             fit = max(0, ceil((self._spread_until - first) / self._spread_interval - 1e-9))
             if ahead < fit:
                 return _rounded(first + ahead * self._spread_interval - now)
@@ -113,13 +113,13 @@ class GcraPacer:
             self.fast_arrival_time = self.arrival_time
 
     def pause(self, seconds: float, now: float) -> None:
-        """Let no call pass for this many seconds."""
+        """Hold back all calls for this many seconds."""
         self.close_fast_path()
         self._expire_hints(now)
         self._hinted_at, self.not_before = now, max(self.not_before, now + seconds)
 
     def spread(self, calls: int, seconds: float, now: float) -> None:
-        """Spread this many calls evenly over so many seconds; then continue as before."""
+        """Spread ``calls`` calls evenly over ``seconds`` seconds; then restore the usual interval."""
         self.close_fast_path()
         self._expire_hints(now)
         self._spread_interval, self._spread_until = 0.0, -inf
@@ -143,7 +143,7 @@ class GcraPacer:
         """Forget hints that have expired, and times that were read from another clock."""
         if (
             self.arrival_time - now > self.interval + CLOCK_JUMP
-        ):  # it is never that far ahead by the same clock
+        ):  # by one clock, `arrival_time` is never that far ahead
             self.arrival_time = -inf
         if now < self._hinted_at - CLOCK_JUMP:
             self.not_before, self._hinted_at, self._spread_interval, self._spread_until = -inf, inf, 0.0, -inf

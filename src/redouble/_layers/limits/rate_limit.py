@@ -79,18 +79,19 @@ class RateLimitSettings:
 
 @public("redouble")
 class RateLimit(WaitingGate):
-    """Let ``rate`` calls begin in ``per`` seconds, one after the other; after a rest ``burst`` at once.
+    """A rate limit: ``rate`` calls begin in ``per`` seconds, evenly spaced; after a pause ``burst`` at once.
 
     In any t seconds at most ``rate / per * t + burst`` calls begin, in all threads and event loops together.
-    Others wait their turn, first come first served, for up to ``wait`` seconds (None: as long as it takes,
-    0: not at all). A call whose turn cannot come in time gets `RateLimited` at once, with ``retry_after``.
-    A blocking call on the thread of a running event loop never waits, or it would stop the loop.
+    Other calls wait in a FIFO queue for up to ``wait`` seconds (None: as long as it takes, 0: not at all). A
+    call that cannot be admitted in time raises `RateLimited` at once, with ``retry_after``. A blocking call
+    on the thread of a running event loop never waits, because it would stop the loop.
 
-    For more than some hundred a second give it a burst: timers are late by up to a millisecond, and without
-    a burst that is lost.
+    For more than some hundred calls a second set a burst: timers are late by up to a millisecond, and without
+    a burst that time is lost.
 
-    following: heed what each answer, or error, says about the other side's own limit: see `follow`.
-    name: what it is called in its errors.
+    following: apply the server's own limits, as the headers of each response or error state them: see
+        `follow`.
+    name: the name of the limit in its errors.
     """
 
     def __init__(
@@ -132,25 +133,25 @@ class RateLimit(WaitingGate):
 
     @property
     def rate(self) -> float:
-        """How many calls may begin in ``per`` seconds."""
+        """The number of calls that may begin in ``per`` seconds."""
         return self.settings.rate
 
     @property
     def per(self) -> float:
-        """The seconds that the rate is for."""
+        """The period of the rate, in seconds."""
         return self.settings.per
 
     @property
     def burst(self) -> int:
-        """How many may begin at once after a rest."""
+        """The number of calls that may begin at once after a pause."""
         return self.settings.burst
 
     def follow(self, answer: object, /) -> None:
-        """Heed what an answer says about the other side's limit: a response, an error, or headers.
+        """Apply the server's own limits, as stated by a response, an error, or headers.
 
-        After a ``Retry-After`` nothing passes for that long; nor while a quota is used up. What is left of a
-        quota (``RateLimit``, ``RateLimit-Remaining`` with ``RateLimit-Reset``, ``x-ratelimit-*``) is spread
-        over the time until it is filled again. All of it can only slow us down, and for an hour at most.
+        No call passes during a ``Retry-After``, nor while a quota is used up. The rest of a quota
+        (``RateLimit``, ``RateLimit-Remaining`` with ``RateLimit-Reset``, ``x-ratelimit-*``) is spread over
+        the time until its reset. These headers can only slow calls down, and for an hour at most.
         """
         headers, status = _headers_and_status(answer)
         if headers is None and (hasattr(answer, "items") or type(answer) in (list, tuple)):
@@ -176,7 +177,7 @@ class RateLimit(WaitingGate):
             self._wait_queue.update_pacer(self._pacer.pause, min(pause, MAX_PAUSE), now)
 
     def snapshot(self) -> Mapping[str, float]:
-        """Return how many calls may begin now (``available``), how many wait (``queued``), and for how long.
+        """Return the numbers of calls that may begin now (``available``) and that wait (``queued``).
 
         ``retry_after``: the seconds that another call would have to wait.
         """
@@ -213,7 +214,7 @@ class RateLimit(WaitingGate):
         return self.settings.following == other.settings.following
 
     def reconfigure(self, other: Self, /) -> None:
-        """Take over the settings of another limit; what is used of the burst stays used."""
+        """Apply the settings of another limit; the used part of the burst stays used."""
         self.settings = settings = replace(other.settings, name=self.name)
         self._wait_queue.wait = settings.wait
         interval, burst = settings.per / settings.rate, settings.burst
@@ -249,7 +250,7 @@ class RateLimit(WaitingGate):
 
 def _headers_and_status(answer: Any) -> tuple[object, object]:
     """Return the headers and the status of a response, or of an error that carries one."""
-    with suppress(Exception):  # it may be any object, with attributes that raise
+    with suppress(Exception):  # the answer may be any object, with attributes that raise
         for source in (answer, getattr(answer, "response", None)):
             headers = getattr(source, "headers", None)
             if headers is not None:

@@ -65,7 +65,7 @@ class Slots(ForkSafe):
         return not self.queue and len(self.leases) <= self.limit
 
     def release(self, lease: Lease) -> None:
-        """Release the slot and admit the next waiter; does no harm if the lease was never admitted."""
+        """Release the slot and admit the next waiter; safe for a lease that was never admitted."""
         lease.released = True
         try:
             self.leases.discard(lease)
@@ -80,7 +80,7 @@ class Slots(ForkSafe):
         """
         self.leases.discard(lease)
         if self._owned_by_this_thread():
-            return False  # in a signal handler or finaliser, while admitting: none can be admitted now
+            return False  # called by a signal handler or finaliser during an admission: none is possible now
         try:
             with self._lock:
                 self.queue[lease] = wake

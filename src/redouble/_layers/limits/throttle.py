@@ -85,20 +85,20 @@ class ThrottleSettings:
 
 @public("redouble")
 class Throttle(ForkSafe, Gate):
-    """Turn away as many calls as the service would turn away, before they cost anything.
+    """A client-side throttle: rejects as many calls as the service would, before they cost anything.
 
     Of the calls in the last ``window`` seconds, a share of ``(requests - k * accepts) / (requests + 1)`` is
-    refused with `Rejected`, by chance. As the service takes more again, so does this.
+    rejected with `Rejected`, at random. When the service accepts more calls again, the share falls.
 
-    k: how many calls to send for one that is accepted. 2 lets through twice as many as succeed: enough to
-        see soon that the service is back; 1.1 is strict.
-    window: how many seconds calls count for.
-    most: the largest share to refuse, such as 0.9: some always pass and find out.
-    minimum: refuse nothing as long as there were fewer calls in the window.
-    on: what the service does not accept: an exception type, a tuple, a rule, or a list of these. An error
-        that a rule answers False to was accepted; one that nobody has an opinion about, a cancellation and
-        a `Rejected` count as nothing.
-    name: what it is called in its errors.
+    k: the number of calls to send for each accepted one. 2 admits twice as many as succeed, enough to notice
+        soon that the service has recovered; 1.1 is strict.
+    window: the seconds that a call counts for.
+    most: the largest share to reject, such as 0.9, so that some calls always pass and probe the service.
+    minimum: reject nothing while there are fewer calls in the window.
+    on: the errors that mean "not accepted": an exception type, a tuple, a rule, or a list of these. An error
+        for which a rule returns False counts as accepted; an error that no rule decides on, a cancellation
+        and a `Rejected` are not counted.
+    name: the name of the throttle in its errors.
     """
 
     def __init__(
@@ -136,11 +136,11 @@ class Throttle(ForkSafe, Gate):
         return True
 
     def admit(self, now: float, /) -> None:
-        """Let a call in, or raise `Rejected`."""
+        """Admit a call, or raise `Rejected`."""
         window = self._requests
         if not window.limiting:
             return
-        draw = self.settings.random.random()  # outside the lock, because it may be a callable of the user's
+        draw = self.settings.random.random()  # outside the lock, because it may be the user's code
         with self._lock:
             window.advance(now)
             share = self._rejected_share()
@@ -156,7 +156,7 @@ class Throttle(ForkSafe, Gate):
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Record how a call ended."""
         bad = self._failures.is_failure(error)
-        # A signal handler that runs in the middle of counting cannot count.
+        # A signal handler that interrupts the counting of another call is not counted.
         if bad is not None and not self._owned_by_this_thread():
             with self._lock:
                 self._requests.add(now, accepted=not bad)

@@ -60,7 +60,7 @@ class WaitQueue(ForkSafe):
         self._slow_head: tuple[Waiter | None, float] = (
             None,
             0.0,
-        )  # the head that does not react, and since when
+        )  # the head that does not react, and the time since when
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -132,7 +132,7 @@ class WaitQueue(ForkSafe):
     # ------------------------------------------------------------------------ under the lock
 
     def _try_acquire(self, now: float | None = None) -> float:
-        """Take a permit if one is left over by the queue and return 0; else return the seconds until then."""
+        """Take a permit that no waiter needs and return 0; else return the seconds until there is one."""
         if self._owned_by_this_thread():
             raise self._rejection("and a signal has come in the middle of counting", HEAD_GRACE)
         with self._lock:
@@ -201,7 +201,7 @@ class WaitQueue(ForkSafe):
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._queue.clear()  # they wait in the parent
+        self._queue.clear()  # these calls wait in the parent
         self._pacer.open_fast_path()
 
     # ---------------------------------------------------------------------- without the lock

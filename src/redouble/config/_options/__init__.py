@@ -1,1 +1,1 @@
-"""Every option that a document can set, described once: reading, writing, variables, JSON Schema."""
+"""Every option that a document can set, declared once for reading, writing, variables and the JSON Schema."""

@@ -1,7 +1,7 @@
-"""Backoffs in documents: a series by its name, complete, and what its delays pass through.
+"""Backoffs in documents: a series of delays, given by type, and the chain of stages that modify the delays.
 
-The usual chain is written by short keys, which apply in the order ``minimum``, ``maximum``, ``jitter``,
-``take``; any other one as a list, ``then``. This file knows nothing of policies.
+A series is written with all its options. The usual chain is written with short keys, which apply in the order
+``minimum``, ``maximum``, ``jitter``, ``take``; any other chain is written as the list ``then``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from redouble.config._options.values import (
 __all__ = ["KINDS", "OPTIONAL", "OTHERS", "SERIES", "SHORT", "STAGES", "WORDS", "BackoffValue", "written"]
 
 
-OTHERS = "others"  # all kinds that are not named: None, in Python
+OTHERS = "others"  # all kinds that the table does not name; the key None in Python
 KINDS = (*Kind.__members__, OTHERS)
 SPAN = DurationValue()
 
@@ -54,7 +54,7 @@ OPTIONAL = {"factor": 2.0}
 
 
 class Jitter(Value):
-    """How much is left to chance: all of a delay, half of it, or a share up and down."""
+    """The jitter of a delay: full, equal (half of the delay is random), or a share added or subtracted."""
 
     def read(self, value: object, place: DocPath) -> object:
         if value in ("full", "equal"):
@@ -78,7 +78,7 @@ JITTERS = {"full_jitter": "full", "equal_jitter": "equal"}
 
 @dataclass(frozen=True)
 class BackoffValue(Value):
-    """A backoff: a table, a list of durations, or (``by_kind``) one for each kind of failure."""
+    """A backoff: a table, a list of durations, or, if ``by_kind``, a table of backoffs by kind of failure."""
 
     by_kind: bool = True
 
@@ -184,7 +184,7 @@ def _passed(backoff: Backoff, stage: str, value: Any) -> Backoff:
 
 
 def written(backoff: Backoff, place: DocPath) -> dict[str, object]:
-    """Write a backoff as a table."""
+    """Return a backoff as the table that a document holds."""
     name, args = backoff._series
     if name == "of":
         return {"type": name, "delays": BackoffValue().write(backoff._source, place), **_stages(backoff)}

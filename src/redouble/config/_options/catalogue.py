@@ -1,10 +1,7 @@
-"""The tables of policies and budgets: every option that a document can say, written once.
+"""The tables of budgets, policies, gates, other layers and pipelines: every option, declared once.
 
-What each means is told at length by its class; here it is said in a line, for editors.
-
-The tables of gates, other layers and pipelines: every option that a document can say, written once.
-
-What each means is told at length by its class; here it is said in a line, for editors.
+Each option has a description of one line, which the JSON Schema shows in editors. The docstring of the class
+that the table builds explains its options in full.
 """
 
 from __future__ import annotations
@@ -77,7 +74,7 @@ NAMED = Option(Text(), "What it is called in errors, events and metrics: the key
 
 @dataclass(frozen=True)
 class Costs(Value):
-    """What a retry costs, by kind of failure."""
+    """A table of the tokens that a retry costs, by kind of failure."""
 
     of: Number = TOKENS
 
@@ -135,7 +132,7 @@ BUDGETS = Tagged(
 
 @dataclass(frozen=True)
 class BudgetValue(Value):
-    """A budget: the name of a shared one, or one of its own."""
+    """A budget: the name of a shared budget in the document, or the table of a budget used only here."""
 
     def read(self, value: object, place: DocPath) -> object:
         return known(value, "budgets", place) if isinstance(value, str) else BUDGETS.read(value, place)
@@ -332,7 +329,7 @@ LAYERS = Tagged(
 
 @dataclass(frozen=True)
 class LayersValue(Value):
-    """Layers, outermost first: names such as ``gates.db``, or tables with a type."""
+    """A list of layers, outermost first: each a name such as ``gates.db`` or a table with a ``type``."""
 
     def read(self, value: object, place: DocPath) -> DeferredList:
         wanted = "a list such as ['gates.db', 'policies.payments', { type = 'timeout', seconds = 2 }]"

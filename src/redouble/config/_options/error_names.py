@@ -1,6 +1,7 @@
-"""Names for what is retried: a document says them, and never imports anything.
+"""The names of exceptions and rules that a document may use in ``on``; reading a document imports nothing.
 
-There are the built-in exceptions, `transient`, a few errors of our own, and what a program has registered.
+The names are those of the built-in exceptions, `transient`, some errors of this library, and the names that
+the program registered with `register()`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BUILT_IN: Mapping[str, object] = MappingProxyType(
         "transient": transient,
     }
 )
-NEVER = {  # what nobody may catch, whatever a document says
+NEVER = {  # rejected in every document, because they must reach the caller
     "CancelledError",
     "Cancelled",
     *(
@@ -51,13 +52,13 @@ _registered: Mapping[str, object] = MappingProxyType({})
 
 @public("redouble.config")
 def register(name: str, on: On) -> None:
-    """Give an exception type, a tuple of types, or a rule a name, for ``on`` in documents.
+    """Register a name that ``on`` in documents may use for an exception type, a tuple of types, or a rule.
 
     >>> from redouble.config import register
     >>> class Busy(Exception): ...
     >>> register("billing.Busy", Busy)
     """
-    global _registered  # noqa: PLW0603  replaced whole, so that readers need no lock
+    global _registered  # noqa: PLW0603  the mapping is replaced, never changed: readers need no lock
     if not isinstance(cast("object", name), str) or not all(map(str.isidentifier, name.split("."))):
         raise ConfigError(f"register({short_repr(name)}, ...): write a name such as 'Busy' or 'billing.Busy'")
     if name in BUILT_IN or name in NEVER:
@@ -77,7 +78,7 @@ def register(name: str, on: On) -> None:
 
 @dataclass(frozen=True)
 class ErrorNames(Value):
-    """What is retried, or what counts: one name, or a list of them."""
+    """One name, or a list of names, of the exceptions and rules to retry or to count."""
 
     def read(self, value: object, place: DocPath) -> object:
         if isinstance(value, str):

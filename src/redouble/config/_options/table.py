@@ -1,10 +1,11 @@
-"""Tables: the options of a thing, each with its kind, and the constructor that takes them.
+"""Tables: a constructor, and the name and value type of each option that a document can pass to it.
 
-Reading, writing, variables and the schema all go by these, so that an option is written down once. A thing
-may refer to others by name: then it is read first, as a `Later`, and made when those are there. Which things
-there are is said in `_policies` and `_gates`.
+Documents, environment variables and the JSON Schema all use these tables, so each option is declared once. An
+object may refer to others by name: then reading returns a `Deferred`, which builds the object when the others
+exist. The tables themselves are in `catalogue`.
 
-Tables inside others: as a value, as one of several types, or by name.
+A table can be part of another one: as a value (`Nested`), as one of several types (`Tagged`), or by name
+(`Reference`).
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ NOTHING: Found = MappingProxyType({})
 
 
 class Deferred(ABC):
-    """Something that is made when all it refers to is there."""
+    """An object that was read, but is built only when all objects that it refers to exist."""
 
     @abstractmethod
     def made(self, found: Found) -> object:
-        """Make it, or find it."""
+        """Build the object, or look it up in ``found``: the named objects, by section and name."""
 
 
 @dataclass(frozen=True)
 class Reference(Deferred):
-    """A thing that has a name of its own in the document."""
+    """A reference by name to an object in a section of the document."""
 
     section: str
     name: str
@@ -61,7 +62,7 @@ class Reference(Deferred):
 
 @dataclass(frozen=True)
 class DeferredList(Deferred):
-    """Many of them, in order."""
+    """Several deferred objects, built as a tuple in the same order."""
 
     parts: tuple[Deferred, ...]
 
@@ -71,7 +72,7 @@ class DeferredList(Deferred):
 
 @dataclass(frozen=True)
 class Blueprint(Deferred):
-    """A thing that was read; each time it is made, it is another one."""
+    """The values read from a table; each `made()` builds a new object."""
 
     table: Table
     values: Mapping[str, object]
@@ -83,7 +84,7 @@ class Blueprint(Deferred):
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its kind, and what it means."""
+    """One option: the type of its value, its description, and whether it is required."""
 
     kind: Value
     about: str
@@ -92,7 +93,7 @@ class Option:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A constructor and its options. ``in_code``: those that no document can set."""
+    """A constructor and its options. ``in_code``: the options that only code can set."""
 
     make: Callable[..., object]
     about: str
@@ -100,7 +101,7 @@ class Table:
     in_code: tuple[str, ...] = ()
 
     def read(self, value: object, place: DocPath, but: Collection[str] = ()) -> dict[str, object]:
-        """Read what a table says about options; keys in ``but`` are somebody else's."""
+        """Parse and validate the options of a table; keys in ``but`` are allowed and left to the caller."""
         table, found = place.table(value), dict[str, object]()
         for key, item in table.items():
             option = self.options.get(key)
@@ -122,7 +123,10 @@ class Table:
         found: Found = NOTHING,
         own: Collection[str] | None = None,
     ) -> Any:
-        """Make it. What the constructor says is wrong is told of the document; ``own``: of these keys."""
+        """Call the constructor; raise its errors as errors of the document.
+
+        own: the keys that an error may be attributed to; None for all keys of ``values``.
+        """
         said = {
             key: value.made(found) if isinstance(value, Deferred) else value for key, value in values.items()
         }
@@ -132,9 +136,9 @@ class Table:
             raise place.constructor_error(error, said if own is None else own) from error
 
     def write(self, thing: object, place: DocPath) -> dict[str, object]:
-        """Write what differs from the defaults."""
+        """Return the options that differ from their defaults, as a document holds them."""
         usual, found = defaults(self.make), dict[str, object]()
-        settings: object = getattr(thing, "settings", thing)  # a policy or a pipeline is a value itself
+        settings: object = getattr(thing, "settings", thing)  # a policy or a pipeline has its options itself
         for key in self.in_code:
             value: object = getattr(settings, key)
             if value is not usual[key] and value != usual[key]:
@@ -146,16 +150,16 @@ class Table:
         return found
 
     def kinds(self) -> dict[str, Value]:
-        """Tell the kind of every option."""
+        """Return the value type of every option."""
         return {key: option.kind for key, option in self.options.items()}
 
     def without(self, key: str) -> Table:
-        """Return the same, without one option."""
+        """Return a copy of this table without one option."""
         rest = {name: option for name, option in self.options.items() if name != key}
         return Table(self.make, self.about, rest, self.in_code)
 
     def schema(self, tag: str | None = None, *, tagged: bool = True) -> dict[str, object]:
-        """Describe it; ``tag``: the type it has to name, or may name if it is not ``tagged``."""
+        """Return the JSON Schema; ``tag``: the value of ``type``, which is required only if ``tagged``."""
         known: dict[str, object] = {} if tag is None else {"type": {"const": tag}}
         for key, option in self.options.items():
             known[key] = {"description": option.about, **option.kind.schema()}
@@ -167,7 +171,7 @@ class Table:
 
 @cache
 def defaults(make: Callable[..., object]) -> Mapping[str, object]:
-    """Tell what a constructor takes for what is not said."""
+    """Return the default values of the parameters of a constructor."""
     if is_dataclass(make):
         made = ((f.name, f.default, f.default_factory) for f in fields(make))
         usual = ((name, value if factory is MISSING else factory()) for name, value, factory in made)
@@ -178,7 +182,7 @@ def defaults(make: Callable[..., object]) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Nested(Value):
-    """A table inside a table, made at once."""
+    """A table as the value of an option; its object is built while reading."""
 
     table: Table
 
@@ -197,13 +201,13 @@ class Nested(Value):
 
 @dataclass(frozen=True)
 class Tagged:
-    """Tables that say by their ``type`` what they are; ``usual``: what they are if they do not."""
+    """Several tables, selected by the key ``type``; ``usual``: the type of a table without that key."""
 
     tables: Mapping[str, Table]
     usual: str | None = None
 
     def read(self, value: object, place: DocPath, **more: object) -> Blueprint:
-        """Read a table of any of the types; ``more``: what holds if the table does not say it."""
+        """Parse and validate a table of any of the types; ``more``: values of options that it omits."""
         said = place.table(value)
         tag = said.get("type", self.usual)
         if tag is None:
@@ -212,7 +216,7 @@ class Tagged:
         return Blueprint(table, {**more, **table.read(said, place, but=("type",))}, place)
 
     def write(self, thing: object, place: DocPath) -> dict[str, object]:
-        """Write a thing with its type."""
+        """Return an object as a table with its ``type``."""
         for tag, table in self.tables.items():
             if type(thing) is table.make:
                 return {"type": tag, **table.write(thing, place)}
@@ -222,18 +226,18 @@ class Tagged:
         )
 
     def keys(self, value: object) -> dict[str, Value]:
-        """Tell the kinds of the keys of a table, by the type it says."""
+        """Return the value types of the keys of a table, which depend on its ``type``."""
         tag = (as_table(value) or {}).get("type", self.usual)
         table = self.tables.get(tag) if isinstance(tag, str) else None
         return {"type": self._types(), **({} if table is None else table.kinds())}
 
     def every(self) -> dict[str, Value]:
-        """Tell the kinds of the keys of all tables."""
+        """Return the value types of the keys of all tables together."""
         kinds = {key: kind for table in self.tables.values() for key, kind in table.kinds().items()}
         return {"type": self._types(), **kinds}
 
     def schema(self) -> dict[str, object]:
-        """Describe all of them."""
+        """Return a JSON Schema that accepts any of the tables."""
         return {"anyOf": [table.schema(tag, tagged=tag != self.usual) for tag, table in self.tables.items()]}
 
     def _types(self) -> Choice:
@@ -241,7 +245,7 @@ class Tagged:
 
 
 def known(name: str, section: str, place: DocPath) -> Reference:
-    """Accept the name of something in a section."""
+    """Return a reference to a name in a section; raise if the section does not have it."""
     there = place.known.get(section, ())
     if name not in there:
         hint = nearest(name, there) if there else f"there are no [{section}] here"

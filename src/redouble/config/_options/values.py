@@ -1,9 +1,7 @@
-"""Kinds of values: how each is read from a document, from a variable, written again, and described.
+"""The types of option values: each reads documents and environment variables, writes, and has a JSON Schema.
 
-A kind is a small value without a name; which option is of which kind is said in the tables. What a value is
-for is not known here. Numbers and durations are in `_numbers`.
-
-Numbers and durations in documents: written plainly, never taken for one another.
+The tables in `catalogue` assign a type to each option. In a document, a duration is a number of seconds or a
+text with a unit; a text is never accepted where a number is expected.
 """
 
 from __future__ import annotations
@@ -42,36 +40,36 @@ UNLIMITED: Final = "unlimited"
 
 
 class Value(ABC):
-    """A kind of value."""
+    """The type of an option's value."""
 
     @abstractmethod
     def read(self, value: object, place: DocPath) -> object:
-        """Turn what a document says into what a constructor wants."""
+        """Validate a value of a document and return the argument for the constructor."""
 
     def text(self, text: str) -> object:
-        """Turn the text of a variable into what a document would say."""
+        """Convert the text of an environment variable to the value that a document would hold."""
         return text.strip()
 
-    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002  some cannot be written
-        """Turn what an object has into what a document says."""
+    def write(self, value: object, place: DocPath) -> object:  # noqa: ARG002  for overrides that raise
+        """Convert an attribute of an object to the value that a document would hold."""
         return value
 
     @abstractmethod
     def schema(self) -> dict[str, object]:
-        """Describe it in JSON Schema."""
+        """Return the JSON Schema of the value."""
 
     def keys(self) -> Mapping[str, Value]:
-        """Name the keys inside it, if it may be a table."""
+        """Return the keys of the value and their types, if the value may be a table."""
         return MappingProxyType({})
 
     def other(self) -> Value | None:
-        """Tell of what kind all other keys inside it are, if there may be any."""
+        """Return the type of all other keys of the value, or None if it may have no others."""
         return None
 
 
 @dataclass(frozen=True)
 class Flag(Value):
-    """True or false."""
+    """A boolean."""
 
     def read(self, value: object, place: DocPath) -> bool:
         if not isinstance(value, bool):
@@ -104,7 +102,7 @@ TEXT = Text()
 
 @dataclass(frozen=True)
 class Choice(Value):
-    """One of a few words."""
+    """One of a fixed set of words."""
 
     words: tuple[str, ...]
 
@@ -121,7 +119,7 @@ class Choice(Value):
 
 @dataclass(frozen=True)
 class Unlimited(Value):
-    """Something that may also be left without a limit: None, in Python."""
+    """A value of another type, or the word for no limit, which is None in Python."""
 
     of: Value
 
@@ -153,7 +151,7 @@ class Unlimited(Value):
 
 @dataclass(frozen=True)
 class Listed(Value):
-    """A list of one kind, ``least`` or more."""
+    """A list of at least ``least`` values of one type."""
 
     of: Value
     least: int = 1
@@ -176,7 +174,7 @@ class Listed(Value):
 
 @dataclass(frozen=True)
 class Labels(Value):
-    """A table of texts, whose keys are anybody's."""
+    """A table of texts with arbitrary keys."""
 
     of: Value = TEXT
 
@@ -195,20 +193,20 @@ class Labels(Value):
         return self.of
 
 
-EXACT = 2**53  # up to here a float that is whole is the same number as an integer
-POWERS = {"us": "e-6", "ms": "e-3", "s": ""}  # shifting the point is exact, multiplying by 0.001 is not
+EXACT = 2**53  # up to here a float represents every integer exactly
+POWERS = {"us": "e-6", "ms": "e-3", "s": ""}  # an exponent in the text is exact, multiplying by 0.001 is not
 LONGER = {"m": 60.0, "h": 3600.0, "d": 86400.0}
 PATTERN = r"^\s*[0-9]+(\.[0-9]+)?\s*(us|ms|s|m|h|d)\s*$"
 SPAN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|m|h|d)\s*")
 
 
 def plain(number: float) -> float:
-    """Write a number without a point if it needs none."""
+    """Return a whole number as an int, so that it is written without a decimal point."""
     return int(number) if number == int(number) and abs(number) <= EXACT else number
 
 
 def number_of(text: str) -> object:
-    """Read a number if it is one; else the text is told of as it is."""
+    """Return the number that a text holds; else the stripped text, so that errors can quote it."""
     with suppress(ValueError):
         number = float(text)
         return plain(number) if isfinite(number) else text.strip()
@@ -217,7 +215,11 @@ def number_of(text: str) -> object:
 
 @dataclass(frozen=True)
 class DurationValue(Value):
-    """Seconds, as a number; or a text with a unit. ``zero``: whether a bare 0 is likely to be meant."""
+    """A duration: seconds as a number, or a text with a unit.
+
+    zero: accept a bare 0. If False, 0 is rejected as a likely mistake for "no limit"; ``"0s"`` is always
+        accepted.
+    """
 
     zero: bool = True
 
@@ -275,7 +277,7 @@ class Whole(Value):
 
     low: int = 0
     fix: str = ""
-    high: float = 1e300  # Python does not spell those of thousands of digits
+    high: float = 1e300  # Python refuses to convert integers of thousands of digits to text
 
     def read(self, value: object, place: DocPath) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= self.high:
