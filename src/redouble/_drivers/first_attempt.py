@@ -1,4 +1,4 @@
-"""The templates of retrying wrappers: the first attempt, which is nearly always the only one.
+"""Templates of retrying wrappers that make the first attempt inline, since most calls need no second one.
 
 `compile_first_attempt` chooses a template by the policy and compiles it for the signature of the function
 (`compile_wrapper`). Everything that follows a failure is ordinary code: `drive` and `adrive`.

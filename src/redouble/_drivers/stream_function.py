@@ -47,7 +47,7 @@ class StreamFunction(Generic[P, T, S]):
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # found by name, as functions are
+        return self.__qualname__  # pickle stores the name and imports it, as for a plain function
 
     def __repr__(self) -> str:
         return f"<function {self.__qualname__}>"

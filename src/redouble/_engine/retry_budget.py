@@ -105,7 +105,7 @@ class RetryBudget(ForkSafe):
         # Credits expire a little before the window has passed, grants a little after.
         self._credits, self._grants = SlidingCounter(SLICES), SlidingCounter(SLICES + 1)
         self._grants.latest = LONG_AGO  # on a clock below zero, 0 would make the first grant look late
-        self._pending_credits: list[float] = []  # their times
+        self._pending_credits: list[float] = []  # the time of each credit that is not yet counted
         self._pending_refunds: list[Grant] = []
         self._updating = False
         self._now: float | None = None  # of the last use

@@ -246,7 +246,7 @@ class TokenBucket(ForkSafe):
     def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
         """Return how many ``tokens`` there are, or are ``owed``: as of its last use, or of ``now``."""
         with self._lock:
-            have = self._tokens  # if it was not used yet, or is not refilled by time
+            have = self._tokens  # no refill yet: `_now` is -inf until the first use of a refilled bucket
             if self._now > -inf:
                 passed = 0.0 if now is None else max(0.0, now - self._now)
                 have = min(self._refill(self._now) + passed * self.refill_per_second, self.capacity)

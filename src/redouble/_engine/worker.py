@@ -36,7 +36,7 @@ class Worker:
     overlap: bool = False
     start: Literal["spawn", "forkserver"] = "spawn"
 
-    _grace: float = field(init=False, repr=False, compare=False)  # `grace` as a number
+    _grace: float = field(init=False, repr=False, compare=False)  # `grace` in seconds, typed as float
 
     def __post_init__(self) -> None:
         if self.kind not in ("thread", "process"):

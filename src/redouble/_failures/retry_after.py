@@ -111,7 +111,7 @@ def _timestamp(now: object) -> float:
 
 
 def _fields(headers: object) -> dict[str, str]:
-    """Return all well-formed headers by their name in lower case; the first of each name."""
+    """Return the well-formed headers by lower-case name; a repeated header keeps its first value."""
     fields: dict[str, str] = {}
     with suppress(Exception):  # the iterator raises: keep the headers before that
         for pair in islice(_pairs(headers), _MAX_HEADERS):

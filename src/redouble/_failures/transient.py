@@ -102,7 +102,7 @@ class Transient:
             return None  # a malformed error is not known to be transient
 
     def _judge_inner(self, depth: int, error: object) -> Verdict | None:
-        """Judge an error inside another one."""
+        """Judge a wrapped error: the cause of another error, or a member of an exception group."""
         if not isinstance(error, Exception):
             return None
         known = self._cache.get(id(type(error)))

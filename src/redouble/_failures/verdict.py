@@ -102,7 +102,7 @@ class Verdict:
 
     @classmethod
     def accept(cls) -> Verdict:
-        """Count the attempt as a success, even if it raised, as in "wait until it is gone"."""
+        """Count the attempt as a success even if it raised, such as a 404 while polling for a deletion."""
         return ACCEPT
 
 

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-LONGEST_SLEEP = 1e9  # 31 years. time.sleep() raises OverflowError a little above 292.
+LONGEST_SLEEP = 1e9  # seconds, 31 years: time.sleep() raises OverflowError a little above 292 years
 
 
 @public("redouble.types")

@@ -42,7 +42,7 @@ def cancel_after(seconds: float) -> CancelScope:
 
 
 def remove_limit(limit: CancelScope) -> bool:
-    """Remove the time limit of a scope; return True if it was not yet reached. The scope is left as usual."""
+    """Remove the time limit of a scope without exiting it; return False if it was already cancelled."""
     limit.deadline = inf
     return not limit.cancel_called
 

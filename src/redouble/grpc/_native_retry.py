@@ -45,7 +45,7 @@ class FixedRandom(NamedTuple):
     draw: float
 
     def random(self) -> float:
-        """Return the fixed number."""
+        """Return ``draw``."""
         return self.draw
 
 

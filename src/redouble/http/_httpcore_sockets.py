@@ -53,7 +53,7 @@ def _library_of(pool: object) -> Any:
 
 
 class LimitedBackend:
-    """A network backend of httpcore that opens limited connections."""
+    """A network backend of httpcore whose connections stop waiting at the deadline of the call."""
 
     def __init__(self, inner: Any, library: Any) -> None:
         self._inner, self._library = inner, library

@@ -96,7 +96,7 @@ def make_call(work: bytes) -> Reply:
 
 
 class JobResult:
-    """The result of a call, as a context manager that stores every exception: none ends the process."""
+    """The result or the exception of a job; as a context manager it stores and suppresses any exception."""
 
     def __init__(self) -> None:
         self.value: Any = None

@@ -154,7 +154,7 @@ class _WorkerThread(Thread):
     def __init__(self, job: ThreadJob) -> None:
         super().__init__(name="redouble worker", daemon=True)
         self.job: ThreadJob | None = job
-        self.wake = allocate_lock()  # released after another job was assigned
+        self.wake = allocate_lock()  # the idle thread waits for it; released once the next job is assigned
         self.wake.acquire()
 
     def begin(self) -> None:

@@ -74,7 +74,7 @@ class WindowedLimit:
         Return the number of calls in the window if it ends with this one, so that the limit may have changed;
         else 0.
         """
-        if now < self.since - CLOCK_JUMP:  # another clock
+        if now < self.since - CLOCK_JUMP:  # the time was read from another clock: start a new window
             self._open_window(now)
             self._schedule_relearning(now)
         self.collect(seconds, in_flight, now)

@@ -147,7 +147,7 @@ class WaitQueue(ForkSafe):
             return wait
 
     def _try_acquire_in_turn(self, waiter: Waiter, wake: Callable[[], object], until: float) -> float | None:
-        """Take a permit and return None if it is the waiter's turn; else return the wait, or raise."""
+        """Take a permit and return None, or return the seconds to wait for one; raise after ``until``."""
         with self._lock:
             now, pacer = SYSTEM.now(), self._pacer
             pacer.close_fast_path()
