@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from redouble import errors
 from redouble._drivers.blocks import Attempt
 from redouble._engine.backoff import Backoff
-from redouble._engine.budget import Grant
+from redouble._engine.budget_protocol import Grant
 from redouble._engine.options import Hints
 from redouble._engine.report import AttemptRecord, Outcome, Report, report
 from redouble._failures.transient import transient
@@ -21,7 +21,7 @@ from redouble._layers.retry.decorator import retry, variant
 from redouble._layers.retry.retry import Retry
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._runtime.deadline import cancelled, deadline, remaining
-from redouble._telemetry.binding import bind
+from redouble._telemetry.bound_fields import bind
 from redouble._telemetry.observers import observe
 from redouble.errors import Reason
 

@@ -27,7 +27,7 @@ from redouble.http._exchange import Exchange, status_text
 try:
     import aiohttp
 
-    from redouble.http._aiohttp_response import (
+    from redouble.http._aiohttp_bodies import (
         TIMEOUT_TYPES,
         RestartableContent,
         classify_payload,

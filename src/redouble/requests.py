@@ -31,7 +31,7 @@ try:
     from requests.utils import prepend_scheme_if_needed, select_proxy
     from urllib3.exceptions import EmptyPoolError
 
-    from redouble.http._requests_response import (
+    from redouble.http._requests_body import (
         TIMEOUT_TYPES,
         RestartableResponse,
         discard_unread,

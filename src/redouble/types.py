@@ -6,13 +6,13 @@
 
 from redouble._drivers.context_managers import Entrance
 from redouble._drivers.streams import Stream
-from redouble._engine.budget import Budget
+from redouble._engine.budget_protocol import Budget
 from redouble._engine.options import Delays
 from redouble._failures.verdict import Answer, Ended, Judge, On, Rule, Until
 from redouble._internal.validation import Duration
 from redouble._layers.analysis import Traits, WorstCase
 from redouble._runtime.clock import Chance
-from redouble._telemetry.binding import Binding
+from redouble._telemetry.bound_fields import Binding
 from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import Observation
 from redouble.errors import Limit

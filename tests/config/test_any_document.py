@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redouble.config import Config, from_mapping, from_qubit, policy, to_mapping
 from redouble.config._options.catalogue import RETRY
 from redouble.config._options.values import Value
-from redouble.config._qubit_compat import KEYS
+from redouble.config._qubit_retry_compat import KEYS
 from redouble.errors import ConfigError
 from tests.support.config_documents import (
     ANYTHING,

@@ -17,7 +17,7 @@ from redouble.config._document import SECTIONS
 from redouble.config._options import error_names as _names
 from redouble.config._options.backoff import OPTIONAL, SERIES, SHORT
 from redouble.config._options.catalogue import BUDGETS, GATES
-from redouble.config._qubit_compat import KEYS
+from redouble.config._qubit_retry_compat import KEYS
 from redouble.config._reload import ConfigStore
 from tests.support.snippets import run, snippets
 

@@ -13,7 +13,7 @@ from redouble import Hints, Retry, Timeout, Worker, errors
 from redouble.config import from_mapping, policy
 from redouble.config._errors import DocPath
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, HINTS, LAYERS, RETRY, WORKER
-from redouble.config._options.table import Table, defaults
+from redouble.config._options.option_table import Table, defaults
 from redouble.config._options.values import Choice, DurationValue, Number, Unlimited, Whole
 
 TABLES = {**BUDGETS.tables, **LAYERS.tables, "hints": HINTS, "worker": WORKER}

@@ -9,7 +9,7 @@ import pytest
 
 from redouble import Backoff, Kind, Retry, Worker
 from redouble.config import from_qubit, to_mapping
-from redouble.config._qubit_compat import ABORT
+from redouble.config._qubit_retry_compat import ABORT
 from redouble.errors import AttemptTimeout, ConfigError
 
 EXPONENTIAL = {

@@ -11,7 +11,7 @@ from redouble import Gate, Pipeline
 from redouble.config import _reload as _live
 from redouble.config._options import catalogue as _gates
 from redouble.config._options.catalogue import NAMED
-from redouble.config._options.table import Option, Table
+from redouble.config._options.option_table import Option, Table
 from redouble.config._options.values import Whole
 from redouble.config._reload import ConfigStore, load, policies, reload
 from redouble.errors import Rejected

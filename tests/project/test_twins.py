@@ -48,8 +48,8 @@ TWINS = [
     ("http/_httpx_transport", "Sender._complete", "AsyncSender._complete"),
     ("http/_httpx_transport", "Sender._send", "AsyncSender._send"),
     ("http/_httpx_transport", "Sender._discard", "AsyncSender._discard"),
-    ("http/_httpx_response", "RestartableBody.close", "AsyncRestartableBody.aclose"),
-    ("http/_httpx_response", "RestartableBody._restart", "AsyncRestartableBody._restart"),
+    ("http/_httpx_body", "RestartableBody.close", "AsyncRestartableBody.aclose"),
+    ("http/_httpx_body", "RestartableBody._restart", "AsyncRestartableBody._restart"),
     ("grpc/_attempt", "start_rpc", "astart_rpc"),
     ("grpc/_attempt", "run_policy", "arun_policy"),
     ("grpc/_attempt", "attempt_unary", "aattempt_unary"),
@@ -277,24 +277,24 @@ def test_no_async_driver_is_without_a_twin() -> None:
     alone = {
         "_drivers/blocks.AsyncAttempts.__anext__",
         *(
-            f"_drivers/attempt.{name}"
+            f"_drivers/attempt_limit.{name}"
             for name in ("_arun_in_process", "_wait_within", "arun_on_worker", "run_with_cancel_scope")
         ),
         *(
             f"aiohttp.Middleware.{name}"
             for name in ("__call__", "_attempt", "_complete", "_failure_of", "_send")
         ),
-        *("http/_aiohttp_response.prepare_resend", "http/_aiohttp_response.prefetch"),
+        *("http/_aiohttp_bodies.prepare_resend", "http/_aiohttp_bodies.prefetch"),
         *(
-            f"http/_aiohttp_response.RestartableContent.{name}"
+            f"http/_aiohttp_bodies.RestartableContent.{name}"
             for name in ("_read", "_read_within", "_restart")
         ),
-        "http/_httpx_response.AsyncRestartableBody.read_whole",
-        *("http/_httpx_transport.AsyncSender._attempt", "http/_httpx_response.PrefetchedBody.__aiter__"),
-        *("http/_httpx_response.PrefetchedBody.aclose", "http/_httpx_library.HttpxLibrary.aread_all"),
+        "http/_httpx_body.AsyncRestartableBody.read_whole",
+        *("http/_httpx_transport.AsyncSender._attempt", "http/_httpx_body.PrefetchedBody.__aiter__"),
+        *("http/_httpx_body.PrefetchedBody.aclose", "http/_httpx_library.HttpxLibrary.aread_all"),
         *("http/_httpx_library.HttpxLibrary.adiscard", "http/_httpx_transport.AsyncSender.aclose"),
         *(
-            f"http/_httpx_response.AsyncRestartableBody.{name}"
+            f"http/_httpx_body.AsyncRestartableBody.{name}"
             for name in ("__aiter__", "_collect", "_read_ahead")
         ),
         *(

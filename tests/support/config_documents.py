@@ -34,7 +34,7 @@ from redouble.config._options.catalogue import (
     LayersValue,
 )
 from redouble.config._options.error_names import ErrorNames
-from redouble.config._options.table import Nested, Table, Tagged
+from redouble.config._options.option_table import Nested, Table, Tagged
 from redouble.config._options.values import (
     Choice,
     DurationValue,

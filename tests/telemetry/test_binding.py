@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redouble import Retry, bind, observe, types
-from redouble._telemetry.binding import BOUND, NOTHING, Binding, _bindings
+from redouble._telemetry.bound_fields import BOUND, NOTHING, Binding, _bindings
 from redouble._telemetry.events import WHATS
 from redouble.types import Event
 from tests.support.fakes import Boom

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redouble import Retry, bind, observe
-from redouble._telemetry.binding import BOUND, NOTHING, inherit
+from redouble._telemetry.bound_fields import BOUND, NOTHING, inherit
 from redouble.types import Event
 
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from redouble import Retry, Timeout, Worker, bind, observe
-from redouble._telemetry.binding import BOUND
+from redouble._telemetry.bound_fields import BOUND
 from redouble.types import Event
 from tests.support.fakes import ASYNC, in_colour
 from tests.support.workers.calls import in_any, policy

@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from redouble._drivers.attempt import arun_limited, arun_on_worker, run_limited
+from redouble._drivers.attempt_limit import arun_limited, arun_on_worker, run_limited
 from redouble._engine.options import Options
 from redouble._engine.outcome import error_of, outcome_of
 from redouble._engine.report import Outcome

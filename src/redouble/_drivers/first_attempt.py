@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
-from redouble._drivers.attempt import arun_limited, overdue, run_limited, thread_job
+from redouble._drivers.attempt_limit import arun_limited, overdue, run_limited, thread_job
 from redouble._drivers.calls import (
     Args,
     Kwargs,

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from redouble._drivers.async_items import AsyncItems
-from redouble._drivers.attempt import arun_limited, run_limited
+from redouble._drivers.attempt_limit import arun_limited, run_limited
 from redouble._drivers.calls import adrive, begin_run, drive
 from redouble._drivers.stream_source import END, AsyncSource, Source, aopen_first, close_failed, open_first
 from redouble._engine.options import Options, refuse_limits

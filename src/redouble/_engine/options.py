@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from redouble._engine.backoff import Backoff, reiterable
-from redouble._engine.budget import Budget
+from redouble._engine.budget_protocol import Budget
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, On, Rules, Until, as_rules, check_until, only_types
 from redouble._internal.callables import display_name

@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import floor, isfinite
 from typing import Any, Literal
 
-from redouble._engine.budget import Grant
+from redouble._engine.budget_protocol import Grant
 from redouble._failures.verdict import Kind
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.locks import ForkSafe

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from redouble._engine.budget import Grant
+from redouble._engine.budget_protocol import Grant
 from redouble._engine.nested import carries_exhausted_budget
 from redouble._engine.options import Options
 from redouble._engine.outcome import report_of, return_report, summary_of

@@ -15,7 +15,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal, Self, cast
 
-from redouble._engine.budget import Grant
+from redouble._engine.budget_protocol import Grant
 from redouble._failures.verdict import Kind
 from redouble._internal.locks import ForkSafe
 from redouble._internal.public import public

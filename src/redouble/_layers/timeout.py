@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any, ParamSpec, TypeVar, cast
 
-from redouble._drivers.attempt import run_on_worker
+from redouble._drivers.attempt_limit import run_on_worker
 from redouble._drivers.stream_function import PassiveStreamOwner, StreamFunction
 from redouble._engine.worker import Worker, check_worker
 from redouble._internal.callables import display_name, reject_awaitable

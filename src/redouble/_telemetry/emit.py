@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from redouble._runtime.clock import SYSTEM
-from redouble._telemetry.binding import BOUND
+from redouble._telemetry.bound_fields import BOUND
 from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import log_failure, publish, watch
 from redouble.errors import AttemptTimeout, Rejected

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from redouble._failures.verdict import Kind, Verdict
 from redouble._internal.public import public
-from redouble._telemetry.binding import Value
+from redouble._telemetry.bound_fields import Value
 from redouble.errors import Limit, Reason
 
 __all__ = ["WHATS", "Event", "Observer", "What"]

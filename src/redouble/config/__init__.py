@@ -12,7 +12,7 @@ from redouble.config._document import Config, from_file, from_mapping, policy, t
 from redouble.config._json_schema import schema
 from redouble.config._named_policy import Named
 from redouble.config._options.error_names import register
-from redouble.config._qubit_compat import from_qubit
+from redouble.config._qubit_retry_compat import from_qubit
 from redouble.config._reload import Reload, load, reload
 
 __all__ = [

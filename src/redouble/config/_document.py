@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from redouble._engine.backoff import Backoff
-from redouble._engine.budget import Budget
+from redouble._engine.budget_protocol import Budget
 from redouble._internal.public import public
 from redouble._internal.validation import instance
 from redouble._layers.gate import Gate
@@ -28,7 +28,7 @@ from redouble.config._environment import apply_variables
 from redouble.config._errors import DocPath, as_table, nearest, rewrite, short_repr
 from redouble.config._options.backoff import written
 from redouble.config._options.catalogue import BUDGETS, DEFAULTS, GATES, LAYERS, PIPELINE, RETRY
-from redouble.config._options.table import Blueprint, Found, Tagged
+from redouble.config._options.option_table import Blueprint, Found, Tagged
 from redouble.config._options.values import UNLIMITED
 from redouble.errors import ConfigError
 

@@ -18,7 +18,7 @@ from redouble._clients.idempotency import Idempotency
 from redouble._engine.report import STAMP, Report
 from redouble._internal.callables import callable_kind, close_unawaited, display_name
 from redouble.errors import Reason
-from redouble.llm._context import Call, CallContext, current
+from redouble.llm._current_call import Call, CallContext, current
 from redouble.llm._errors import SpendRefused
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.account import Account, amount_to_reserve

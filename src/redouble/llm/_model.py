@@ -37,7 +37,7 @@ from redouble.llm._call import (
     refuse_stream,
     refuse_stream_result,
 )
-from redouble.llm._context import Call, RetryIf
+from redouble.llm._current_call import Call, RetryIf
 from redouble.llm._protocols.base import Protocol
 from redouble.llm._protocols.detection import protocol_factory
 from redouble.llm._rules import ModelRule, table

@@ -18,9 +18,9 @@ from redouble._failures.retry_after import response_hint, should_retry, with_hin
 from redouble._failures.transient import kind_of, transient
 from redouble._failures.verdict import STOP, Ended, Rules, Verdict, judge
 from redouble._internal.public import public
-from redouble._telemetry.binding import BOUND
+from redouble._telemetry.bound_fields import BOUND
 from redouble.errors import AttemptTimeout
-from redouble.llm._context import Context, RetryIf
+from redouble.llm._current_call import Context, RetryIf
 from redouble.llm._errors import CutShort, ErrorEvent, SpendExceeded, SpendRefused
 
 __all__ = ["ModelRule", "table"]

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from redouble._drivers.async_items import AsyncItems, has_own_end
-from redouble._drivers.attempt import run_on_worker
+from redouble._drivers.attempt_limit import run_on_worker
 from redouble._drivers.stream_source import END, AsyncSource, Source, aclose_failed, close_failed
 from redouble._drivers.streams import Opener, Stream
 from redouble._engine.options import Options
@@ -34,7 +34,7 @@ from redouble._runtime.deadline import (
     deadline,
 )
 from redouble.errors import AttemptTimeout
-from redouble.llm._context import CallContext
+from redouble.llm._current_call import CallContext
 from redouble.llm._errors import CutShort
 from redouble.llm._spend.usage import Usage
 from redouble.llm._stream_source import asource_of, source_of

@@ -18,7 +18,7 @@ from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import SYSTEM, Clock
 from redouble._runtime.deadline import deadline, time_left
 from redouble.errors import AttemptTimeout, Limit
-from redouble.llm._context import Call
+from redouble.llm._current_call import Call
 from redouble.llm._errors import CutShort, ErrorEvent
 from redouble.llm._protocols.base import Protocol
 from redouble.llm._rules import table

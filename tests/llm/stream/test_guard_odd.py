@@ -12,7 +12,7 @@ import pytest
 from redouble import Pipeline, Retry
 from redouble._drivers.stream_source import END
 from redouble.llm import Call, ErrorEvent, Protocol, Timeouts, Usage, current
-from redouble.llm._context import CallContext
+from redouble.llm._current_call import CallContext
 from redouble.llm._stream import GuardedStream
 from redouble.llm._stream_state import StreamState
 from tests.support.llm.chunk_sources import SILENT, Feed, Words

@@ -10,7 +10,7 @@ import pytest
 
 import redouble
 from redouble import llm
-from redouble._telemetry.binding import BOUND
+from redouble._telemetry.bound_fields import BOUND
 from tests.support.llm.guarded_streams import PLACES, in_place, model
 from tests.support.llm.scripted_model import model_of
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from redouble._drivers.workers.pickling import pack, unpack
 from redouble._runtime.deadline import deadline
-from redouble._telemetry.binding import inherit
+from redouble._telemetry.bound_fields import inherit
 
 __all__ = ["LOAD", "READY", "Reply", "before_exit", "main"]
 

@@ -15,7 +15,7 @@ from typing import Any
 from redouble._drivers.workers.pickling import pack, unpack
 from redouble._drivers.workers.process_pool import REAP_TIMEOUT, WorkerProcess
 from redouble._internal.callables import display_name
-from redouble._telemetry.binding import BOUND
+from redouble._telemetry.bound_fields import BOUND
 from redouble.errors import WorkerFailed
 
 __all__ = ["REAP_TIMEOUT", "AsyncJobSteps", "ProcessJob", "WorkerTraceback"]

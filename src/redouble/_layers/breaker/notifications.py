@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from redouble._internal.logger import log
 from redouble._layers.breaker.circuit import StateChange
-from redouble._telemetry.binding import BOUND
+from redouble._telemetry.bound_fields import BOUND
 from redouble._telemetry.events import Event, Observer, What
 from redouble._telemetry.observers import publish, watch
 

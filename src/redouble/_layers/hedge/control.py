@@ -7,7 +7,7 @@ from inspect import isawaitable
 from sys import modules
 from typing import Any, Protocol, TypeAlias
 
-from redouble._engine.budget import Budget
+from redouble._engine.budget_protocol import Budget
 from redouble._failures.verdict import FailureFilter, Kind, Until
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.locks import ForkSafe

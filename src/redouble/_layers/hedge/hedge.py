@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from redouble._engine.budget import Budget
+from redouble._engine.budget_protocol import Budget
 from redouble._failures.verdict import FailureFilter, On, Until, check_until
 from redouble._internal.callables import callable_kind, display_name
 from redouble._internal.codegen import Template, compile_wrapper

@@ -28,7 +28,7 @@ from redouble._layers.timeout import Timeout
 from redouble.config._errors import DocPath, short_repr
 from redouble.config._options.backoff import KINDS, OTHERS, BackoffValue
 from redouble.config._options.error_names import ErrorNames
-from redouble.config._options.table import (
+from redouble.config._options.option_table import (
     Deferred,
     DeferredList,
     Nested,

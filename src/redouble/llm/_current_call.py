@@ -13,7 +13,7 @@ from redouble._internal.public import public
 from redouble._runtime.ambient import ambient
 from redouble._runtime.clock import context_clock
 from redouble._runtime.deadline import time_left
-from redouble._telemetry.binding import Value
+from redouble._telemetry.bound_fields import Value
 from redouble.llm._spend.account import Account
 from redouble.llm._timeouts import Timeouts, limit_of
 
