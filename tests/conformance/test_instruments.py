@@ -152,7 +152,7 @@ def test_hw_obs_01_a_broken_span_never_breaks_the_call(
         touched.append(1)
         raise ZeroDivisionError("a bug in the span")
 
-    monkeypatch.setattr(_watch, "_complained", set[Any]())
+    monkeypatch.setattr(_watch, "_logged", set[Any]())
     span = TracerProvider().get_tracer("test").start_span("call")
     monkeypatch.setattr(span, broken, breaking)
     failures = [by_httpx("GET", 503, {}) for _ in range(3)]
@@ -175,4 +175,4 @@ def test_hw_obs_01_a_broken_span_never_breaks_the_call(
     assert len(touched) == times
     complaints = [record.getMessage() for record in logged.records if record.levelno == logging.ERROR]
     assert len(complaints) == times - 1
-    assert all("observer _speak failed on" in complaint for complaint in complaints)
+    assert all("observer _add_span_event failed on" in complaint for complaint in complaints)

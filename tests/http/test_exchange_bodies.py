@@ -149,7 +149,7 @@ def test_restarts_spend_budget(colour: str) -> None:
 def test_an_error_after_the_first_byte_says_so(colour: str) -> None:
     client = Client(POLICY, 503, 200, colour=colour)
     broken = LOST("cut")
-    client.request().exchange.committed(broken)
+    client.request().exchange.mark_delivered(broken)
     said = told(broken)
     assert (said.reason, said.attempts, said.name, len(client.sent)) == ("committed", 2, "mine", 2)
     (note,) = broken.__notes__
@@ -169,7 +169,7 @@ def test_the_body_of_a_failure_is_not_asked_for_again(
         client.request(broken=[whole])
     assert caught.value is whole
     client.sent.clear()
-    client.request().exchange.committed(broken)
+    client.request().exchange.mark_delivered(broken)
     for error in (whole, broken):
         assert (told(error).reason, told(error).attempts) == (reason, attempts)
     assert len(client.sent) == attempts
@@ -195,7 +195,7 @@ def test_a_rule_further_out_still_asks_for_the_method(method: str, calls: int) -
     def download() -> None:
         error = LOST("cut", request=httpx.Request(method, "http://host.test/"))
         made.append(error)
-        Client(POLICY, 200).request(method).exchange.committed(error)
+        Client(POLICY, 200).request(method).exchange.mark_delivered(error)
         raise error
 
     with pytest.raises(LOST):

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 from redouble._engine.retry_budget import MAX_HOSTS, HostBudgets, RetryBudget
 from redouble._internal.bounded_cache import BoundedCache
 from redouble._internal.callables import display_name
-from redouble._layers.layer import Layer, Pipeline
+from redouble._layers.layer import Layer, LayerProxy, Pipeline
 from redouble._layers.retry.retry import Retry
 from redouble._layers.timeout import Timeout
 from redouble._runtime.clock import SYSTEM
@@ -159,7 +159,7 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
 
 def is_named(policy: object) -> bool:
     """Return True if `redouble.policies` made it; found without importing the configuration package."""
-    return hasattr(type(policy), "_unloaded")
+    return isinstance(policy, LayerProxy) and policy.resolved_by_name
 
 
 def layers_of(policy: Layer) -> tuple[Layer, ...]:

@@ -300,6 +300,9 @@ def decoration(fn: Any, /) -> tuple[Layer, Callable[..., Any]]:
 class LayerProxy(Layer):
     """A layer in place of others, such as a policy named in a configuration: its hooks combine theirs."""
 
+    resolved_by_name = False
+    """True if the layers are looked up by name in the configuration, and a reload may replace them."""
+
     @property
     def _kept_by_wrapper(self) -> bool:
         return True

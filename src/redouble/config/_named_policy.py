@@ -72,6 +72,8 @@ class Named(LayerProxy, SharedByIdentity):
     attributes, with their current values.
     """
 
+    resolved_by_name = True
+
     def __init__(self, name: str, home: ReloadLock[Any], current: Retry | Pipeline | None) -> None:
         self._name, self._store, self._current = name, home, current
         self._cells: dict[int, ref[BoundValue[Any]]] = {}

@@ -143,7 +143,7 @@ def channel_policy_of(
     def current() -> ChannelPolicy:
         channel_policy: ChannelPolicy | None = cell.made
         if channel_policy is None:
-            raise named._unloaded()
+            raise named._not_loaded_error()
         return channel_policy
 
     return current

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import grpc
 
+from redouble._clients.plan import is_named
 from redouble._engine.options import HOOKS
 from redouble._internal.callables import display_name
 from redouble._internal.public import public
@@ -175,7 +176,7 @@ def _flat(policy: Layer) -> Iterator[Layer]:
     if isinstance(policy, Pipeline):
         for layer in policy.layers:
             yield from _flat(layer)
-    elif hasattr(type(policy), "_unloaded"):  # a named policy of `redouble.policies`
+    elif is_named(policy):
         yield from _flat(cast("Any", policy).current)
     else:
         yield policy

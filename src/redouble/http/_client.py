@@ -225,7 +225,7 @@ class PolicyBinding:
         """The policy in force; raise if its name is not configured."""
         current: ClientPolicy | None = self._binding.made
         if current is None:
-            raise self._policy._unloaded()
+            raise self._policy._not_loaded_error()
         return current
 
 
