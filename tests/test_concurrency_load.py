@@ -16,7 +16,7 @@ from redouble.testing import VirtualClock, virtual_time
 from support import ASYNC, always
 from test_virtual import at, unwaiting
 
-pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 EVERY = pytest.mark.parametrize("place", ["sync", "thread", *(f"{colour} around" for colour in ASYNC)])
 LONG = 1e9  # seconds until it is learned anew: not in these tests

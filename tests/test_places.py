@@ -14,8 +14,6 @@ import pytest
 from redouble import _places
 from turns import Program, Steps, Ticket, Wait, World, explore
 
-pytestmark = pytest.mark.one_python
-
 # ----------------------------------------------------------------------------- programs
 
 
@@ -95,6 +93,7 @@ QUEUED_HASTY, QUEUED_DROPPED = partial(HASTY, begun=True), partial(DROPPED, begu
 # -------------------------------------------------------------------------------- tests
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize(
     ("limit", "programs", "most_switches"),
     [

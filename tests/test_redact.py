@@ -6,8 +6,6 @@ import pytest
 
 from redouble._redact import redact, redacted
 
-pytestmark = pytest.mark.one_python
-
 HOST = "https://example.test"
 
 

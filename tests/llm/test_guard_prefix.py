@@ -18,8 +18,6 @@ from redouble import Retry
 from redouble.errors import RedoubleError
 from redouble.llm import Context, CutShort, Model
 
-pytestmark = pytest.mark.one_python
-
 PLACES = pytest.mark.parametrize("place", ["worker", "alone", "asyncio", "trio"])
 FAULTS = (ConnectionResetError, TimeoutError, KeyError)
 BODIES = {
