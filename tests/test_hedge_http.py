@@ -13,7 +13,7 @@ from clients import ASYNC_CLIENTS, Client, client
 from redouble import Hedge, Layer, Pipeline, Retry, Timeout, report
 from servers import Server
 
-pytestmark = pytest.mark.one_python
+pytestmark = pytest.mark.quiet
 
 SOON = 0.02  # seconds: what is later than that is late
 SLOW = "~driphead=0.0002"  # a little at a time, which takes longer than that

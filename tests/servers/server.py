@@ -71,7 +71,7 @@ class Server:
         return f"http://{HOST}:{self.port}"
 
     def url(self, script: str, key: str | None = None) -> str:
-        """Return the URL of a script; unless ``key`` is given it is a new one, and all of these have one length."""
+        """Return the URL of a script. Keys that are not given are new, and of one length."""
         parse(script)
         key = f"k{next(self._keys):05}" if key is None else quote(key, safe="")
         return f"{self.base}/s/{key}/{quote(script, safe='*~=,')}/"
