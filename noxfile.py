@@ -20,9 +20,9 @@ nox.options.reuse_venv = "yes"
 FIRST = f"{sys.version_info.major}.{sys.version_info.minor}"
 OTHERS = [version for version in ("3.11", "3.12", "3.13", "3.14") if version != FIRST]
 
-# Four at once, because these tests spend their time waiting. One that fails runs once more, because another
-# program may have kept the machine busy.
-QUIET = ("-m", "quiet", "-n", "4", "--reruns", "1")
+WAITING = ("-n", "4")  # more than there may be processors: these tests spend their time waiting
+# A test that fails runs once more, because another program may have kept the machine busy.
+QUIET = ("-m", "quiet", *WAITING, "--reruns", "1")
 SPREAD = ("-n", "auto", "--dist", "worksteal")
 REST = ("-m", "not quiet and not one_python", *SPREAD)
 
@@ -54,7 +54,7 @@ def tests(session: nox.Session) -> None:
 def libraries(session: nox.Session) -> None:
     """Run the tests that need the SDKs and drivers, which the other tests do without."""
     _install(session, "test", "libraries")
-    session.run("pytest", "-q", *SPREAD, "tests/libraries")
+    session.run("pytest", "-q", *WAITING, "--dist", "worksteal", "tests/libraries")
 
 
 def _install(session: nox.Session, *groups: str) -> None:

@@ -201,18 +201,18 @@ def test_docstrings_become_what_sphinx_reads() -> None:
         ".. py:currentmodule:: redouble",
         ".. py:class:: Gate",
         "   Bases: :py:obj:`Layer <redouble.Layer>`",
-        "   ``longest``\n       give up at once when asked to wait longer than this.",
+        "   ``longest``\n       give up at once if the hint is longer than this.",
         "   .. py:attribute:: clock\n      :type: redouble.Clock\n      :value: SYSTEM",
     ):
         assert f"\n{line}\n" in page
-    assert "or raises :py:obj:`Rejected <redouble.errors.Rejected>`, and learns how it ended.\n" in page
+    assert "or raises :py:obj:`Rejected <redouble.errors.Rejected>`, and records how the call ended.\n" in page
     assert "longest: redouble.types.Duration | None = None" in page
 
 
 def test_literal_blocks_are_left_alone() -> None:
     page = reference.for_site("<!-- module: redouble.errors -->\nWords.\n")
     assert ".. py:module:: redouble.errors\n" in page
-    assert "the last result was refused by `until`;" in page  # in the drawn tree, where it is no markup
+    assert "`until` did not accept the last result;" in page  # in the drawn tree, where it is no markup
     assert "Words." not in page
 
 
@@ -224,7 +224,7 @@ def test_docstrings_become_markdown() -> None:
         "```pycon\n>>> list(Backoff.exponential(0.1).maximum(0.5).take(4))\n[0.1, 0.2, 0.4, 0.5]\n```\n",
         "class Kind(StrEnum)\n    network = 'network'\n",
         "or around a block:\n\n    for attempt in policy:\n",
-        "`redouble.errors`: Every exception Redouble raises by itself.\n",
+        "`redouble.errors`: The exceptions of Redouble.\n",
     ):
         assert lines in page
 

@@ -6,8 +6,6 @@ import pytest
 
 from redouble._telemetry.redact import redact, redacted
 
-pytestmark = pytest.mark.one_python
-
 HOST = "https://example.test"
 
 

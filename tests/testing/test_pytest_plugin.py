@@ -17,8 +17,6 @@ from redouble import Retry
 from redouble.testing import Script, VirtualClock, _virtual_loop, assert_retried, ok
 from redouble.types import Event
 
-pytestmark = pytest.mark.one_python
-
 # Without the plugins of others: starting one of them takes longer than all of these tests.
 OTHERS = ("cacheprovider", "hypothesispytest", "xdist", "xdist.looponfail", "rerunfailures")
 PYTEST = [sys.executable, "-m", "pytest", *(f"-pno:{plugin}" for plugin in OTHERS)]
@@ -88,6 +86,7 @@ def test_the_fixtures_are_there(redouble_time: VirtualClock, redouble_events: li
     assert_retried(redouble_events, times=1, delays=[3600], name="fetch")
 
 
+@pytest.mark.one_python
 def test_they_work_in_plain_tests(tmp_path: Path) -> None:
     ended, printed = run(
         tmp_path,
@@ -124,6 +123,7 @@ def test_they_work_in_plain_tests(tmp_path: Path) -> None:
     assert ended == {"passed": 6}, printed
 
 
+@pytest.mark.one_python
 def test_they_work_in_async_tests(tmp_path: Path) -> None:
     ended, printed = run(
         tmp_path,
@@ -142,6 +142,7 @@ def test_they_work_in_async_tests(tmp_path: Path) -> None:
     assert ended == {"passed": 9}, printed
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("how", ["assert False", "raise KeyboardInterrupt", "pytest.skip('now')", "pass"])
 def test_nothing_is_left_behind(tmp_path: Path, how: str) -> None:
     """However a test ends. What runs last looks at what there is."""
@@ -175,6 +176,7 @@ def pytest_unconfigure():
     assert ended.get("passed", 0) == passed[how], printed
 
 
+@pytest.mark.one_python
 def test_they_are_described(tmp_path: Path) -> None:
     _, printed = run(tmp_path, "--fixtures", test="def test_it(): pass")
     for name, words in {
@@ -185,6 +187,7 @@ def test_they_are_described(tmp_path: Path) -> None:
     assert "fixtures defined from redouble.pytest_plugin" in printed
 
 
+@pytest.mark.one_python
 def test_they_come_by_the_entry_point_and_can_be_left_out(tmp_path: Path) -> None:
     ended, printed = run(
         tmp_path, "-p", "no:redouble", test="def test_it(redouble_time): pass\ndef test_other(): pass"
@@ -193,6 +196,7 @@ def test_they_come_by_the_entry_point_and_can_be_left_out(tmp_path: Path) -> Non
     assert "fixture 'redouble_time' not found" in printed
 
 
+@pytest.mark.one_python
 def test_nothing_is_imported_without_a_fixture(tmp_path: Path) -> None:
     """Every run of pytest on the machine loads the plugin, also for code that never retries."""
     script = (

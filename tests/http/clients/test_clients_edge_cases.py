@@ -211,6 +211,17 @@ def test_iterating_a_body_twice_is_for_the_library_to_judge() -> None:
     asyncio.run(main())
 
 
+def test_an_answer_in_memory_keeps_its_body() -> None:
+    """There is nothing left to receive, so the transport does not wrap the stream."""
+    response = httpx2.Response(200, content=b"abc")
+    wrapped = httpx2.MockTransport(lambda _: response)
+    answer = redouble.httpx2.Transport(wrapped=wrapped).handle_request(httpx2.Request("GET", "http://h/"))
+    assert type(answer.stream) is httpx2.ByteStream
+    told = report(answer)
+    assert told is not None
+    assert (answer.read(), told.attempts) == (b"abc", 1)
+
+
 def test_who_drops_an_answer_and_reads_it_later(server: Server) -> None:
     with httpx2.Client(transport=redouble.httpx2.Transport(POLICY)) as client:
         request = client.build_request("GET", server.url("200~size=200000"))

@@ -13,7 +13,7 @@ from redouble import Hedge, Layer, Pipeline, Retry, Timeout, report
 from tests.support.http.clients import ASYNC_CLIENTS, Client, client
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.one_python
+pytestmark = pytest.mark.quiet
 
 SOON = 0.02  # seconds: the hedge delay
 SLOW = "~driphead=0.0002"  # a little at a time, which takes longer than that

@@ -18,8 +18,6 @@ from redouble.llm import Context, CutShort, Model
 from tests.support.llm.guarded_streams import in_place
 from tests.support.llm.provider_events import MESSAGE, RESPONSE, chat, sse
 
-pytestmark = pytest.mark.one_python
-
 PLACES = pytest.mark.parametrize("place", ["worker", "alone", "asyncio", "trio"])
 FAULTS = (ConnectionResetError, TimeoutError, KeyError)
 BODIES = {

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from anyio import wait_all_tasks_blocked
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 import redouble
@@ -212,12 +213,16 @@ def called(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def tidily(portal: BlockingPortal, fn: Callable[..., Any], *args: Any) -> Any:
-    """Collect what is left of a call in the thread of its loop: found by another, the two would race."""
+    """Collect what is left of a call on the thread of its loop, and wait until that is done.
+
+    Otherwise a warning of Trio could come while pytest sets up the filters of warnings for the next test.
+    """
     gc.disable()
     try:
         return portal.call(fn, *args)
     finally:
         portal.call(gc.collect)
+        portal.call(wait_all_tasks_blocked)  # a generator that Trio closes may leave another one
         gc.enable()
 
 

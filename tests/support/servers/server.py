@@ -71,9 +71,9 @@ class Server:
         return f"http://{HOST}:{self.port}"
 
     def url(self, script: str, key: str | None = None) -> str:
-        """Write the URL of a script, with a key of its own unless one is given."""
+        """Return the URL of a script. Keys that are not given are new, and of one length."""
         parse(script)
-        key = f"k{next(self._keys)}" if key is None else quote(key, safe="")
+        key = f"k{next(self._keys):05}" if key is None else quote(key, safe="")
         return f"{self.base}/s/{key}/{quote(script, safe='*~=,')}/"
 
     def ledger(self, url: str) -> list[Received]:

@@ -14,8 +14,6 @@ import pytest
 from redouble._layers.limits.slots import Lease, Slots, WaitableSlots, Wake
 from tests.support.interleavings import NamedLease, Program, Steps, Wait, World, explore
 
-pytestmark = pytest.mark.one_python
-
 # ----------------------------------------------------------------------------- programs
 
 
@@ -95,6 +93,7 @@ QUEUED_HASTY, QUEUED_DROPPED = partial(HASTY, begun=True), partial(DROPPED, begu
 # -------------------------------------------------------------------------------- tests
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize(
     ("limit", "programs", "most_switches"),
     [

@@ -16,7 +16,7 @@ from redouble.testing import VirtualClock, virtual_time
 from tests.support.fakes import ASYNC, always
 from tests.support.virtual_time import at, unwaiting
 
-pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures(unwaiting.__name__)]
+pytestmark = pytest.mark.usefixtures(unwaiting.__name__)
 
 EVERY = pytest.mark.parametrize("place", ["sync", "thread", *(f"{colour} around" for colour in ASYNC)])
 LONG = 1e9  # seconds until it is learned anew: not in these tests
