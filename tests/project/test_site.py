@@ -205,7 +205,9 @@ def test_docstrings_become_what_sphinx_reads() -> None:
         "   .. py:attribute:: clock\n      :type: redouble.Clock\n      :value: SYSTEM",
     ):
         assert f"\n{line}\n" in page
-    assert "or raises :py:obj:`Rejected <redouble.errors.Rejected>`, and records how the call ended.\n" in page
+    assert (
+        "or raises :py:obj:`Rejected <redouble.errors.Rejected>`, and records how the call ended.\n" in page
+    )
     assert "longest: redouble.types.Duration | None = None" in page
 
 
