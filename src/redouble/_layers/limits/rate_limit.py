@@ -128,10 +128,6 @@ class RateLimit(WaitingGate):
         self._wait_queue = WaitQueue(self._pacer, wait, self._rejection)
 
     @property
-    def _following(self) -> bool:
-        return self.settings.following
-
-    @property
     def rate(self) -> float:
         """The number of calls that may begin in ``per`` seconds."""
         return self.settings.rate
