@@ -17,8 +17,9 @@ from redouble import Reason, llm
 from redouble.instruments import memory
 from tests.libraries.servers import library
 from tests.support.llm.sdk_models import USAGE, Server, called, model, tidily
+from tests.support.servers import llm_responses, openai_responses
 
-wire: Any = library("servers.protocols")  # a name in here hides that of the server
+wire = llm_responses
 # The clients iterate over async generators that they do not close, with us or without: Trio warns of that.
 pytestmark = pytest.mark.filterwarnings(
     r"ignore:Async generator '(httpx|httpx2|httpcore|httpcore2)\.:ResourceWarning"
@@ -28,7 +29,7 @@ CLIENTS = ["httpx2", "httpx2-asyncio", "httpx2-trio", "httpx", "httpx-asyncio", 
 EVENTS: dict[str, Callable[..., list[bytes]]] = {
     "openai": wire.openai_events,
     "anthropic": wire.anthropic_events,
-    "responses": library("servers.responses").events,
+    "responses": openai_responses.events,
 }
 QUESTION = {"model": "m", "stream": True, "stream_options": {"include_usage": True}}
 SILENCE = 0.3  # seconds, that are waited out

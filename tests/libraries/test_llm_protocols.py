@@ -13,8 +13,9 @@ from redouble.llm._protocols.detection import DetectedProtocol
 from redouble.llm._protocols.fields import usage_of
 from redouble.llm._spend.usage import Usage
 from tests.libraries.servers import library
+from tests.support.servers import llm_responses
 
-wire: Any = library("servers.protocols")  # a name in here hides that of the server
+wire = llm_responses
 
 TEXT = "Hello from attempt 1"
 ASKING = {"model": "scripted", "messages": [{"role": "user", "content": "Hello?"}]}
