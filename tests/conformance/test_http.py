@@ -184,7 +184,7 @@ def test_hw_err_01_statuses(name: str, server: Server) -> None:
         pytest.param("refused", id="HW-ERR-01.connect"),
         pytest.param("rst~late", id="HW-ERR-01.read"),
         pytest.param("garbage", id="HW-ERR-01.protocol"),
-        pytest.param("stall", id="HW-ERR-01.timeout"),
+        pytest.param("stall", id="HW-ERR-01.timeout", marks=pytest.mark.quiet),
         pytest.param("ftp", id="HW-ERR-01.url"),
     ],
 )
