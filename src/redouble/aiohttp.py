@@ -166,16 +166,16 @@ class Middleware:
         exchange.begin_attempt()
         if exchange.sends > 1:
             await prepare_resend(exchange)
-        rest = exchange.seconds_left()
-        if rest == inf:
+        seconds = exchange.seconds_left()
+        if seconds == inf:
             return await self._send(exchange)
-        exchange.attempt_deadline = exchange.now() + rest
+        exchange.attempt_deadline = exchange.now() + seconds
         before = exchange.request.response
-        with cancel_after(exchange.shorten_timeout(rest)):
+        with cancel_after(exchange.shorten_timeout(seconds)):
             return await self._send(exchange)
         sent = exchange.request.response is not before
-        late = aiohttp.SocketTimeoutError if sent else aiohttp.ConnectionTimeoutError
-        raise exchange.record_failure(late("the time of the attempt was up"))
+        timeout_error = aiohttp.SocketTimeoutError if sent else aiohttp.ConnectionTimeoutError
+        raise exchange.record_failure(timeout_error("the time of the attempt was up"))
 
     async def _send(self, exchange: Exchange) -> aiohttp.ClientResponse:
         failure = None

@@ -112,7 +112,7 @@ class BudgetExhausted(RetryError):
 
 
 class Stopped(RetryError):
-    """The verdict was "stop", or a condition of retrying itself forbade another attempt."""
+    """The verdict was "stop", or a retry was not possible: ``reason`` is why, such as ``committed``."""
 
 
 class DeadlineExceeded(RetryError, TimeoutError):
@@ -122,7 +122,7 @@ class DeadlineExceeded(RetryError, TimeoutError):
 class AttemptTimeout(RedoubleError, TimeoutError):
     """One attempt took longer than its limit of ``seconds``; ``limit`` names the limit.
 
-    It is ``attempt``, or ``work``, ``total`` or ``deadline`` if less time was left of that one.
+    That is ``attempt``; or ``work``, ``total`` or ``deadline`` if that limit left less time.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class WorkerFailed(RedoubleError):
 
 
 class Rejected(RedoubleError):
-    """A gate rejected the call: your function was not called. ``retry_after`` is the wait it suggests."""
+    """A gate rejected the call: your function was not called. ``retry_after`` is the suggested wait."""
 
     def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
         super().__init__(message)

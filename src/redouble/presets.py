@@ -59,10 +59,10 @@ def _preset(
             option.replace(default=values().get(name, option.default))
             for name, option in options.parameters.items()
         ]
-        made = Retry if inside is _unchanged else Pipeline
-        shown = options.replace(parameters=defaults, return_annotation=made)
+        result = Retry if inside is _unchanged else Pipeline
+        shown = options.replace(parameters=defaults, return_annotation=result)
         cast("Any", update_wrapper(preset, values)).__signature__ = shown
-        preset.__annotations__ = {"return": made}
+        preset.__annotations__ = {"return": result}
         return preset
 
     return preset_of
@@ -127,10 +127,10 @@ def aws_adaptive() -> dict[str, Any]:
 
 @_preset(Retry, _unchanged)
 def grpc() -> dict[str, Any]:
-    """As a gRPC service config has it, with the values of its proposal: 4 attempts, from 0.1 s to 1 s.
+    """As in a gRPC service config, with the values of its proposal: 4 attempts, delays from 0.1 s to 1 s.
 
-    Delays double, and vary by a fifth. Retries stop while half of the 10 tokens are gone; a success brings a
-    tenth of one (`TokenBucket.grpc`). A server's pushback is a hint, and replaces the delay.
+    Delays double, and vary by a fifth. Retries stop while at most half of the 10 tokens are left; a success
+    adds a tenth of one (`TokenBucket.grpc`). A server's pushback is a hint, and replaces the delay.
     """
     return {
         "attempts": 4,
@@ -158,7 +158,7 @@ def httpware() -> dict[str, Any]:
 
 @_preset(Retry, _unchanged)
 def finagle() -> dict[str, Any]:
-    """As Finagle requeues: at once, and as often as the budget allows, up to a fifth of its reserve.
+    """As Finagle requeues: at once, as often as the budget allows, at most 20 times (a fifth of its reserve).
 
     The budget is credited by requests: a fifth of them, and 10 a second, over 10 s. There is no delay and
     no jitter, which suits a client that picks another host each time, and hardly any other.
@@ -204,8 +204,8 @@ def llm() -> dict[str, Any]:
 
     After that, an async attempt is cancelled, and one on a worker is ended.
 
-    The numbers are those of llm-fiber's decision record on retries. A budget keeps a provider's bad day
-    from multiplying the bill.
+    The numbers are those of llm-fiber's decision record on retries. The budget limits the cost of retries
+    while a provider fails.
     """
     return {
         "attempts": 4,

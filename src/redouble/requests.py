@@ -169,14 +169,14 @@ class Adapter(BaseAdapter):
         exchange.begin_attempt()
         if exchange.unread is not None:
             discard_unread(exchange)
-        rest = exchange.seconds_left()
-        if rest < inf:
-            exchange.attempt_deadline = exchange.now() + rest
+        seconds = exchange.seconds_left()
+        if seconds < inf:
+            exchange.attempt_deadline = exchange.now() + seconds
         failure = None
         try:
-            with limited_waits(exchange.now, rest):
-                rest = rest if rest == inf else exchange.shorten_timeout(rest)
-                response = self._send_once(exchange.request, exchange.how, rest)
+            with limited_waits(exchange.now, seconds):
+                seconds = seconds if seconds == inf else exchange.shorten_timeout(seconds)
+                response = self._send_once(exchange.request, exchange.how, seconds)
                 if response.status_code >= 400:
                     failure = self._failure_of(exchange, response, None)
                 if failure is not None:
@@ -208,5 +208,5 @@ class Adapter(BaseAdapter):
         """Limit connections through a proxy too."""
         proxy = select_proxy(request.url or "", proxies)
         if proxy and isinstance(self._wrapped, HTTPAdapter):
-            known: Any = self._wrapped
-            limit_pools(known.proxy_manager_for(prepend_scheme_if_needed(proxy, "http")))
+            adapter: Any = self._wrapped
+            limit_pools(adapter.proxy_manager_for(prepend_scheme_if_needed(proxy, "http")))

@@ -1,4 +1,4 @@
-"""Backoffs in documents: complete by name, with short keys or a chain, and back again."""
+"""Backoffs in documents: by type, with short keys or a chain, and written back."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from redouble.config import policy, to_mapping
 from redouble.errors import ConfigError
 
 
-def read(said: Any) -> Any:
-    return policy({"backoff": said}).backoff
+def read(value: Any) -> Any:
+    return policy({"backoff": value}).backoff
 
 
 @pytest.mark.parametrize(
-    ("said", "backoff"),
+    ("value", "backoff"),
     [
         ({"type": "constant", "delay": "1s"}, Backoff.constant(1)),
         ({"type": "linear", "initial": 1, "increment": "500ms"}, Backoff.linear(1, 0.5)),
@@ -52,8 +52,8 @@ def read(said: Any) -> Any:
         ),
     ],
 )
-def test_backoffs(said: Any, backoff: object) -> None:
-    made = read(said)
+def test_a_backoff_is_parsed_and_survives_a_round_trip(value: Any, backoff: object) -> None:
+    made = read(value)
     assert made == backoff
     assert read(to_mapping(Retry(backoff=made))["backoff"]) == made
 
@@ -83,34 +83,34 @@ def test_backoffs(said: Any, backoff: object) -> None:
         (Backoff.of((1, 2)).jitter(1), {"type": "of", "delays": [1, 2], "jitter": 1}),
     ],
 )
-def test_they_are_written_the_short_way_if_there_is_one(backoff: Backoff, written: object) -> None:
+def test_a_backoff_is_written_with_short_keys_if_possible(backoff: Backoff, written: object) -> None:
     assert to_mapping(backoff) == written
     assert read(written) == backoff
     assert to_mapping(Retry(backoff=backoff)) == {"backoff": written}
 
 
 class Own:
-    """An iterable of a program's own."""
+    """A user-defined iterable."""
 
     def __iter__(self) -> Any:
         return iter([1.0])
 
 
 @pytest.mark.parametrize("delays", [range(3), Own()])
-def test_an_iterable_of_your_own_cannot_be_written(delays: Iterable[float]) -> None:
+def test_a_custom_iterable_cannot_be_written(delays: Iterable[float]) -> None:
     rows: list[tuple[str, Any]] = [
         ("backoff", delays),
         ("backoff", Backoff.of(delays).maximum(1)),
         ("backoff.others", {None: delays}),
     ]
     for path, backoff in rows:
-        with pytest.raises(ConfigError, match="is an iterable of your own: set it in code") as told:
+        with pytest.raises(ConfigError, match="is an iterable of your own: set it in code") as raised:
             to_mapping(Retry(backoff=backoff))
-        assert told.value.path == path
+        assert raised.value.path == path
 
 
 MISTAKES: list[Any] = [
-    ({"type": "exponential"}, "initial", "missing: a backoff of type 'exponential' must say its initial"),
+    ({"type": "exponential"}, "initial", "missing: a backoff of type 'exponential' must set initial"),
     ({"type": "linear", "initial": 1}, "increment", "missing"),
     ({"type": "random", "low": 1}, "high", "missing"),
     ({"type": "decorrelated", "cap": 1}, "base", "missing"),
@@ -149,14 +149,14 @@ MISTAKES: list[Any] = [
     ([1, "x"], "1", "is no duration"),
     ([None], "0", "is no duration"),
     ({"throttled": [1], "other": [1]}, "other", "did you mean 'others'"),
-    ({"throttled": [1]}, "others", "missing: say it too"),
+    ({"throttled": [1]}, "others", "missing: write it too"),
     ({"throttled": {"others": [1]}}, "throttled", "has no type"),
     ({"others": {"type": "constant"}}, "others.delay", "missing"),
 ]
 
 
-@pytest.mark.parametrize(("said", "path", "told"), MISTAKES)
-def test_what_is_no_backoff(said: Any, path: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told.replace("{", r"\{").replace("[", r"\[")) as refused:
-        read(said)
-    assert refused.value.path == f"backoff.{path}".rstrip(".")
+@pytest.mark.parametrize(("value", "path", "message"), MISTAKES)
+def test_an_invalid_backoff_raises_with_its_path(value: Any, path: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("{", r"\{").replace("[", r"\[")) as raised:
+        read(value)
+    assert raised.value.path == f"backoff.{path}".rstrip(".")

@@ -1,4 +1,4 @@
-"""Mistakes in documents: each is told with its path, the value, and what was probably meant."""
+"""Mistakes in documents: each error has the path, the value, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MISTAKES: list[Any] = [
     ),
     ({"policies": {"a": {"attempts": 0}}}, "policies.a.attempts", "1 for no retries.*or 'unlimited'$"),
     ({"policies": {"a": {"attempt_timeout": "0s"}}}, "policies.a.attempt_timeout", "no attempt could"),
-    ({"policies": {"": {}}}, 'policies.""', "no name"),
-    ({"budgets": {"unlimited": {}}}, "budgets.unlimited", "no name"),
+    ({"policies": {"": {}}}, 'policies.""', "cannot be a name"),
+    ({"budgets": {"unlimited": {}}}, "budgets.unlimited", "cannot be a name"),
     ({"defaults": {"name": "a"}}, "defaults.name", "no such key"),
     ({"defaults": {"timeout": 0}}, "defaults.timeout", "'0s'"),
     ({"policies": {"a": {"budget": "b"}}}, "policies.a.budget", r"there are no \[budgets\] here$"),
@@ -41,7 +41,7 @@ MISTAKES: list[Any] = [
     ({"policies": {"a": {"hints": {"longst": 5}}}}, "policies.a.hints.longst", "'longest'"),
     ({"policies": {"a": {"worker": {"kind": "fiber"}}}}, "policies.a.worker.kind", "process, thread"),
     ({"gates": {"a": {"limit": 5}}}, "gates.a.type", "missing: write one of bulkhead"),
-    ({"gates": {"a": {"type": "bulkhead"}}}, "gates.a.limit", "missing: how many calls may be inside"),
+    ({"gates": {"a": {"type": "bulkhead"}}}, "gates.a.limit", "missing: how many calls may be in flight"),
     ({"gates": {"a": {"type": "circuit_breaker", "reopening": [1.5]}}}, "gates.a.reopening.0", "from 0 to 1"),
     ({"gates": {"a": {"type": "bulkhed"}}}, "gates.a.type", "did you mean 'bulkhead'"),
     ({"budgets": {"a": {"credit": "x"}}}, "budgets.a.credit", "write one of request, success"),
@@ -80,39 +80,39 @@ MISTAKES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "path", "told"), MISTAKES)
-def test_what_is_wrong_is_told_with_its_path(document: Any, path: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as refused:
+@pytest.mark.parametrize(("document", "path", "message"), MISTAKES)
+def test_a_mistake_raises_with_its_path(document: Any, path: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
         from_mapping(document)
-    assert refused.value.path == path
-    assert str(refused.value).startswith(f"{path}: ")
-    assert pickle.loads(pickle.dumps(refused.value)).path == path
+    assert raised.value.path == path
+    assert str(raised.value).startswith(f"{path}: ")
+    assert pickle.loads(pickle.dumps(raised.value)).path == path
 
 
-def test_what_is_wrong_with_both_is_told_of_the_policy() -> None:
-    """An option of the defaults that does not fit is not blamed on a key that the policy does not have."""
+def test_defaults_that_do_not_fit_are_reported_at_the_policy() -> None:
+    """The path is that of the policy, because the key is in the defaults and not in the policy."""
     defaults = {"attempts": "unlimited", "give_up_after": "unlimited"}
-    with pytest.raises(ConfigError, match="would retry for ever") as told:
+    with pytest.raises(ConfigError, match="would retry for ever") as raised:
         from_mapping({"defaults": defaults, "policies": {"a": {"wrap": True}}})
-    assert told.value.path == "policies.a"
-    with pytest.raises(ConfigError, match="attempts='unlimited' would retry for ever") as told:
+    assert raised.value.path == "policies.a"
+    with pytest.raises(ConfigError, match="attempts='unlimited' would retry for ever") as raised:
         policy({"attempts": None, "give_up_after": None})
-    assert told.value.path == "attempts"
+    assert raised.value.path == "attempts"
 
 
 @pytest.mark.parametrize("document", [5, None, [], "policies", {5: {}}, {("a",): 5}])
-def test_what_is_no_document(document: Any) -> None:
+def test_a_document_must_be_a_table(document: Any) -> None:
     with pytest.raises(ConfigError, match=r"is no table.*: write a document, such as tomllib"):
         from_mapping(document)
 
 
 @pytest.mark.parametrize("table", [5, None, [], "attempts"])
-def test_what_is_no_policy(table: Any) -> None:
+def test_a_policy_must_be_a_table(table: Any) -> None:
     with pytest.raises(ConfigError, match="is no table"):
         policy(table)
 
 
-def test_a_policy_alone_has_no_names_to_refer_to() -> None:
+def test_a_policy_alone_cannot_refer_to_a_named_budget() -> None:
     with pytest.raises(ConfigError, match=r"^budget: 'shared' is not in \[budgets\]"):
         policy({"budget": "shared"})
     assert policy({"budget": {"ratio": 0.5}}).budget is not None
@@ -131,21 +131,21 @@ def test_a_policy_alone_has_no_names_to_refer_to() -> None:
     ],
     ids=["number", "text", "huge", "large", "deep", "none"],
 )
-def test_values_are_shown_briefly(value: Any, text: str) -> None:
+def test_short_repr_abbreviates_values(value: Any, text: str) -> None:
     assert short_repr(value) == text
 
 
-def test_a_huge_integer_inside_is_no_danger() -> None:
+def test_short_repr_accepts_a_huge_integer_inside() -> None:
     assert len(short_repr([10**5000])) < 80
 
 
 @pytest.mark.parametrize("value", ["x" * 999, ["x" * 70] * 9, {"x" * 70: "y" * 70}, b"x" * 999])
-def test_what_is_shown_is_cut(value: object) -> None:
+def test_short_repr_cuts_long_values(value: object) -> None:
     assert len(short_repr(value)) <= 80
     assert "..." in short_repr(value)
 
 
-def test_the_nearest_or_all() -> None:
+def test_nearest_suggests_a_similar_name_or_lists_all() -> None:
     assert nearest("atempts", ["attempts", "timeout"]) == "did you mean 'attempts'?"
     assert nearest("x", ["b", "a"]) == "write one of a, b"
     assert nearest("x", []) == "there is none"
@@ -162,11 +162,11 @@ def test_the_nearest_or_all() -> None:
         (("x" * 99,), "x" * 99),
     ],
 )
-def test_paths(keys: tuple[str, ...], path: str) -> None:
+def test_keys_are_joined_and_quoted_to_a_path(keys: tuple[str, ...], path: str) -> None:
     assert DocPath(keys).path == path
 
 
-def test_an_error_is_amended_and_stays_the_same() -> None:
+def test_rewrite_changes_the_text_of_the_same_error() -> None:
     error = ConfigError("is wrong", path="a.b")
     rewrite(error, end=" (in x.toml)")
     assert (str(error), error.path) == ("a.b: is wrong (in x.toml)", "a.b")

@@ -1,4 +1,4 @@
-"""Variables that override a document: whose option it is, which one, and what its text means."""
+"""Environment variables that override a document: their table, their option, and how their text is parsed."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def read(document: dict[str, Any] | None = None, /, **environ: str) -> Config:
         ("BACKOFF", "0.1, 500ms", {"backoff": [0.1, 0.5]}),
     ],
 )
-def test_options_of_a_policy(key: str, text: str, options: Any) -> None:
+def test_a_variable_sets_an_option_of_a_policy(key: str, text: str, options: Any) -> None:
     config = read(**{f"REDOUBLE_OTHER_{key}": text})
     expected: dict[str, Any] = {"name": "other", **options}
     assert config.policies["other"] == Retry(**expected)
     assert config.policies["pay.out"] == Retry(name="pay.out")
 
 
-def test_other_sections() -> None:
+def test_variables_set_options_of_every_section() -> None:
     config: Any = read(
         REDOUBLE_BUDGETS_SHARED_RATIO="0.1",
         REDOUBLE_BUDGETS_TO_KENS_COSTS_THROTTLED="3",
@@ -72,7 +72,7 @@ def test_other_sections() -> None:
     assert config.policies["pay.out"].attempts == 3
 
 
-def test_a_type_may_be_another_one() -> None:
+def test_a_variable_may_change_the_type() -> None:
     document: dict[str, Any] = {"gates": {"db": {"type": "bulkhead"}}, "policies": {"other": {}}}
     config: Any = read(
         document,
@@ -88,7 +88,7 @@ def test_a_type_may_be_another_one() -> None:
     assert config.policies["other"].backoff == Backoff.constant(2)
 
 
-def test_keys_of_a_backoff_are_merged_over_that_of_the_policy_or_of_the_defaults() -> None:
+def test_keys_of_a_backoff_are_merged_over_the_policy_or_the_defaults() -> None:
     changed = {"REDOUBLE_PAYMENTS_BACKOFF_MAXIMUM": "5s", "REDOUBLE_OTHER_BACKOFF_JITTER": "full"}
     config = read({**DOCUMENT, "defaults": {"backoff": {"type": "constant", "delay": 3}}}, **changed)
     assert config.policies["payments"].backoff == Backoff.exponential(1).maximum(5)
@@ -100,19 +100,19 @@ def test_keys_of_a_backoff_are_merged_over_that_of_the_policy_or_of_the_defaults
     assert EXPONENTIAL == {"type": "exponential", "initial": 1}
 
 
-def test_backoffs_by_kind() -> None:
+def test_a_variable_changes_one_backoff_of_several_by_kind() -> None:
     by_kind = {"throttled": {"type": "constant", "delay": 3}, "others": [1]}
     config: Any = read({"policies": {"a": {"backoff": by_kind}}}, REDOUBLE_A_BACKOFF_THROTTLED_DELAY="4")
     assert config.policies["a"].backoff[Kind.throttled] == Backoff.constant(4)
 
 
-def test_labels_keep_their_letters() -> None:
+def test_existing_labels_keep_their_spelling() -> None:
     document = {"policies": {"a": {"labels": {"Team-Name": "x", "b": "c"}}}}
     config = read(document, REDOUBLE_A_LABELS_TEAM_NAME="y", REDOUBLE_A_LABELS_NEW_ONE="z")
     assert config.policies["a"].labels == {"Team-Name": "y", "b": "c", "new_one": "z"}
 
 
-def test_the_longest_name_that_fits() -> None:
+def test_the_longest_matching_name_wins() -> None:
     document: dict[str, Any] = {"policies": {"pay": {}, "pay_attempts": {}, "pay_hints": {}, "gates_db": {}}}
     document["gates"] = {"db": {"type": "bulkhead", "limit": 1}}
     config: Any = read(
@@ -130,7 +130,7 @@ def test_the_longest_name_that_fits() -> None:
     assert config.policies["gates_db"].wrap is True
 
 
-def test_what_is_not_ours_is_left_alone() -> None:
+def test_unrelated_variables_are_ignored() -> None:
     others = {
         "REDOUBLE_FOO": "1",
         "REDOUBLE_TEST_PORT": "5",
@@ -143,7 +143,7 @@ def test_what_is_not_ours_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "told"),
+    ("variable", "text", "message"),
     [
         ("PAYMENTS_ATEMPTS", "5", "policies.payments has no option ATEMPTS; did you mean 'ATTEMPTS'"),
         ("PAYMENTS_HINTS_LONGST", "5", "has no option HINTS_LONGST"),
@@ -155,7 +155,7 @@ def test_what_is_not_ours_is_left_alone() -> None:
         ("PAYMNTS_LABELS_TEAM", "5", "nothing is called PAYMNTS here"),
         ("GATES_BD_LIMIT", "5", "nothing is called GATES_BD here; did you mean 'GATES_DB'"),
         ("BUDGETS_SHARD_RATIO", "5", "did you mean 'BUDGETS_SHARED'"),
-        ("POLICIES_PAYMENTS_ATTEMPTS", "5", "by their names alone: write REDOUBLE_PAYMENTS_ATTEMPTS"),
+        ("POLICIES_PAYMENTS_ATTEMPTS", "5", "no prefix POLICIES_: write REDOUBLE_PAYMENTS_ATTEMPTS"),
         ("ATTEMPTS", "5", "say whose option it is: REDOUBLE_DEFAULTS_ATTEMPTS is for all policies"),
         ("HINTS_LONGEST", "5", "REDOUBLE_DEFAULTS_HINTS_LONGEST"),
         ("PAYMENTS_ATTEMPTS", "0", "0: write a whole number, 1 for no retries"),
@@ -183,14 +183,14 @@ def test_what_is_not_ours_is_left_alone() -> None:
         ("PAYMENTS_ATTEMPT_TIMEOUT", "0s", "no attempt could succeed"),
     ],
 )
-def test_mistakes(variable: str, text: str, told: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_a_wrong_variable_raises_with_its_name(variable: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
         read(**{f"REDOUBLE_{variable}": text})
-    assert told in str(refused.value)
-    assert refused.value.path == f"REDOUBLE_{variable}"
+    assert message in str(raised.value)
+    assert raised.value.path == f"REDOUBLE_{variable}"
 
 
-def test_what_has_no_keys() -> None:
+def test_a_value_without_keys_cannot_be_changed_by_key() -> None:
     document: dict[str, Any] = {**DOCUMENT, "policies": {"a": {"backoff": [1], "budget": "shared"}}}
     with pytest.raises(ConfigError, match=r"policies\.a\.backoff is \[1\], which has no keys"):
         read(document, REDOUBLE_A_BACKOFF_MAXIMUM="5")
@@ -199,16 +199,16 @@ def test_what_has_no_keys() -> None:
 
 
 @pytest.mark.parametrize("environ", [5, [], {"REDOUBLE_A_WRAP": 5}, {5: "A"}])
-def test_what_are_no_variables(environ: Any) -> None:
+def test_environ_must_be_a_mapping_of_texts(environ: Any) -> None:
     with pytest.raises(TypeError, match=r"^environ.*write a mapping of texts to texts, such as os\.environ"):
         from_mapping({}, environ=environ)
 
 
-def test_names_that_look_the_same() -> None:
+def test_an_ambiguous_variable_is_an_error() -> None:
     document: dict[str, Any] = {"policies": {"pay-ments": {}, "pay_ments": {}}}
-    with pytest.raises(ConfigError, match=r"about policies\.pay-ments and policies\.pay_ments") as told:
+    with pytest.raises(ConfigError, match=r"fits policies\.pay-ments and policies\.pay_ments") as raised:
         read(document, REDOUBLE_PAY_MENTS_ATTEMPTS="5")
-    assert told.value.path == "REDOUBLE_PAY_MENTS_ATTEMPTS"
+    assert raised.value.path == "REDOUBLE_PAY_MENTS_ATTEMPTS"
     assert read(document).policies["pay-ments"].attempts == 4
 
 
@@ -222,7 +222,7 @@ DOCUMENTS: list[Any] = [
 
 
 @pytest.mark.parametrize(("document", "variable", "path"), DOCUMENTS)
-def test_what_is_wrong_in_the_document_is_told_of_it(document: Any, variable: str, path: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_a_mistake_in_the_document_has_the_path_there(document: Any, variable: str, path: str) -> None:
+    with pytest.raises(ConfigError) as raised:
         read(document, **{f"REDOUBLE_{variable}": "5"})
-    assert refused.value.path == path
+    assert raised.value.path == path

@@ -1,4 +1,4 @@
-"""What is retried, by name: built-in names and registered ones, and never anything imported."""
+"""Exceptions and rules by name: built-in and registered names; nothing is ever imported by name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tests.support.fakes import always
 
 
 class Busy(Exception):
-    """Something of a program's own."""
+    """An exception of the application."""
 
 
 class Full(Exception):
-    """Another one."""
+    """Another exception of the application."""
 
 
 class Known:
-    """A judge."""
+    """A rule with a `judge` method."""
 
     def judge(self, ended: Any) -> bool:
         return True
@@ -44,7 +44,7 @@ register("names.listed", [Full, patient])
 
 
 @pytest.mark.parametrize(
-    ("said", "on"),
+    ("value", "on"),
     [
         ("ConnectionError", ConnectionError),
         ("Exception", Exception),
@@ -65,13 +65,13 @@ register("names.listed", [Full, patient])
         (["transient", "names.both", "OSError"], (transient, (Busy, Full), OSError)),
     ],
 )
-def test_names(said: Any, on: object) -> None:
-    made = policy({"on": said})
+def test_a_name_stands_for_an_exception_or_a_rule(value: Any, on: object) -> None:
+    made = policy({"on": value})
     assert made.on == on
     assert policy(to_mapping(made)) == made
 
 
-def test_every_built_in_exception_has_its_name() -> None:
+def test_built_in_exceptions_are_known_by_name() -> None:
     kinds = [kind for kind in vars(builtins).values() if isinstance(kind, type) and kind.__name__[0] != "_"]
     for kind in kinds:
         if issubclass(kind, Exception):
@@ -85,13 +85,13 @@ def test_every_built_in_exception_has_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["CancelledError", "asyncio.CancelledError", "trio.Cancelled"])
-def test_cancellation_has_no_name(name: str) -> None:
+def test_cancellation_cannot_be_retried_by_name(name: str) -> None:
     with pytest.raises(ConfigError, match="is never retried"):
         policy({"on": name})
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("value", "message"),
     [
         ("ConectionError", "^on: 'ConectionError' is not known; did you mean 'ConnectionError'"),
         ("names.Bussy", "did you mean 'names.Busy'"),
@@ -113,19 +113,19 @@ def test_cancellation_has_no_name(name: str) -> None:
         (True, "write a name, or a list of names"),
     ],
 )
-def test_what_has_no_name(said: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as refused:
-        policy({"on": said})
-    assert refused.value.path == "on"
+def test_an_unknown_name_raises(value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        policy({"on": value})
+    assert raised.value.path == "on"
 
 
-def test_gates_know_the_same_names() -> None:
+def test_gates_accept_the_same_names() -> None:
     made = from_mapping({"gates": {"a": {"type": "circuit_breaker", "on": ["names.Busy", "OSError"]}}})
     assert made.to_mapping()["gates"] == {"a": {"type": "circuit_breaker", "on": ["names.Busy", "OSError"]}}
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         *(
             (name, "has a meaning already")
@@ -134,43 +134,43 @@ def test_gates_know_the_same_names() -> None:
         *((name, "write a name such as 'Busy'") for name in ("", "a b", "a..b", ".a", "1a", "a-b", 5, None)),
     ],
 )
-def test_names_that_cannot_be_given(name: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_register_refuses_reserved_and_malformed_names(name: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         register(name, Busy)
 
 
-def test_a_name_stands_for_one_thing() -> None:
+def test_a_name_cannot_be_registered_for_two_objects() -> None:
     register("names.Busy", Busy)
     register("names.both", (Busy, Full))
-    with pytest.raises(ConfigError, match=r"names\.Busy.*stands for .*Busy.* already; choose another name"):
+    with pytest.raises(ConfigError, match=r"names\.Busy.*the name of .*Busy.* already; choose another name"):
         register("names.Busy", Full)
     with pytest.raises(ConfigError, match="already"):
         register("names.both", (Full, Busy))
 
 
 @pytest.mark.parametrize("on", [5, "OSError", KeyboardInterrupt, (), [], int, (OSError, 5)])
-def test_only_what_a_policy_takes_can_be_named(on: Any) -> None:
+def test_register_refuses_what_a_policy_would_refuse(on: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="on="):
         register("names.wrong", on)
 
 
-def test_many_threads_may_register() -> None:
+def test_many_threads_may_register_at_once() -> None:
     kinds = {f"names.many{i}": type(f"Many{i}", (Exception,), {}) for i in range(200)}
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(register, kinds.keys(), kinds.values()))
     assert all(policy({"on": name}).on is kind for name, kind in kinds.items())
 
 
-def test_what_has_no_name_cannot_be_written() -> None:
+def test_an_unregistered_rule_cannot_be_written() -> None:
     anonymous = type("Anonymous", (Exception,), {})
     rules: list[Any] = [anonymous, always(True), [OSError, Known()]]
     for on in rules:
-        with pytest.raises(ConfigError, match=r"^on: .* has no name in documents.*register") as refused:
+        with pytest.raises(ConfigError, match=r"^on: .* has no name in documents.*register") as raised:
             to_mapping(redouble.Retry(on=on))
-        assert refused.value.path == "on"
+        assert raised.value.path == "on"
 
 
-def test_an_impostor_is_not_taken_for_what_it_is_called() -> None:
+def test_a_class_that_only_has_the_name_of_an_exception_is_not_written() -> None:
     with pytest.raises(ConfigError, match="has no name"):
         to_mapping(redouble.Retry(on=type("OSError", (Exception,), {})))
 

@@ -1,4 +1,4 @@
-"""The keys of qubit-retry: strategies by name, what is inherited, prefixes, and keys that there are not."""
+"""The keys of qubit-retry: delay strategies, inherited values, prefixes and unknown keys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RANDOM = {"random_min_delay_millis": 5, "random_max_delay_millis": 8}
         ({}, Backoff.exponential(1).maximum(60)),
     ],
 )
-def test_delays(values: dict[str, Any], backoff: Backoff) -> None:
+def test_delay_keys_become_a_backoff(values: dict[str, Any], backoff: Backoff) -> None:
     assert from_qubit(values).backoff == backoff
 
 
@@ -66,19 +66,21 @@ def test_delays(values: dict[str, Any], backoff: Backoff) -> None:
         (Backoff.constant(7), {"max_attempts": 2}, Backoff.constant(7)),
     ],
 )
-def test_inherited_delays(inherited: Any, values: dict[str, Any], backoff: Backoff) -> None:
+def test_delay_keys_change_the_default_backoff(
+    inherited: Any, values: dict[str, Any], backoff: Backoff
+) -> None:
     assert from_qubit(values, defaults=Retry(backoff=inherited)).backoff == backoff
 
 
-def test_jitter_cannot_be_laid_over_a_backoff_by_kind() -> None:
+def test_jitter_cannot_be_added_to_a_backoff_by_kind() -> None:
     by_kind = Retry(backoff={Kind.throttled: [1], None: [2]})
-    with pytest.raises(ConfigError, match="goes by kind: name a delay too") as told:
+    with pytest.raises(ConfigError, match="differs by kind of failure: set a delay too") as raised:
         from_qubit({"jitter_factor": 0.5}, defaults=by_kind)
-    assert told.value.path == "jitter_factor"
+    assert raised.value.path == "jitter_factor"
 
 
 @pytest.mark.parametrize(
-    ("values", "path", "said"),
+    ("values", "path", "message"),
     [
         ({"delay": "fixed"}, "fixed_delay_millis", "missing: delay = 'fixed' needs it"),
         ({"delay_strategy": "random"}, "random_min_delay_millis", "missing: delay_strategy = 'random'"),
@@ -111,13 +113,13 @@ def test_jitter_cannot_be_laid_over_a_backoff_by_kind() -> None:
         ({"delay": "exponental"}, "delay", "did you mean 'exponential'"),
     ],
 )
-def test_mistakes(values: dict[str, Any], path: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as told:
+def test_a_mistake_raises_with_its_key(values: dict[str, Any], path: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
         from_qubit(values)
-    assert told.value.path == path
+    assert raised.value.path == path
 
 
-def test_only_what_begins_with_the_prefix_is_read() -> None:
+def test_only_keys_with_the_prefix_are_read() -> None:
     values = {"retry.max_attempts": 7, "other.max_attempts": "x", "max_attempts": 2, "http.retry.x": 5}
     assert from_qubit(values, prefix="retry.").attempts == 7
     assert from_qubit({"retry_max_attempts": 7}, prefix="retry_").attempts == 7
@@ -125,15 +127,15 @@ def test_only_what_begins_with_the_prefix_is_read() -> None:
         from_qubit({"retry.max_attempt": 7}, prefix="retry.")
 
 
-def test_limits() -> None:
-    said = {"max_total_elapsed_millis": 500, "max_operation_elapsed_unlimited": True}
-    made = from_qubit(said, defaults=Retry(work_timeout=5))
+def test_limits_are_read_and_abort_needs_one() -> None:
+    values: dict[str, Any] = {"max_total_elapsed_millis": 500, "max_operation_elapsed_unlimited": True}
+    made = from_qubit(values, defaults=Retry(work_timeout=5))
     assert (made.timeout, made.work_timeout) == (0.5, None)
-    with pytest.raises(ConfigError, match="'abort' is about a limit that there is not: set attempt_timeout"):
+    with pytest.raises(ConfigError, match="'abort' is for attempts with a limit, and there is none: set"):
         from_qubit({"attempt_timeout_policy": "abort"})
 
 
-def test_what_is_not_said_is_inherited() -> None:
+def test_missing_keys_are_inherited() -> None:
     usual = Retry(on=OSError, attempts=9, worker=Worker("process"), name="a", labels={"b": "c"}, wrap=True)
     assert from_qubit({}, defaults=usual) == usual
     changed = from_qubit({"worker_cancel_grace_millis": 5, "max_attempts": 2}, defaults=usual)
@@ -141,7 +143,7 @@ def test_what_is_not_said_is_inherited() -> None:
     assert (changed.attempts, changed.on, changed.name, changed.wrap) == (2, OSError, "a", True)
 
 
-def test_every_error_is_retried_and_timeouts_as_the_policy_says() -> None:
+def test_every_error_is_retried_and_abort_stops_at_timeouts() -> None:
     values: dict[str, Any] = {"attempt_timeout_millis": 5}
     assert from_qubit(values).on is Exception
     aborting = from_qubit({**values, "attempt_timeout_policy": "abort"})
@@ -152,7 +154,7 @@ def test_every_error_is_retried_and_timeouts_as_the_policy_says() -> None:
     assert retrying.on == (Exception,)
 
 
-def test_the_rule_says_what_it_is() -> None:
+def test_the_abort_rule_stops_on_timeouts_and_can_be_pickled() -> None:
     assert (ABORT(AttemptTimeout("late")), ABORT(OSError("down"))) == (False, None)
     assert repr(ABORT) == "StopOnTimeout()"
     assert pickle.loads(pickle.dumps(ABORT)) == ABORT
@@ -161,12 +163,12 @@ def test_the_rule_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("values", [5, None, [], {5: 5}])
-def test_what_is_no_mapping(values: Any) -> None:
+def test_values_must_be_a_table(values: Any) -> None:
     with pytest.raises(ConfigError, match="is no table"):
         from_qubit(values)
 
 
-def test_defaults_are_a_policy_and_a_prefix_is_a_text() -> None:
+def test_defaults_must_be_a_policy_and_prefix_a_text() -> None:
     defaults: Any = {"attempts": 5}
     with pytest.raises(TypeError, match=r"prefix=.* write a text"):
         from_qubit({}, prefix=defaults)

@@ -1,4 +1,4 @@
-"""Reloading in the middle of reloading, by a signal or another thread: nothing is lost, and nothing hangs."""
+"""Reloads during a reload, by signal handlers or other threads, are deferred: none is lost, none hangs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from redouble._internal.locks import _after_fork
 from redouble.config import _reload as _live
 from redouble.config._reload import ConfigStore, Reload, load, policies, reload
 from redouble.errors import ConfigError
-from tests.config.test_reload_in_flight import said
 from tests.support.bulkhead_callers import A_MINUTE, until
+from tests.support.config.named_policies import policy_document
 from tests.support.fakes import Boom
 
 
@@ -25,15 +25,15 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_live, "LIVE", ConfigStore())
 
 
-class Watched(Mapping[str, str]):
-    """Variables: there are none, but somebody does something when they are looked at."""
+class WatchedEnviron(Mapping[str, str]):
+    """An empty environment that runs one of the given callbacks each time it is read."""
 
-    def __init__(self, *does: Callable[[], object]) -> None:
-        self.does = list(does)
+    def __init__(self, *callbacks: Callable[[], object]) -> None:
+        self.callbacks = list(callbacks)
 
     def __iter__(self) -> Iterator[str]:
-        if self.does:
-            self.does.pop(0)()
+        if self.callbacks:
+            self.callbacks.pop(0)()
         return iter(())
 
     def __len__(self) -> int:
@@ -44,11 +44,11 @@ class Watched(Mapping[str, str]):
 
 
 @contextmanager
-def on_signal(does: Callable[[], object]) -> Generator[Callable[[], None]]:
-    """Give a function that raises a signal, for which something is done."""
+def on_signal(callback: Callable[[], object]) -> Generator[Callable[[], None]]:
+    """Install a signal handler, and yield a function that raises the signal."""
 
     def handler(*_: object) -> None:
-        does()
+        callback()
 
     before = signal.signal(signal.SIGTERM, handler)
     try:
@@ -57,36 +57,36 @@ def on_signal(does: Callable[[], object]) -> Generator[Callable[[], None]]:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_reload_in_the_middle_of_another_is_done_after_it() -> None:
-    told: list[Reload] = []
-    with on_signal(lambda: told.append(reload(said(9)))) as come:
-        load(said(2), environ=Watched(lambda: None, come))
-        assert reload(said(3)) == Reload(("policies.payments",))
-        assert told == [Reload()]
+def test_a_reload_during_a_reload_is_executed_after_it() -> None:
+    results: list[Reload] = []
+    with on_signal(lambda: results.append(reload(policy_document(9)))) as interrupt:
+        load(policy_document(2), environ=WatchedEnviron(lambda: None, interrupt))
+        assert reload(policy_document(3)) == Reload(("policies.payments",))
+        assert results == [Reload()]
         assert policies("payments").attempts == 9
 
 
-def test_a_reload_in_the_middle_of_loading() -> None:
-    """Also if what is loaded is wrong; and if it is the first one, there is nothing to reload."""
-    load(said(2))
-    load(said(3), environ=Watched(lambda: reload(said(9))))
+def test_a_reload_during_a_load_is_executed_after_it() -> None:
+    """Even if the load fails."""
+    load(policy_document(2))
+    load(policy_document(3), environ=WatchedEnviron(lambda: reload(policy_document(9))))
     assert policies("payments").attempts == 9
     with pytest.raises(ConfigError, match="attempts"):
-        load(said(0), environ=Watched(lambda: reload(said(8))))
+        load(policy_document(0), environ=WatchedEnviron(lambda: reload(policy_document(8))))
     assert policies("payments").attempts == 8
 
 
-def test_loading_in_the_middle_of_loading_is_refused() -> None:
+def test_a_load_during_a_load_in_the_same_thread_raises() -> None:
     def again() -> None:
-        with pytest.raises(ConfigError, match=r"this very thread is in the middle of loading one"):
-            load(said(9))
+        with pytest.raises(ConfigError, match=r"this thread is already loading a configuration"):
+            load(policy_document(9))
 
-    load(said(2), environ=Watched(again))
+    load(policy_document(2), environ=WatchedEnviron(again))
     assert policies("payments").attempts == 2
 
 
-def test_who_joins_in_the_middle_is_not_forgotten() -> None:
-    """A name that is used, or a function that is decorated, by a signal handler in the middle of a reload."""
+def test_a_name_or_function_added_during_a_reload_follows_it() -> None:
+    """A signal handler may look up a name or decorate a function during a reload."""
     calls: list[int] = []
     joined: list[Any] = []
 
@@ -98,53 +98,55 @@ def test_who_joins_in_the_middle_is_not_forgotten() -> None:
         calls.append(1)
         raise Boom
 
-    load(said(2), environ=Watched(lambda: None, join))
-    reload(said(5))
+    load(policy_document(2), environ=WatchedEnviron(lambda: None, join))
+    reload(policy_document(5))
     assert joined[0].attempts == 5
     with pytest.raises(Boom):
         joined[1]()
     assert len(calls) == 5
 
 
-def test_who_joins_in_the_middle_of_the_first_one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_added_during_a_failed_first_load_works_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     joined: list[Any] = []
     with pytest.raises(ConfigError, match="attempts"):
-        load(said(0), environ=Watched(lambda: joined.append(policies("payments"))))
+        load(policy_document(0), environ=WatchedEnviron(lambda: joined.append(policies("payments"))))
     with pytest.raises(ConfigError, match="no configuration is loaded yet"):
         joined[0].attempts  # noqa: B018
     assert not caplog.records
-    load(said(2))
+    load(policy_document(2))
     assert joined[0].attempts == 2
 
 
-def test_who_comes_while_another_thread_takes_long_leaves_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may wait for something that the thread has which a signal has brought here."""
+def test_a_reload_that_waits_too_long_for_another_thread_is_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait is bounded: the reloading thread may wait for a lock of the code that a signal interrupted."""
     monkeypatch.setattr(_live, "MAX_WAIT", 0.001)
-    here, go_on = Event(), Event()
+    entered, unblock = Event(), Event()
 
-    def stay() -> None:
-        here.set()
-        go_on.wait(A_MINUTE)
+    def block() -> None:
+        entered.set()
+        unblock.wait(A_MINUTE)
 
-    load(said(2), environ=Watched(lambda: None, stay))
-    thread = Thread(target=reload, args=[said(3)])
+    load(policy_document(2), environ=WatchedEnviron(lambda: None, block))
+    thread = Thread(target=reload, args=[policy_document(3)])
     thread.start()
-    here.wait(A_MINUTE)
-    assert reload(said(4)) == Reload()
-    assert policies_now() == 2
-    go_on.set()
+    entered.wait(A_MINUTE)
+    assert reload(policy_document(4)) == Reload()
+    assert active_attempts() == 2
+    unblock.set()
     thread.join(A_MINUTE)
-    assert policies_now() == 4
+    assert active_attempts() == 4
 
 
-def policies_now() -> int | None:
+def active_attempts() -> int | None:
     what = _live.LIVE._active
     return None if what is None else what.config.policies["payments"].attempts
 
 
-def test_a_note_that_somebody_else_has_heeded() -> None:
-    class Gone:
-        """A queue from which another thread takes what there was."""
+def test_a_request_that_another_thread_has_executed_is_skipped() -> None:
+    class EmptiedQueue:
+        """A queue that another thread empties between the check and `pop`."""
 
         def __init__(self) -> None:
             self.looks = 2
@@ -156,54 +158,54 @@ def test_a_note_that_somebody_else_has_heeded() -> None:
         def pop(self) -> None:
             raise IndexError
 
-    load(said(2))
-    _live.LIVE._requests = Gone()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
-    assert reload(said(3)).ok
+    load(policy_document(2))
+    _live.LIVE._requests = EmptiedQueue()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    assert reload(policy_document(3)).ok
 
 
-def test_the_last_note_that_says_something_is_heeded() -> None:
-    def come() -> None:
-        for source in (None, said(7), None, said(8), None):
+def test_the_last_deferred_request_with_a_source_is_executed() -> None:
+    def interrupt() -> None:
+        for source in (None, policy_document(7), None, policy_document(8), None):
             assert reload(source) == Reload()
 
-    load(said(2), environ=Watched(lambda: None, come))
-    assert reload(said(3)).ok
+    load(policy_document(2), environ=WatchedEnviron(lambda: None, interrupt))
+    assert reload(policy_document(3)).ok
     assert policies("payments").attempts == 8
     assert not _live.LIVE._requests
 
 
-def test_a_signal_while_we_wait_for_our_turn() -> None:
-    """It does not wait in its turn, or many of them would wait on top of each other."""
-    here, go_on, told = Event(), Event(), list[Reload]()
+def test_a_reload_by_a_signal_handler_does_not_wait_for_the_lock() -> None:
+    """The interrupted thread waits already: with many signals, many handlers would wait on one stack."""
+    entered, unblock, results = Event(), Event(), list[Reload]()
 
-    def stay() -> None:
-        here.set()
-        go_on.wait(A_MINUTE)
+    def block() -> None:
+        entered.set()
+        unblock.wait(A_MINUTE)
 
-    def come() -> None:
-        told.append(reload(said(5)))
-        go_on.set()
+    def interrupt() -> None:
+        results.append(reload(policy_document(5)))
+        unblock.set()
 
     def later() -> None:
         until(lambda: len(_live.LIVE._threads) == 2)
         signal.pthread_kill(main_thread().ident or 0, signal.SIGTERM)
 
-    load(said(2), environ=Watched(lambda: None, stay))
-    with on_signal(come):
-        threads = [Thread(target=reload, args=[said(3)]), Thread(target=later)]
+    load(policy_document(2), environ=WatchedEnviron(lambda: None, block))
+    with on_signal(interrupt):
+        threads = [Thread(target=reload, args=[policy_document(3)]), Thread(target=later)]
         threads[0].start()
-        here.wait(A_MINUTE)
+        entered.wait(A_MINUTE)
         threads[1].start()
-        reload(said(4))
+        reload(policy_document(4))
     for thread in threads:
         thread.join(A_MINUTE)
-    assert told == [Reload()]
-    assert policies_now() in (4, 5), "both have had their turn"
+    assert results == [Reload()]
+    assert active_attempts() in (4, 5), "both reloads have been executed"
 
 
-def test_an_exchange_that_is_interrupted_is_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By Ctrl-C, say: the error comes out, and everything is exchanged."""
-    budget: Any = load(said(2, budgets={"own": {}})).budgets["own"]
+def test_an_interrupted_exchange_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C during the exchange is raised, and the whole configuration has been replaced."""
+    budget: Any = load(policy_document(2, budgets={"own": {}})).budgets["own"]
     payments, reconfigure = policies("payments"), budget.reconfigure
 
     def interrupted(other: object) -> None:
@@ -212,22 +214,22 @@ def test_an_exchange_that_is_interrupted_is_made_all_the_same(monkeypatch: pytes
 
     monkeypatch.setattr(budget, "reconfigure", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        reload(said(3, budgets={"own": {"ratio": 0.7}}))
+        reload(policy_document(3, budgets={"own": {"ratio": 0.7}}))
     assert (payments.attempts, budget.ratio) == (3, 0.7)
     assert reload().changed == ()
 
 
-def test_a_child_process_can_reload_what_its_parent_was_in_the_middle_of() -> None:
-    """The thread that was at it does not exist there."""
-    told: list[Reload] = []
+def test_a_child_process_can_reload_although_its_parent_was_reloading() -> None:
+    """The reloading thread does not exist in the child process."""
+    results: list[Reload] = []
 
     def forked() -> None:
         _after_fork()
-        told.append(reload(said(5)))
+        results.append(reload(policy_document(5)))
 
-    load(said(2), environ=Watched(lambda: None, forked))
+    load(policy_document(2), environ=WatchedEnviron(lambda: None, forked))
     payments = policies("payments")
-    reload(said(3))
-    assert told == [Reload(("policies.payments",))]
+    reload(policy_document(3))
+    assert results == [Reload(("policies.payments",))]
     assert payments.attempts == 3
-    assert reload(said(4)).ok
+    assert reload(policy_document(4)).ok

@@ -201,7 +201,7 @@ def test_a_configuration_that_a_channel_cannot_use_is_invalid(make: Any) -> None
     load(attempts=2)
     ours = make(policies("orders"))
     hedged = {"pipelines": {"orders": {"layers": [{"type": "hedge", "delay": 1}]}}}
-    with pytest.raises(ConfigError, match=r"redouble\.grpc goes by it, and cannot"):
+    with pytest.raises(ConfigError, match=r"cannot be applied to redouble\.grpc, which uses it"):
         config.load(hedged, environ=None)
     assert ours  # alive until here: a configuration is not validated for a channel that is gone
 

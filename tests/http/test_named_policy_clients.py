@@ -26,7 +26,7 @@ async def asend(exchange: object) -> object:
     return exchange
 
 
-def going(name: str = "payments", *, aio: bool = False) -> PolicyBinding:
+def binding(name: str = "payments", *, aio: bool = False) -> PolicyBinding:
     return PolicyBinding("client", policies(name), Idempotency("auto"), asend if aio else send, aio=aio)
 
 
@@ -37,7 +37,7 @@ def load(**options: object) -> None:
 @pytest.mark.parametrize("aio", [False, True])
 def test_a_client_follows_a_reload(aio: bool) -> None:
     load(attempts=2)
-    client = going(aio=aio)
+    client = binding(aio=aio)
     before = client.current
     assert before.plan.max_attempts == 2
     assert client.current is before
@@ -46,8 +46,8 @@ def test_a_client_follows_a_reload(aio: bool) -> None:
     assert before.plan.max_attempts == 2  # a call in flight keeps its policy
 
 
-def test_a_client_is_made_before_there_is_a_configuration() -> None:
-    client = going()
+def test_a_client_may_be_created_before_a_configuration_is_loaded() -> None:
+    client = binding()
     with pytest.raises(ConfigError, match="no configuration is loaded yet"):
         _ = client.current
     load(attempts=3)
@@ -56,7 +56,7 @@ def test_a_client_is_made_before_there_is_a_configuration() -> None:
 
 def test_a_client_stays_closed_and_keeps_its_keys() -> None:
     load(attempts=2)
-    client, request = going(), Request("POST")
+    client, request = binding(), Request("POST")
     given = client.current.begin_exchange(request, RESENDABLE, "a").key
     client.current.close()
     load(attempts=3)
@@ -64,11 +64,11 @@ def test_a_client_stays_closed_and_keeps_its_keys() -> None:
     assert client.current.begin_exchange(request, RESENDABLE, "a").key is given
 
 
-def test_what_a_client_cannot_go_by_is_no_valid_configuration() -> None:
+def test_a_configuration_that_a_client_cannot_use_is_refused() -> None:
     load(attempts=2)
-    client = going()
+    client = binding()
     hedged = {"pipelines": {"payments": {"layers": [{"type": "hedge", "delay": 1}]}}}
-    with pytest.raises(ConfigError, match=r"redouble\.client goes by it, and cannot"):
+    with pytest.raises(ConfigError, match=r"cannot be applied to redouble\.client, which uses it"):
         config.load(hedged, environ=None)
     assert client.current.plan.max_attempts == 2
 

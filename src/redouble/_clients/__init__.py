@@ -1,5 +1,5 @@
-"""What the adapters of all client libraries share; nothing here sends a request.
+"""Code shared by the adapters of all client libraries; nothing here sends a request.
 
-They share the plan, which turns a policy into a function that sends; idempotency keys, one for each logical
-call; the record of a call that the engine never saw; deadlines for blocking sockets.
+`plan` turns a policy into a function that sends, `idempotency` makes keys, one for each logical call,
+`call_record` records a call that the engine never saw, and `socket_deadline` limits blocking sockets.
 """

@@ -56,12 +56,12 @@ class Idempotency:
 
     def key(self) -> str:
         """Make a key and validate it."""
-        made: object = self.make()
-        if not is_key(made):
+        key: object = self.make()
+        if not is_key(key):
             raise TypeError(
-                f"Idempotency make={display_name(self.make)} made {made!r}: return a text, in ASCII"
+                f"Idempotency make={display_name(self.make)} made {key!r}: return a text, in ASCII"
             )
-        return made
+        return key
 
 
 Keys: TypeAlias = Idempotency | Literal["auto"] | None

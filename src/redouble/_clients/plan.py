@@ -1,8 +1,8 @@
 """The plan of one policy for one client: a function that sends, and the facts that the client needs.
 
-Any layer or pipeline will do. The plan derives from it the time limit of a call and whether there is a retry
-budget for each host. A client that ends its own wait knows whether the request was sent; therefore the time
-limits of attempts become deadlines, which the client observes.
+The policy may be any layer or pipeline. The plan derives from it the time limit of a call and whether there
+is a retry budget for each host. A client that ends its own wait knows whether the request was sent; therefore
+the time limits of attempts become deadlines, at which the client ends its wait.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Plan:
         return cast("Credit", budget._record_credit) if plain else partial(budget.credit, None)
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return the plan with other options of its outermost `Retry`."""
+        """Return a plan in which these options of the outermost `Retry` are replaced."""
         outermost = next((layer for layer in self.layers if isinstance(layer, Retry)), None)
         if outermost is None:
             raise TypeError(f"{', '.join(sorted(options))}: there is no Retry in the policy to be varied")
@@ -93,7 +93,7 @@ class Plan:
             parts.append(DeadlineLayer(layer._total))
         retry = replace(layer, name=layer.name or self._name)
         if self._aio and layer._total < inf:
-            # The client cancels its own attempt cleanly; the policy only starts no attempt too late.
+            # The client cancels its own attempt cleanly; the policy only has to start none after the limit.
             retry = replace(retry, timeout=None, give_up_after=layer._limit)
         if host is not None and isinstance(layer.budget, HostBudgets):
             retry = replace(retry, budget=layer.budget.of(host))
@@ -103,7 +103,7 @@ class Plan:
 
 
 def _is_transparent(layer: Layer) -> bool:
-    """Return True if a layer only retries and at most records successes: no limits, rules or observers."""
+    """Return True if a call that succeeds at once needs nothing from the layer but a credit to its budget."""
     if not isinstance(layer, Retry) or layer._total < inf or layer._attempt_limit < inf:
         return False
     silent = layer._plain or (layer._credited and getattr(layer.budget, "_ignores_starts", False))
@@ -111,7 +111,7 @@ def _is_transparent(layer: Layer) -> bool:
 
 
 class DeadlineLayer(Layer):
-    """Sets a deadline around each call; the client inside observes it."""
+    """A layer that sets a deadline around each call; the client inside ends its waits at the deadline."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -139,7 +139,7 @@ P = TypeVar("P", bound=Plan)
 
 
 def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool) -> P:
-    """Return the plan of what was passed as ``policy``, or raise a TypeError that names the fix."""
+    """Return the plan of the option ``policy``, or raise a TypeError that names the fix."""
     if isinstance(policy, type) or not isinstance(policy, Layer):
         fix = (
             f"write {display_name(policy)}()" if callable(policy) else "write a redouble.Retry or a pipeline"
@@ -158,7 +158,7 @@ def make_plan(policy: object, plan: type[P], name: str, send: Send, *, aio: bool
 
 
 def is_named(policy: object) -> bool:
-    """Return True if `redouble.policies` made it; found without importing the configuration package."""
+    """Return True if `redouble.policies` made the policy; does not import the configuration package."""
     return isinstance(policy, LayerProxy) and policy.resolved_by_name
 
 

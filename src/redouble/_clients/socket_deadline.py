@@ -18,7 +18,7 @@ SOCKET_DEADLINE: ContextVar[tuple[float, Callable[[], float]] | None] = ContextV
 
 @contextmanager
 def limited_waits(now: Callable[[], float], rest: float) -> Generator[None]:
-    """Limit every socket wait inside to the time that is left."""
+    """Set a deadline for all socket waits in the block, ``rest`` seconds from now."""
     if rest == inf:
         yield
         return
@@ -36,9 +36,9 @@ class ShortenedTimeout(float):
 
     def __new__(cls, own: float | None, rest: float) -> ShortenedTimeout:
         """Shorten a timeout to ``rest`` seconds."""
-        made = super().__new__(cls, rest if own is None else min(own, rest))
-        made.original = own.original if isinstance(own, ShortenedTimeout) else own
-        return made
+        shortened = super().__new__(cls, rest if own is None else min(own, rest))
+        shortened.original = own.original if isinstance(own, ShortenedTimeout) else own
+        return shortened
 
 
 def socket_timeout(timeout: float | None) -> float | None:
@@ -47,7 +47,7 @@ def socket_timeout(timeout: float | None) -> float | None:
     if limit is None:
         return timeout.original if isinstance(timeout, ShortenedTimeout) else timeout
     until, now = limit
-    rest = until - now()
-    if rest <= 0:
+    seconds_left = until - now()
+    if seconds_left <= 0:
         raise TimeoutError("the time of the call was up")
-    return rest if timeout is None else min(timeout, rest)
+    return seconds_left if timeout is None else min(timeout, seconds_left)

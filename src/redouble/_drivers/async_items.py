@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class StreamOwner(Protocol):
-    """The owner of a wrapped stream: opens its sources and learns how they end."""
+    """The owner of a wrapped stream: opens its sources and handles their ends."""
 
     async def aopen(self) -> tuple[AsyncSource[Any], Any]:
         """Open a source and take its first item, or `END`."""
@@ -80,7 +80,7 @@ class AsyncItems(AsyncGenerator[T, Any]):
             cut = False
             source = self._source
             if source is None or self.ag_running:
-                raise  # it was not opened, or serves another task, as the error says
+                raise  # no source is open, or it serves another task: `error` reports that
             self._source, self._take = None, _raise_running
             try:
                 await aclose_failed(source)
@@ -210,11 +210,11 @@ async def _close(source: AsyncSource[Any], owner: StreamOwner) -> None:
 def _has_ended(items: AsyncIterator[Any]) -> bool:
     if isinstance(items, AsyncItems):
         return items._take is _raise_stop
-    return getattr(items, "ag_frame", items) is None  # an iterator that is no generator may go on
+    return getattr(items, "ag_frame", items) is None  # an iterator that is no generator may have more items
 
 
 def has_own_end(items: object) -> bool:
-    """Return True if the garbage collector finalises it by a method of its own."""
+    """Return True if these items have a finaliser of their own, which the garbage collector calls."""
     return isinstance(items, AsyncItems | AsyncGeneratorType) or getattr(items, "has_own_end", False) is True
 
 

@@ -131,9 +131,9 @@ def _clock_of(run: LimitedCall) -> Callable[[], float]:
 
 
 def _advance_virtual_clock(moment: float) -> None:
-    test = virtual()
-    if test is not None:
-        test._move_to(moment)
+    virtual_clock = virtual()
+    if virtual_clock is not None:
+        virtual_clock._move_to(moment)
 
 
 def _run_in_process(
@@ -223,15 +223,15 @@ async def _arun_in_process(
 
 
 async def _wait_within(seconds: float, wait: Callable[[], Awaitable[object]]) -> bool:
-    """Await a waker; return True if it was woken in time. A virtual clock is held meanwhile."""
-    test = virtual()
+    """Await a waker; return True if it was woken in time. Meanwhile virtual time passes as real time does."""
+    virtual_clock = virtual()
     limit = cancel_after(seconds)
-    if test is not None:
-        test._count_workers(1)
+    if virtual_clock is not None:
+        virtual_clock._count_workers(1)
     try:
         with limit:
             await wait()
     finally:
-        if test is not None:
-            test._count_workers(-1)
+        if virtual_clock is not None:
+            virtual_clock._count_workers(-1)
     return not limit.cancelled_caught

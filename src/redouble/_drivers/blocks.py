@@ -28,7 +28,7 @@ READY, ENTERED, FAILED, OVER = range(4)
 
 @public("redouble")
 class Attempt:
-    """The attempt a loop is at: write ``with attempt:`` around what may fail.
+    """The current attempt of a loop: write ``with attempt:`` around what may fail.
 
     One object serves the whole loop; ``number`` is the number of the attempt, counted from 1.
     """
@@ -100,7 +100,7 @@ class Attempt:
 
 
 class AsyncAttempt(Attempt):
-    """The attempt an ``async for`` loop is at: write ``with attempt:``, without ``async``."""
+    """The current attempt of an ``async for`` loop: write ``with attempt:``, without ``async``."""
 
     _aio = True
     _limit: CancelScope | None = None

@@ -187,10 +187,10 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
         run = begin_run(Run, policy, name, aio=False)
         return drive(run, None, run_limited(run, fn), args, kwargs)
     now, budget = policy._now, policy.budget
-    when = policy._now if policy.clock is SYSTEM else now  # budgets read one clock in every colour
+    budget_now = policy._now if policy.clock is SYSTEM else now  # budgets read one clock in every colour
     began = now()
     if budget is not None:
-        budget.start(when())
+        budget.start(budget_now())
     started, emitter = began, None
     if watch.wants_successes():
         emitter = FastEmitter(policy, name)
@@ -208,7 +208,7 @@ def call(policy: Options, name: str, fn: Callable[..., T], args: Args, kwargs: K
             raise
     else:
         if budget is not None:
-            budget.credit(None, when())
+            budget.credit(None, budget_now())
         if emitter is not None:
             emitter.success(result, began, started, now())
         return result
@@ -233,10 +233,10 @@ async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], arg
         run = begin_run(Run, policy, name, aio=True)
         return await adrive(run, None, arun_limited(run, fn), args, kwargs)
     now, budget = policy._anow, policy.budget
-    when = policy._now if policy.clock is SYSTEM else now  # budgets read one clock in every colour
+    budget_now = policy._now if policy.clock is SYSTEM else now  # budgets read one clock in every colour
     began = now()
     if budget is not None:
-        budget.start(when())
+        budget.start(budget_now())
     started, emitter = began, None
     if watch.wants_successes():
         emitter = FastEmitter(policy, name)
@@ -254,7 +254,7 @@ async def acall(policy: Options, name: str, fn: Callable[..., Awaitable[T]], arg
             raise
     else:
         if budget is not None:
-            budget.credit(None, when())
+            budget.credit(None, budget_now())
         if emitter is not None:
             emitter.success(result, began, started, now())
         return result

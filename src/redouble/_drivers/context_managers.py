@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @public("redouble.types")
 class Entrance(AbstractContextManager[T, bool | None], AbstractAsyncContextManager[T, bool | None]):
-    """What `Retry.enter` returns: for ``with`` or ``async with``, depending on the manager."""
+    """The context manager returned by `Retry.enter`: for ``with`` or ``async with``, like the entered one."""
 
     def __init__(self, policy: Options, name: str, make: Callable[[], Any]) -> None:
         self._policy, self._name, self._make = policy, name, make

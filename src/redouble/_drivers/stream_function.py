@@ -1,7 +1,7 @@
 """The result of decorating an async generator function, and the simplest owner of its items.
 
 The items of a decorated async generator come from a class, so the decorated function is no async generator
-function. Frameworks check `inspect.isasyncgenfunction`, and so do our own layers: `StreamFunction` passes.
+function. Frameworks and our own layers check `inspect.isasyncgenfunction`: a `StreamFunction` passes.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-# After the ENDS no instruction follows. Every `await`, explicit or not, is compiled to a SEND.
+# No instruction follows one of ENDS. Every `await`, explicit or not, is compiled to a SEND.
 ENDS = {"RERAISE", "RETURN_CONST", "RETURN_VALUE", "RAISE_VARARGS"}
 JUMPS = {"JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"}
 AWAIT = "SEND"
@@ -39,7 +39,7 @@ AWAIT = "SEND"
 
 @runtime_checkable
 class SuspendableClose(Protocol):
-    """A stream of this package, which implements the answer."""
+    """A stream of this package, which knows whether closing it may await."""
 
     def may_wait(self) -> bool:
         """Return True if closing it may have to await something."""
@@ -82,7 +82,7 @@ def _reaches_await(code: CodeType, last: int) -> bool:
     steps = list(bytecode)
     index = {step.offset: place for place, step in enumerate(steps)}
     handlers: list[Any] = getattr(bytecode, "exception_entries")  # noqa: B009  not in the stubs
-    # Closing raises at its position; from there on, follow every branch of the code.
+    # Closing raises GeneratorExit where the generator is suspended. From there on, follow every branch.
     ahead, seen = _handlers_at(handlers, last), set[int]()
     while ahead:
         offset = ahead.pop()
@@ -233,7 +233,7 @@ CLOSE_FAILED = "a stream that had failed could not be closed either"
 
 
 def stream_of(open: object, stream: object) -> Iterable[Any]:  # noqa: A002
-    """Return what was opened, if it is iterable."""
+    """Return the opened stream; raise `UsageError` if it cannot be iterated over."""
     if not hasattr(type(stream), "__iter__") and not hasattr(type(stream), "__getitem__"):
         close_unawaited(stream)
         fix = ": write `async for`" if hasattr(stream, "__aiter__") or isawaitable(stream) else ""
@@ -244,7 +244,7 @@ def stream_of(open: object, stream: object) -> Iterable[Any]:  # noqa: A002
 
 
 async def astream_of(open: object, stream: object) -> AsyncIterable[Any]:  # noqa: A002
-    """Return what was opened, awaited if necessary, if it is an async iterable."""
+    """Return the opened stream, awaited if necessary; raise `UsageError` if ``async for`` cannot use it."""
     if isawaitable(stream):
         stream = await stream
     if not hasattr(type(stream), "__aiter__"):

@@ -3,7 +3,7 @@
 Opening a source and taking its first item is a call like any other, made by `drive` or `adrive`. This module
 does what follows: it forwards what the consumer sends and throws, closes, and records how the stream ended.
 
-The reader determines the colour of a `Stream`: nothing is opened before the first item is requested.
+The consumer determines the colour of a `Stream`: nothing is opened before the first item is requested.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Opener(Generic[T]):
         if not self._aio:
             self._reject_unsupported()
         self._run = run = begin_run(StreamRun, self._policy, self._name, aio=self._aio, attempt=attempt)
-        run.credited = bool(attempt)  # by the run that yielded the items before
+        run.credited = bool(attempt)  # the run that yielded the items before has credited the budget
         run.first_item = self._first
         if self._first_started is None:
             self._first_started = run.started
@@ -140,7 +140,7 @@ class Opener(Generic[T]):
 
 
 class OpenStream(Generic[T]):
-    """One stream of a generator function, for a ``with``: delegate to `first`, then to its result."""
+    """One stream of a generator function; inside ``with``, delegate to `first`, then to its result."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class OpenStream(Generic[T]):
             return
         close_failed(self._source)
         if isinstance(error, Exception):
-            if error is self._thrown:  # as `@contextmanager` does with what the body of a `with` raised
+            if error is self._thrown:  # the consumer's own error is no failure of the source
                 self._opener.ended()
             else:
                 self._opener.failed(error)
@@ -217,7 +217,7 @@ class ConsumerReply:
         return self.thrown is not None
 
     def forward_to(self, items: Iterator[T]) -> T:
-        """Send or throw the same into the source; return its next item."""
+        """Send the value, or throw the exception, into the source; return its next item."""
         source = cast("Generator[T, object, Any]", items)
         return source.send(self.sent) if self.thrown is None else source.throw(self.thrown)
 
@@ -269,7 +269,7 @@ class Stream(Iterator[T], AsyncIterator[T]):
     """
 
     def __init__(self, make: Callable[..., Opener[T]]) -> None:
-        # Both are made now, so that threads may share it; nothing is opened before the first read.
+        # Both are made now, so that threads may share the stream; nothing is opened before the first read.
         self._items = items(make(aio=False))
         self._async_items: AsyncItems[T] = ResumableItems(make(aio=True))
 

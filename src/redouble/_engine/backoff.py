@@ -107,7 +107,7 @@ class Backoff:
         return self._with_stage("maximum", seconds(delay, "maximum"))
 
     def full_jitter(self) -> Backoff:
-        """Replace each delay by one drawn evenly between zero and it: spreads a herd best."""
+        """Draw each delay evenly between zero and its value, which spreads many clients best."""
         return self._with_stage("full_jitter")
 
     def equal_jitter(self) -> Backoff:
@@ -119,7 +119,7 @@ class Backoff:
         return self._with_stage("jitter", number(factor, "jitter", 0, 1, "a number between 0 and 1"))
 
     def take(self, n: int) -> Backoff:
-        """End after ``n`` delays, and retrying with them."""
+        """End after ``n`` delays; then retrying ends too."""
         return self._with_stage(
             "take", min(integer(n, "take", 0, "a whole number of delays, 0 or more"), MAX_DELAYS)
         )

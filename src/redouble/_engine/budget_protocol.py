@@ -1,7 +1,7 @@
 """The protocol of a retry budget, which many calls share.
 
 The engine calls it at fixed points of a call and passes the time; a budget never sleeps. Any object with
-these methods is one.
+these methods is a budget.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Budget(Protocol):
         ...
 
     def spend(self, kind: Kind, now: float, /) -> Grant | None:
-        """Allow one retry, or return None."""
+        """Return the grant for one retry, or None to refuse it."""
         ...
 
     def credit(self, grant: Grant | None, now: float, /) -> None:
-        """Record a success; ``grant`` is the one its last retry used, None without retries."""
+        """Record a success; ``grant`` is the grant that its last retry used, None without retries."""
         ...
 
     def refund(self, grant: Grant, now: float, /) -> None:
@@ -48,5 +48,5 @@ class Budget(Protocol):
         ...
 
     def snapshot(self) -> Mapping[str, float]:
-        """Return what is left, for people and metrics."""
+        """Return the remaining allowance, for people and metrics."""
         ...

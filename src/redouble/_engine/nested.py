@@ -1,9 +1,9 @@
 """Detection of nested retries, by the stamp that a policy leaves on the error it gave up on.
 
-Three attempts around three attempts are nine, a number that stands nowhere in the code. The stamp is searched
-on the error, along its explicit causes and in groups, so it survives ``raise X from err`` and a task
-group. The implicit context is not followed: an error raised while some older, given-up error is being
-handled is not nested in it. A worker that an inner policy or layer has left running is found the same way.
+Three attempts around three attempts are nine, which neither policy asks for. The stamp is searched on the
+error, along its explicit causes and in groups, so it survives ``raise X from err`` and a task group. The
+implicit context is not followed: an error raised while some older, given-up error is being handled is not
+nested in it. A worker that an inner policy or layer has left running is found the same way.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _warned: WeakValueDictionary[int, Options] = WeakValueDictionary()  # by identit
 
 
 class RunContext(Protocol):
-    """What this module reads of a run."""
+    """The attributes of a run that this module reads."""
 
     policy: Options
     started: float
@@ -54,10 +54,10 @@ class RunContext(Protocol):
 def nested(error: BaseException, run: RunContext) -> Reason | None:
     """Return the reason to stop if an inner policy gave up on this error during this attempt."""
     mark = stamp_of(error)
-    if isinstance(mark, RetryVeto) and (forbidden := mark.check(run)) is not None:
-        return forbidden
+    if isinstance(mark, RetryVeto) and (veto := mark.check(run)) is not None:
+        return veto
     stamps = list(_stamps(error, run))
-    still_running = any(isinstance(found, WorkerStillRunning) for found in related_errors(error))
+    still_running = any(isinstance(other, WorkerStillRunning) for other in related_errors(error))
     if still_running or any(left_worker(stamp) for stamp in stamps):
         return Reason.worker_still_running  # and another attempt would run beside it
     if not stamps:
@@ -108,9 +108,9 @@ def _exhausted(stamp: CallStamp | Report) -> bool:
 
 def _stamps(error: BaseException, run: RunContext) -> Iterator[CallStamp | Report]:
     """Yield the stamps that inner policies left, in this attempt, on an error and its causes."""
-    for found in related_errors(error):
+    for other in related_errors(error):
         # Our HTTP clients stamp a response too, and `raise_for_status()` may have made this error from it.
-        for stamp in (stamp_of(found), stamp_of_response(found)):
+        for stamp in (stamp_of(other), stamp_of_response(other)):
             if (
                 stamp is not None
                 and stamp.reason is not None

@@ -187,7 +187,7 @@ class Options:
         success_options = (self.until, self.before_attempt, self.on_success)
         free = all(x is None for x in success_options) and 0 not in limits
         self._set("_plain", free and self.budget is None)
-        self._set("_credited", free and self.budget is not None)  # only to credit
+        self._set("_credited", free and self.budget is not None)  # plain, except that the budget is credited
         straight = self.worker is None and self.attempt_timeout is None
         self._set("_straight", self._plain and straight)
         self._set(
@@ -198,7 +198,7 @@ class Options:
         object.__setattr__(self, field, value)  # the dataclass is frozen
 
     def __hash__(self) -> int:
-        # Rules, budgets and labels may be unhashable; equal policies agree on these anyway.
+        # Only some options are hashed, because rules, budgets and labels may be unhashable.
         return hash(
             (self.attempts, self.give_up_after, self.timeout, self.work_timeout, self.wrap, self.name)
         )

@@ -69,7 +69,7 @@ def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
     reason = run.reason or STOPPED
     refused = last is None and run.attempt > 0
     message = f"gave up {summary_of(run)}"
-    if run.verdict is CANCELLED_BY_LIMIT:  # the error before the cut is the informative one
+    if run.verdict is CANCELLED_BY_LIMIT:  # the error of the attempt before it is the informative one
         last, run.last = run.last, None
     text = _last_error_text(run)
     if last is not None and text is not None:
@@ -86,7 +86,7 @@ def error_of(run: RunState, last: Exception | None) -> errors.RedoubleError:
 
 
 def _last_error_text(run: RunState) -> str | None:
-    """Return type and text of the last error that was not a cut at the end of the call's time."""
+    """Return type and text of the last error, without that of an attempt cancelled by the call's limit."""
     for verdict, kind, text, *_ in reversed(run.records[::2]):
         if kind is not None and verdict is not CANCELLED_BY_LIMIT:
             return f"{kind.__name__}: {_redacted(text)}"
@@ -97,7 +97,7 @@ def report_of(run: RunState) -> Report:
     """Build the report."""
     ended = run.records[::2]
     delays = [*run.records[1::2], None]
-    first = run.attempt - len(ended) + 1  # of a very long call only the end is remembered
+    first = run.attempt - len(ended) + 1  # only the last attempts of a very long call are recorded
     return Report(
         reason=run.reason,
         attempts=run.attempt,

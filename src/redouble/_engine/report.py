@@ -70,7 +70,7 @@ class Report(NamedTuple):
 
     @property
     def late(self) -> bool:
-        """True if it succeeded after its limit: an attempt ran past its limit and returned."""
+        """True if the call succeeded after its limit: an attempt ran past its limit and returned."""
         return self.reason is None and self.limit is not None
 
 
@@ -166,17 +166,17 @@ def stamp_of_response(error: object) -> CallStamp | Report | None:
 def related_errors(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, its explicit causes and the members of groups."""
     seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        found = waiting.pop()
-        if found is None or id(found) in seen:
+    pending: list[BaseException | None] = [error]
+    while pending:
+        related = pending.pop()
+        if related is None or id(related) in seen:
             continue
-        seen.add(id(found))
-        yield found
+        seen.add(id(related))
+        yield related
         try:
-            waiting.append(found.__cause__)
-            if isinstance(found, BaseExceptionGroup):
-                waiting.extend(cast("BaseExceptionGroup[BaseException]", found).exceptions)
+            pending.append(related.__cause__)
+            if isinstance(related, BaseExceptionGroup):
+                pending.extend(cast("BaseExceptionGroup[BaseException]", related).exceptions)
         except Exception:  # noqa: S112  its attributes cannot be read
             continue
 
@@ -187,10 +187,10 @@ def left_worker(stamp: CallStamp | Report | None) -> bool:
 
 
 def has_left_a_worker(error: BaseException) -> bool:
-    """Return True if an error, one of its causes or a member of its group reports such a worker."""
+    """Return True if an error, one of its causes or a member of its group reports a worker left running."""
     return any(
-        isinstance(found, WorkerStillRunning) or left_worker(stamp_of(found))
-        for found in related_errors(error)
+        isinstance(other, WorkerStillRunning) or left_worker(stamp_of(other))
+        for other in related_errors(error)
     )
 
 

@@ -28,13 +28,13 @@ from redouble._telemetry.registry import register
 __all__ = ["MAX_HOSTS", "HostBudgets", "RetryBudget"]
 
 
-SHORTEST = 0.001  # second: a window
+SHORTEST = 0.001  # second: the shortest window
 LONG_AGO = -(2**62)  # the index of a slice before all others
 MAX_PENDING = 256  # credits are counted in batches: when a retry is asked for, or when this many are pending
 
 
 class DatedGrant(Grant):
-    """A grant with its slice: a refund of an old one must not allow another retry now."""
+    """A grant with the slice it was given in: the refund of an old grant must not allow a retry now."""
 
     slice_index: int
     window: float  # the window of that slice
@@ -108,9 +108,9 @@ class RetryBudget(ForkSafe):
         self._pending_credits: list[float] = []  # the time of each credit that is not yet counted
         self._pending_refunds: list[Grant] = []
         self._updating = False
-        self._now: float | None = None  # of the last use
+        self._now: float | None = None  # the time of the last use
         self._index = 0  # the current slice
-        self._slice_from = self._slice_until = 0.0  # bounds well inside it; near its edges `_slice` decides
+        self._slice_from = self._slice_until = 0.0  # times well inside it; near its edges `_slice` decides
         self._limit = self._minimum
         self._grant = DatedGrant(1.0)
         self._grant.slice_index, self._grant.window = 0, seconds
@@ -142,7 +142,7 @@ class RetryBudget(ForkSafe):
     def spend(self, kind: Kind = Kind.unknown, now: float | None = None, /) -> Grant | None:  # noqa: ARG002
         """Grant one retry, or return None. The time is that of the system clock unless given."""
         now = SYSTEM.now() if now is None else now
-        with self._lock:  # flat: this is measured
+        with self._lock:  # few calls of helpers: this method is benchmarked
             if self._updating:
                 return None  # re-entrant: a signal handler or the garbage collector runs inside `_advance`
             if (
@@ -192,14 +192,14 @@ class RetryBudget(ForkSafe):
         """Copy the settings of another budget; credits and grants stay.
 
         Another window has other slices: credits are dated to the beginning of their old slice, grants to its
-        end. So never too many are granted; but an earlier grant cannot be refunded any more.
+        end. So the limit is never exceeded, but an earlier grant can no longer be refunded.
         """
         self._pending_settings = other
         with self._lock:
             self._advance(None)
 
     def _take_over(self, other: RetryBudget) -> None:
-        was, window = self.settings.window, other.settings.window
+        old_window, window = self.settings.window, other.settings.window
         self.settings = replace(other.settings, name=self.name)
         self._credited_by, self._ignores_starts = other._credited_by, other._ignores_starts
         self._ratio_numerator, self._ratio_denominator, self._minimum = (
@@ -207,21 +207,21 @@ class RetryBudget(ForkSafe):
             other._ratio_denominator,
             other._minimum,
         )
-        if was != window:
-            now = SYSTEM.now() * SLICES / was
+        if old_window != window:
+            now = SYSTEM.now() * SLICES / old_window
             inside = (
                 self._index <= now < self._index + 1
             )  # else the slice has passed, or the budget is used with another clock
-            self._credits.rescale(was, window)
-            self._grants.rescale(was, window, late=True, last=now if inside else None)
-            self._index = LONG_AGO  # so that `_enter_slice` enters one
+            self._credits.rescale(old_window, window)
+            self._grants.rescale(old_window, window, late=True, last=now if inside else None)
+            self._index = LONG_AGO  # so that `_enter_slice` enters a new slice
 
     def _record_credit(self, now: float | None) -> None:
         # Every successful call runs this, so it only appends; `_apply_pending` counts.
         now = SYSTEM.now() if now is None else now
-        waiting = self._pending_credits
-        waiting.append(now)
-        if len(waiting) >= MAX_PENDING:
+        pending = self._pending_credits
+        pending.append(now)
+        if len(pending) >= MAX_PENDING:
             with self._lock:
                 self._advance(now)
 
@@ -259,9 +259,9 @@ class RetryBudget(ForkSafe):
 
     def _apply_pending(self) -> None:
         """Count the pending credits, each at its own time, and the pending refunds."""
-        waiting = self._pending_credits
-        batch = waiting[:]
-        del waiting[: len(batch)]  # and no more: other threads append meanwhile
+        pending = self._pending_credits
+        batch = pending[:]
+        del pending[: len(batch)]  # and no more: other threads append meanwhile
         if not isfinite(sum(batch)):  # a broken clock returned NaN or infinity
             batch = [now for now in batch if isfinite(now)]
         if batch:
@@ -299,7 +299,7 @@ class RetryBudget(ForkSafe):
         )
 
 
-MAX_HOSTS = 1000  # hosts with a budget of their own: a crawler meets more, and none of them often
+MAX_HOSTS = 1000  # hosts with a budget of their own: a crawler calls more hosts, each of them rarely
 
 
 class HostBudgets(RetryBudget):
@@ -310,11 +310,11 @@ class HostBudgets(RetryBudget):
         self._by_host = BoundedCache[RetryBudget](MAX_HOSTS)
 
     def of(self, host: Hashable) -> RetryBudget:
-        """Return the budget of a host, always the same one."""
+        """Return the budget of a host: the same object each time, unless it was evicted."""
         return self._by_host.get_or_create(host, self._make_budget)
 
     def reconfigure(self, other: RetryBudget, /) -> None:
-        """Copy the settings of another one, here and in the budgets of all hosts."""
+        """Copy the settings of another budget, here and in the budgets of all hosts."""
         super().reconfigure(other)
         for budget in tuple(self._by_host._values.values()):
             budget.reconfigure(other)

@@ -6,7 +6,7 @@ Rule 2: this file never sleeps, has no clock and never touches the wrapped funct
         happened and when, and return a number of seconds to wait, or None. It calls the driver's clock reader
         only after it has run code of the caller's (rules, observers), which may take time.
 Rule 3: a run is created when an attempt fails, or when observers want events. A call that succeeds at once
-        creates none. This code is measured too: it is flat on purpose.
+        creates none. This code is benchmarked too, so it calls few helpers.
 
 Rules for streams (`StreamRun`):
 
@@ -47,7 +47,7 @@ MAX_STALLED = 100_000
 INFINITY = float("inf")
 MARKED: tuple[type[Exception], ...] = (ExceptionGroup, WorkerStillRunning)
 
-# The base class's: an exception of the caller's may override it.
+# The method of the base class: an exception class of the caller may override it.
 set_traceback = BaseException.with_traceback
 
 # Reading a member off its enum costs a call of its own on Python 3.11.
@@ -148,12 +148,12 @@ class Run(RunState):
         return self.succeed(None) if self.verdict.action == "accept" else self.decide(None)
 
     def rule_failed(self, broken: Exception, error: Exception | None) -> None:
-        """End the call because a rule raised: its error propagates; it and the operation's carry the run."""
+        """End the call because a rule raised; stamp its error, which propagates, and the operation's."""
         self.verdict, self.reason = STOP, STOPPED
         self.refresh_now()
-        for known in (broken, error):
-            if known is not None:
-                annotate(known, self, None)
+        for exc in (broken, error):
+            if exc is not None:
+                annotate(exc, self, None)
 
     # ----------------------------------------------------- steps 5 to 10: the decision
 
@@ -219,7 +219,7 @@ class Run(RunState):
                 return self.give_up(HINT_TOO_LONG, error)
             delay = self.apply_hint(delay, verdict.after)
         # 8. does it fit?
-        if not now + delay < until:  # so put, NaN does not fit either
+        if not now + delay < until:  # written so that NaN does not fit either
             return self.give_up(TIMEOUT, error)
         # 9. spend before sleeping: a refused retry must not cost the caller a wait
         if budget is not None:
@@ -287,7 +287,7 @@ class StreamRun(Run):
     credited = False
 
     def returned(self, value: object, now: float) -> float | None:  # noqa: ARG002  an item is the caller's
-        """Record that an attempt gave a first item, or ended without one."""
+        """Record that an attempt yielded a first item, or ended without one."""
         if self.now < now < INFINITY:
             self.now = now
         if self.policy.budget is not None:

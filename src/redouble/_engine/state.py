@@ -159,7 +159,7 @@ class RunState:
             self.policy.budget.refund(grant, self.budget_time())
 
     def budget_time(self) -> float:
-        """Return the time for the budget: all calls that share one read one clock, also under Trio."""
+        """Return the time for the budget: calls that share a budget use one clock, also under Trio."""
         return self.now if self.cancelling is None or self.clock is not SYSTEM else SYSTEM.now()
 
     @property
@@ -227,7 +227,7 @@ class RunState:
         )
 
     def record_return(self, *, late: bool) -> None:
-        """Record that the running attempt returns; ``late``: its limit had passed, whatever the time."""
+        """Record that the running attempt returns; ``late``: after its limit, whatever the clock reads."""
         if late or self.refresh_now() - self.attempt_started >= self.binding_seconds:
             self.limit = self.binding_limit
 

@@ -1,7 +1,7 @@
 """Two retry budgets that count tokens: `TokenBucket`, as in the AWS SDKs, and gRPC's `RetryThrottling`.
 
-TokenBucket: every retry takes tokens, more for the kinds of failure that hurt more; a success after retries
-returns what its last one cost, any other success a little. Without tokens there are no retries.
+TokenBucket: every retry takes tokens, by default more after throttling and timeouts; a success after retries
+returns the cost of its last retry, any other success a little. Without tokens there are no retries.
 
 RetryThrottling: failures take tokens and successes return them; while no more than half of the tokens are
 left, there are no retries.
@@ -79,7 +79,7 @@ class RetryThrottling(ForkSafe):
         return True
 
     def reconfigure(self, other: Self, /) -> None:
-        """Copy the settings of another one; the share of tokens that is left stays the same, as in gRPC."""
+        """Copy the settings of another budget; the remaining share of tokens stays the same, as in gRPC."""
         with self._lock:
             # No call in between, as in `failed`.
             self._tokens = self._tokens / self.capacity * other.capacity
@@ -96,7 +96,7 @@ DEFAULT_COSTS: Mapping[Kind | None, float] = MappingProxyType(
     {Kind.throttled: 10.0, Kind.timeout: 10.0, None: 5.0}
 )
 
-SMALLEST = 1e-9  # of a token: 0.29 s at 100 a second are 28.999999999999996
+SMALLEST = 1e-9  # tokens, for rounding errors: 0.29 s at 100 a second are 28.999999999999996
 MAX_STEP_BACK = 1.0  # second: a time that is earlier by more comes from another clock
 
 
@@ -138,7 +138,7 @@ class TokenBucket(ForkSafe):
 
     capacity: the number of tokens at first, and at most.
     costs: what a retry costs, by the `Kind` of failure; None stands for all other kinds (5 unless given).
-    success_increment: the tokens for a success without retries. One with retries returns what its last cost.
+    success_increment: the tokens for a success without retries. One with retries returns what the last cost.
     refill_per_second: the tokens that each second adds, in fractions too.
     when_empty: ``"refuse"``; or ``"wait"``, to delay the retry until its tokens are there.
     name: its name in metrics.
@@ -235,7 +235,7 @@ class TokenBucket(ForkSafe):
             return grant
 
     def credit(self, grant: Grant | None = None, now: float | None = None, /) -> None:
-        """Record that a call succeeded: ``grant`` is the one its last retry used."""
+        """Record that a call succeeded: ``grant`` is the grant that its last retry used."""
         if self._tokens < self.capacity:  # else it is full
             self._add(self.success_increment if grant is None else grant.cost, now)
 
@@ -246,11 +246,11 @@ class TokenBucket(ForkSafe):
     def snapshot(self, now: float | None = None, /) -> Mapping[str, float]:
         """Return how many ``tokens`` there are, or are ``owed``: as of its last use, or of ``now``."""
         with self._lock:
-            have = self._tokens  # no refill yet: `_now` is -inf until the first use of a refilled bucket
+            tokens = self._tokens  # no refill yet: `_now` is -inf until the first use of a refilled bucket
             if self._now > -inf:
                 passed = 0.0 if now is None else max(0.0, now - self._now)
-                have = min(self._refill(self._now) + passed * self.refill_per_second, self.capacity)
-            return {"tokens": max(0.0, have), "owed": max(0.0, -have), "capacity": self.capacity}
+                tokens = min(self._refill(self._now) + passed * self.refill_per_second, self.capacity)
+            return {"tokens": max(0.0, tokens), "owed": max(0.0, -tokens), "capacity": self.capacity}
 
     def can_reconfigure(self, other: Self, /) -> bool:  # noqa: ARG002
         """Return True: all settings can change."""
@@ -263,14 +263,14 @@ class TokenBucket(ForkSafe):
             self._refill(now)
             settings = replace(other.settings, name=self.name)
             # As in `spend`, no call from here on.
-            have = self._tokens + (self._now - self._since) * self.refill_per_second
+            tokens = self._tokens + (self._now - self._since) * self.refill_per_second
             self._since = self._now = self._now if self.refill_per_second else now
             self.settings = settings
             self.capacity, self._grants = settings.capacity, other._grants
             self.success_increment = settings.success_increment
             self.refill_per_second = settings.refill_per_second
             self._may_wait = other._may_wait
-            self._tokens = have if have < self.capacity else self.capacity  # noqa: FURB136
+            self._tokens = tokens if tokens < self.capacity else self.capacity  # noqa: FURB136
 
     def _add(self, tokens: float, now: float | None) -> None:
         with self._lock:
@@ -291,11 +291,11 @@ class TokenBucket(ForkSafe):
             now = self._now  # a thread that read the clock before another one did
         elif now < self._now:  # from another clock: continue from here
             self._tokens, self._since = self._tokens + (self._now - self._since) * rate, now
-        have = self._tokens + (now - self._since) * rate
+        tokens = self._tokens + (now - self._since) * rate
         self._now = now
-        if have >= self.capacity:
-            have, self._tokens, self._since = self.capacity, self.capacity, now
-        return have
+        if tokens >= self.capacity:
+            tokens, self._tokens, self._since = self.capacity, self.capacity, now
+        return tokens
 
     def __repr__(self) -> str:
         costs = {getattr(kind, "value", kind): cost for kind, cost in self.costs.items()}

@@ -27,7 +27,7 @@ NETWORK = Verdict.retry(kind=Kind.network, reason="network")
 TIMEOUT = Verdict.retry(kind=Kind.timeout, reason="timeout")
 BUSY = Verdict.retry(kind=Kind.server, reason="busy")
 
-# OSErrors without a class of their own. ECONNRESET and similar ones are ConnectionErrors as a rule.
+# OSErrors without a class of their own. ECONNRESET and similar ones are usually ConnectionErrors.
 _ERRNOS: dict[int, Verdict] = {
     number: verdict
     for verdict, names in {
@@ -54,7 +54,7 @@ def by_errno(error: Any, ask: Ask) -> Verdict | None:
 
 
 def by_members(group: Any, ask: Ask) -> Verdict | None:
-    """Retry a group only if every member is worth a retry: one bad request among resets stays bad."""
+    """Retry a group only if every member is retryable: a bad request among resets would fail again."""
     members: dict[int, Exception] = {}
     groups: list[Any] = [group]
     for nested in groups:  # iterative, and each member once: groups may be nested a thousand deep
@@ -80,7 +80,7 @@ def by_hint(rejected: Any, _: Ask) -> Verdict | None:
     """Retry a rejected call after its ``retry_after``."""
     try:
         return Verdict.retry(kind=Kind.throttled, after=rejected.retry_after, sent=False, reason="rejected")
-    except Exception:  # NaN, or no number: the call was rejected all the same
+    except Exception:  # `retry_after` is NaN or no number: retry without a hint
         return Verdict.retry(kind=Kind.throttled, sent=False, reason="rejected")
 
 

@@ -1,7 +1,7 @@
 """Readers of errors: where each library keeps the code, the response headers and the original error.
 
 A reader returns the verdict on one error, or None; it calls ``ask`` to judge another error inside it. Readers
-do not guard against malformed errors: `Transient` catches what they raise. `codes` has the meaning of codes.
+do not guard against malformed errors: `Transient` catches what they raise. The codes are in `codes`.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ def _http_verdict(status: Any, headers: object) -> Verdict | None:
     requested = should_retry(headers)
     if requested is False:
         return None
-    found = codes.STATUSES.get(status) or (codes.ANSWERED if requested else None)
-    return with_hint(found, response_hint(headers, status))
+    verdict = codes.STATUSES.get(status) or (codes.ANSWERED if requested else None)
+    return with_hint(verdict, response_hint(headers, status))
 
 
 def by_proxy_status(error: Any, ask: Ask) -> Verdict | None:
     """Judge by the status of a proxy: the request did not reach the server."""
-    found = by_status(error, ask)
-    if found is None:
+    verdict = by_status(error, ask)
+    if verdict is None:
         return None
-    return Verdict.retry(kind=found.kind, after=found.after, sent=False, reason=found.reason)
+    return Verdict.retry(kind=verdict.kind, after=verdict.after, sent=False, reason=verdict.reason)
 
 
 def by_cause(error: Any, ask: Ask) -> Verdict | None:
@@ -75,8 +75,8 @@ def by_cause(error: Any, ask: Ask) -> Verdict | None:
 
 def by_cause_or_network(error: Any, ask: Ask) -> Verdict | None:
     """Judge the original error; without one, it is a network error."""
-    inside = _cause(error)
-    return NETWORK if inside is None else ask(inside)
+    cause = _cause(error)
+    return NETWORK if cause is None else ask(cause)
 
 
 def by_cause_or_timeout(error: Any, ask: Ask) -> Verdict | None:
@@ -88,10 +88,10 @@ def by_connect_error(error: Any, ask: Ask) -> Verdict | None:
     """Retry a failed connection as unsent; not if the certificate, the host or a permission is the cause."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno is not None:
-            found = ask(cause)
-            if found is None:
+            verdict = ask(cause)
+            if verdict is None:
                 return None
-            return codes.UNSENT_TIMEOUT if found.kind is Kind.timeout else UNSENT
+            return codes.UNSENT_TIMEOUT if verdict.kind is Kind.timeout else UNSENT
     return UNSENT
 
 
@@ -127,11 +127,11 @@ def by_llm_error(error: Any, _: Ask) -> Verdict | None:
     if requested is False or not codes.QUOTA.isdisjoint(error_codes):
         return None
     status = getattr(error, "status_code", 0)
-    found = codes.LLM_STATUSES.get(status)
-    if found is None and not 400 <= status < 500:  # a 4xx status decides, whatever code a gateway adds
-        found = next((codes.LLM[code] for code in error_codes if code in codes.LLM), None)
-    found = found or (codes.ANSWERED if requested else None)
-    return with_hint(found, response_hint(headers, status))
+    verdict = codes.LLM_STATUSES.get(status)
+    if verdict is None and not 400 <= status < 500:  # a 4xx status decides, whatever code a gateway adds
+        verdict = next((codes.LLM[code] for code in error_codes if code in codes.LLM), None)
+    verdict = verdict or (codes.ANSWERED if requested else None)
+    return with_hint(verdict, response_hint(headers, status))
 
 
 # ---------------------------------------------------------------------------- databases
@@ -159,8 +159,8 @@ def by_mysql_code(error: Any, _: Ask) -> Verdict | None:
 
 def by_orig(error: Any, ask: Ask) -> Verdict | None:
     """Judge the driver's error; without a verdict, retry if SQLAlchemy has invalidated the connection."""
-    found = ask(error.orig)
-    return NETWORK if found is None and getattr(error, "connection_invalidated", None) is True else found
+    verdict = ask(error.orig)
+    return NETWORK if verdict is None and getattr(error, "connection_invalidated", None) is True else verdict
 
 
 def by_sqlite_name(error: Any, _: Ask) -> Verdict | None:
@@ -170,10 +170,10 @@ def by_sqlite_name(error: Any, _: Ask) -> Verdict | None:
 
 def by_redis_text(error: Any, ask: Ask) -> Verdict | None:
     """Judge by the error number in a text "Error ... connecting to"; any other text is a network error."""
-    found = re.match(r"Error (-?[0-9]{1,5}) connecting to ", str(error))
-    if found is None:
+    match = re.match(r"Error (-?[0-9]{1,5}) connecting to ", str(error))
+    if match is None:
         return NETWORK
-    number = int(found[1])  # the numbers of name lookups are negative
+    number = int(match[1])  # the numbers of name lookups are negative
     return ask(OSError(number, "")) if number > 0 else _resolver_verdict(number)
 
 
@@ -204,8 +204,8 @@ def by_aws_code(error: Any, _: Ask) -> Verdict | None:
     response: Mapping[str, Any] = error.response
     metadata: Mapping[str, Any] = response.get("ResponseMetadata") or {}
     status = metadata.get("HTTPStatusCode", 0)
-    found = codes.AWS.get(response.get("Error", {}).get("Code")) or codes.AWS_STATUSES.get(status)
-    return with_hint(found, response_hint(metadata.get("HTTPHeaders"), status))
+    verdict = codes.AWS.get(response.get("Error", {}).get("Code")) or codes.AWS_STATUSES.get(status)
+    return with_hint(verdict, response_hint(metadata.get("HTTPHeaders"), status))
 
 
 def by_retriable(error: Any, _: Ask) -> Verdict | None:
@@ -215,17 +215,17 @@ def by_retriable(error: Any, _: Ask) -> Verdict | None:
 
 def by_kafka_name(error: Any, _: Ask) -> Verdict | None:
     """Judge by the name of the inner error, or by the library's own flag ``retriable()``."""
-    inside = error.args[0]
-    if inside.fatal():
+    inner_error = error.args[0]
+    if inner_error.fatal():
         return None
-    return codes.CONFLUENT.get(inside.name()) or (BUSY if inside.retriable() else None)
+    return codes.CONFLUENT.get(inner_error.name()) or (BUSY if inner_error.retriable() else None)
 
 
 # -------------------------------------------------------------------- the standard library
 
 
 def by_tls_reason(error: Any, _: Ask) -> Verdict | None:
-    """Retry a TLS connection that was closed early; a rejected one, by a bad certificate, stays rejected."""
+    """Retry a TLS connection that was closed early; others, such as a bad certificate, are final."""
     return NETWORK if error.reason == "UNEXPECTED_EOF_WHILE_READING" else None
 
 
@@ -235,10 +235,10 @@ def by_lookup(error: Any, _: Ask) -> Verdict | None:
 
 
 def by_host_lookup(error: Any, _: Ask) -> Verdict | None:
-    """Judge like `by_lookup`, by the numbers of the older function (2 is TRY_AGAIN)."""
+    """Judge like `by_lookup`, by the numbers of the older ``h_errno`` (2 is TRY_AGAIN)."""
     return UNSENT if error.errno == 2 else None
 
 
 def _resolver_verdict(number: object) -> Verdict | None:
-    again = getattr(sys.modules.get("socket"), "EAI_AGAIN", None)
-    return UNSENT if number is not None and number == again else None
+    temporary_failure = getattr(sys.modules.get("socket"), "EAI_AGAIN", None)
+    return UNSENT if number is not None and number == temporary_failure else None

@@ -1,4 +1,4 @@
-"""The parser of HTTP dates, in their three forms; any other text is no date.
+"""The parser of HTTP dates, in their three forms; any other text is rejected.
 
 It reads no clock: the caller passes the time, which the form with a two-digit year needs.
 """
@@ -29,7 +29,7 @@ _FORMS = [
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
-_FIRST, _LAST = (-62135596800.0, 253402300799.0)  # of the years 1 and 9999
+_FIRST, _LAST = (-62135596800.0, 253402300799.0)  # the first second of year 1, the last of year 9999
 
 
 def parse_http_date(text: str, now: float) -> float | None:

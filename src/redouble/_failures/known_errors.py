@@ -109,7 +109,7 @@ DATABASES: dict[str, Entry] = {
     "sqlalchemy.exc.EmulatedDBAPIException": read.by_orig,
     "sqlalchemy.exc.StatementError": read.by_orig,
     "sqlalchemy.exc.TimeoutError": POOL_TIMEOUT,
-    # Before SQLAlchemy 2.1 it has neither the common parent nor an `orig`.
+    # Before SQLAlchemy 2.1 this class has neither the common parent nor an `orig`.
     "sqlalchemy.dialects.postgresql.asyncpg.AsyncAdapt_asyncpg_dbapi.Error": read.by_sqlstate,
 }
 

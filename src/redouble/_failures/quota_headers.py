@@ -1,7 +1,7 @@
 """The parser of quota headers (RateLimit, X-RateLimit-*, Anthropic's): what remains, and the reset time.
 
-The caller passes the headers, their names in lower case, and the time. A quota with something remaining is no
-reason to wait; one without that number counts as exhausted. Of several, the longest wait counts.
+The caller passes the headers, their names in lower case, and the time. Only an exhausted quota requires a
+wait; a quota that does not state what remains counts as exhausted. Of several quotas the longest wait counts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def decimal(text: str) -> float | None:
 
 
 def _quotas(headers: Mapping[str, str], now: float) -> Iterator[tuple[str | None, float]]:
-    """Yield for each quota the text of what remains, and the seconds to its reset."""
+    """Yield for each quota the remaining amount, as text, and the seconds to its reset."""
     fields = [*_ratelimit_field(headers.get("ratelimit", ""), now), *_separate_headers(headers, now)]
     for remaining, wait in fields:
         if wait is not None:
@@ -61,7 +61,7 @@ def _separate_headers(headers: Mapping[str, str], now: float) -> Iterator[tuple[
 
 
 def _remaining_headers(name: str) -> tuple[str, ...]:
-    """Return the names of headers that may hold what remains, if ``name`` is a reset header."""
+    """Return the headers that may hold the remaining amount of a quota, if ``name`` is its reset header."""
     if name == "ratelimit-reset":
         return ("ratelimit-remaining",)
     if name == "x-ratelimit-reset" or name.startswith("x-ratelimit-reset-"):

@@ -23,16 +23,17 @@ __all__ = ["milliseconds", "quota", "response_hint", "retry_after", "should_retr
 
 _WHOLE = re.compile(r"[0-9]+")
 _BLANKS = " \t"
-_MAX_HEADERS = 10_000  # no response has so many, but an iterator may be endless
+_MAX_HEADERS = 10_000  # more than any response has; an iterator may be endless
 
 
 @public("redouble.http")
 def retry_after(headers: object, now: float | datetime | None = None) -> float | None:
     """Return how many seconds the server asks the client to wait, or None if the headers have no such time.
 
-    ``headers`` are a mapping or pairs, in any case, of text or bytes; of two with the same name the first
-    counts. The first of these that is well-formed decides: ``retry-after-ms``, ``x-amz-retry-after``,
-    ``Retry-After`` in seconds or as a date, and the headers with the reset time of an exhausted quota.
+    ``headers`` are a mapping or pairs, of text or bytes; the case of a name does not matter, and of two with
+    the same name the first counts. The first of these that is well-formed decides: ``retry-after-ms``,
+    ``x-amz-retry-after``, ``Retry-After`` in seconds or as a date, and the headers with the reset time of an
+    exhausted quota.
 
     A date is compared with the ``Date`` of the response, so that the local clock may be wrong; without one,
     with ``now`` (seconds since 1970 or a datetime) or the system's wall clock. A date in the past is 0.0.
@@ -41,7 +42,7 @@ def retry_after(headers: object, now: float | datetime | None = None) -> float |
 
 
 def response_hint(headers: object, status: object) -> float | None:
-    """Return the same for a response with this status: quota headers count only with a 403 or 429."""
+    """Return the hint of a response with this status: quota headers count only with a 403 or 429."""
     return _requested_wait(_fields(headers), None, quota=status in (403, 429))
 
 

@@ -63,9 +63,9 @@ class Transient:
         known = self._cache.get(id(kind))
         if known is None or known[0]() is not kind:
             known = self._look_up(kind)
-        _, found, rules, read = known
+        _, fixed, rules, read = known
         if read is None and not rules:
-            return found
+            return fixed
         try:
             return self._judge(error, known, 0)
         except _RuleFailed as carrier:
@@ -75,8 +75,8 @@ class Transient:
     def with_(self, table: Table) -> Transient:
         """Return a rule that looks errors up in ``table`` first.
 
-        Keys are exception types or their full names. Values are answers, or functions of the error; one
-        that returns None leaves the error to its base classes, and to the earlier tables.
+        Keys are exception types or their full names. Values are answers, or functions of the error. If a
+        function returns None, the entries of the base classes and the earlier tables decide.
 
         >>> transient.with_({"mylib.errors.Busy": 2.5, KeyError: False})
         transient.with_({'mylib.errors.Busy': 2.5, KeyError: False})
@@ -84,7 +84,7 @@ class Transient:
         return Transient(table, *self._original_tables)
 
     def _judge(self, error: Exception, known: _CachedClass, depth: int) -> Verdict | None:
-        _, found, rules, read = known
+        _, fixed, rules, read = known
         for rule in rules:
             try:
                 answer = rule(error)
@@ -93,7 +93,7 @@ class Transient:
             except Exception as failed:
                 raise _RuleFailed(failed) from None
         if read is None or depth == _MAX_DEPTH:
-            return found
+            return fixed
         try:
             return read(error, self._inner_judges[depth])
         except _RuleFailed:
@@ -113,12 +113,12 @@ class Transient:
     def _look_up(self, kind: type[Exception]) -> _CachedClass:
         """Look a class up in the tables and cache the result."""
         rules: tuple[Rule, ...] = ()
-        found: Entry = None
+        entry: Entry = None
         complete = True
         try:
             if self._tables:
-                rules, found = self._user_entries(kind)
-            if found is None:
+                rules, entry = self._user_entries(kind)
+            if entry is None:
                 table = BUILTIN
                 if kind.__module__ not in _BUILTIN_MODULES:
                     table, complete = _full_table()
@@ -127,13 +127,13 @@ class Transient:
                         break  # the tables have no entry for Exception or its bases
                     name = f"{base.__module__}.{base.__qualname__}"
                     if name in table:
-                        found = table[name]
+                        entry = table[name]
                         break
         except Exception:
             return None, None, (), None  # the name of the class cannot be read
         key, seen = id(kind), self._cache
         alive = ref(kind, lambda _: seen.pop(key, None))
-        known = (alive, found, rules, None) if isinstance(found, Verdict) else (alive, None, rules, found)
+        known = (alive, entry, rules, None) if isinstance(entry, Verdict) else (alive, None, rules, entry)
         if complete:
             seen[key] = known
         return known

@@ -1,8 +1,8 @@
 """Verdicts on ended attempts, the rules that return them, and the filter of failures for layers.
 
-A rule is called with one ended attempt and returns: True (retry), False (stop), a number (retry after so many
-seconds), a `Verdict` for more, or None (no opinion). The first rule with an opinion decides. Rules see an
-`Exception` only: cancellation, Ctrl-C and `GeneratorExit` are never judged. Attempts left, delays and time
+A rule is called with one ended attempt and returns: True (retry), False (stop), a number (retry after that
+many seconds), a `Verdict` for more, or None (no opinion). The first rule with an opinion decides. Rules see
+only an `Exception`: cancellation, Ctrl-C and `GeneratorExit` are never judged. Attempts left, delays and time
 limits are the engine's decision.
 
 The option ``on`` has one form for policies and layers: types, functions, judges, or a list of these.
@@ -256,7 +256,7 @@ def _rule_function(rule: object, option: str, wanted: str) -> Any:
 
 
 def _has_judge(rule: object) -> bool:
-    # `judge` is looked up on the type: a mock has every attribute, and is no judge for that.
+    # `judge` is looked up on the type, because an instance of `Mock` has every attribute.
     return callable(getattr(type(rule), "judge", None))
 
 
@@ -296,7 +296,7 @@ class FailureFilter:
         return judge(self._rules, error, lambda error: Ended(1, error))
 
     def is_failure(self, error: BaseException | None) -> bool | None:
-        """Return the same for the end of a call; None for a cancellation or a rejection by an inner gate."""
+        """Return True if a call ended with a failure; None for a cancellation, a rejection or no opinion."""
         if error is None:
             return False
         if not isinstance(error, Exception) or isinstance(error, Rejected):

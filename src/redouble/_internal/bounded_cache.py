@@ -23,7 +23,7 @@ class BoundedCache(ForkSafe, Generic[T]):
         self.get = self._values.get  # the value, or None
 
     def get_or_create(self, key: Hashable, create: Callable[[], T]) -> T:
-        """Return the value of a key, created if it is missing; of two created concurrently one is kept."""
+        """Return the value of a key, or store a new one; of two created concurrently the first is kept."""
         created = create()
         with self._lock:
             value = self._values.pop(key, created)

@@ -41,7 +41,7 @@ def callable_kind(fn: object) -> CallableKind:
     """Return the kind of ``fn``, looking through partials and at the ``__call__`` of objects."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    # `__call__` is looked up on the type: a mock has every attribute, and is no coroutine function for that.
+    # `__call__` is looked up on the type, because an instance of `Mock` has every attribute.
     for candidate in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004  not "is it callable"
         for test, kind in LAZY_KINDS:
             if test(candidate):
@@ -69,10 +69,10 @@ def reject_uncallable(fn: object, verb: str) -> None:
             f"cannot {verb} a coroutine, which can run only once: pass the function and its arguments"
         )
     if not callable(inner):
-        below = ": decorate the function below it" if hasattr(inner, "__get__") else ""
-        if verb == "decorate" and not below:
-            below = " (if this was meant as a call, the decorator lacks its parentheses)"
-        raise TypeError(f"cannot {verb} {inner!r}: it is not callable{below}")
+        advice = ": decorate the function below it" if hasattr(inner, "__get__") else ""
+        if verb == "decorate" and not advice:
+            advice = " (if this was meant as a call, the decorator lacks its parentheses)"
+        raise TypeError(f"cannot {verb} {inner!r}: it is not callable{advice}")
     if isinstance(fn, type) and verb == "decorate":
         raise TypeError(
             f"cannot decorate the class {fn.__name__}: decorate a method, or a function that makes one"

@@ -86,11 +86,11 @@ def _signature(fn: Callable[..., Any]) -> tuple[str, str, str, str]:
     code = fn.__code__ if isinstance(fn, FunctionType) else None
     if code is None:
         return "*args, **kwargs", "*args, **kwargs", "*args,", "**kwargs"
-    count, only = code.co_argcount, code.co_kwonlyargcount
+    count, keyword_count = code.co_argcount, code.co_kwonlyargcount
     star_count = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
-    names = list(code.co_varnames[: count + only + star_count])  # without locals, which collide with nothing
-    positional, keyword = names[:count], names[count : count + only]
-    variadic = names[count + only :]
+    names = list(code.co_varnames[: count + keyword_count + star_count])  # the parameters, without the locals
+    positional, keyword = names[:count], names[count : count + keyword_count]
+    variadic = names[count + keyword_count :]
     if not all(
         name.isidentifier() and not iskeyword(name) and not name.startswith(NAME_PREFIX) for name in names
     ):

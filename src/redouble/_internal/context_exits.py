@@ -1,4 +1,4 @@
-"""The pending exits of a context manager that tasks and threads share: each finds its own."""
+"""The pending exits of a context manager that tasks and threads share: each of them finds its own exit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ContextExits(Generic[T]):
         for pending in (*entered_here, *reversed(self._open)):
             try:
                 self._open.remove(pending)
-            except ValueError:  # of another context manager, or another thread has removed it
+            except ValueError:  # it is another context manager's, or another thread has removed it
                 continue
             _pending.set(tuple(other for other in entered_here if other is not pending))
             on_exit: T = pending[1]

@@ -14,7 +14,7 @@ class Handle:
     __slots__ = ()
 
     def remove(self) -> None:
-        """End what the handle stands for; a second time does nothing."""
+        """End what the handle stands for; a second call does nothing."""
 
     def __call__(self) -> None:
         self.remove()

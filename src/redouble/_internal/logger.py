@@ -1,6 +1,7 @@
 """The logger `redouble`.
 
-`logging` is imported when the first message is logged. A log filter or handler that raises fails no call.
+`logging` is imported when the first message is logged. An exception in a log filter or handler does not fail
+the call.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 def public(module: str) -> Callable[[T], T]:
-    """Return a decorator that sets ``__module__``. It is the outermost one, above ``@dataclass`` too.
+    """Return a decorator that sets ``__module__``. Apply it outermost, above ``@dataclass`` too.
 
-    Annotations are strings, which `typing.get_type_hints` evaluates for a class among the names of its
-    ``__module__``. Those of the class become forward references to the module in which they are written.
+    `typing.get_type_hints` evaluates the annotations of a class, which are strings, among the names of its
+    ``__module__``. So they are replaced by forward references to the module in which they are written.
     """
 
     def decorate(thing: T) -> T:

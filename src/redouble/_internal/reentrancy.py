@@ -41,7 +41,7 @@ class SerialExecutor:
         self.busy = False
 
     def run(self, call: Callable[..., T], *args: Any) -> T | None:
-        """Run the call and return its result; if another one runs further up this stack, queue it for that.
+        """Run the call and return its result; if another call runs further up this stack, only queue it.
 
         A queued call has no result yet: None is returned.
         """
@@ -73,13 +73,13 @@ class ReloadLock(ForkSafe, Generic[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._threads: set[int] = set()  # that hold the lock or wait for it
+        self._threads: set[int] = set()  # the threads that hold the lock or wait for it
         self._busy = False
         self._requests: deque[T | None] = deque(maxlen=1)
 
     @contextmanager
     def _exclusive(self, timeout: float = NO_TIMEOUT) -> Generator[bool]:
-        """Acquire the lock and yield True; yield False after the timeout, or if this thread is inside."""
+        """Acquire the lock and yield True; yield False after the timeout, and in a re-entrant call."""
         thread, lock, acquired = get_ident(), self._lock, False
         if thread in self._threads:
             yield False
@@ -102,12 +102,12 @@ class ReloadLock(ForkSafe, Generic[T]):
             self._record_request(None)
 
     def _record_request(self, request: T | None) -> None:
-        """Record a request. One is enough: the last that names something."""
+        """Record a request. Only one is kept: the last that names something to reload."""
         if request is not None or not self._requests:
             self._requests.append(request)
 
     def _execute_requests(self, execute: Callable[[T | None], object]) -> None:
-        """Execute the recorded request, unless a thread is inside, which does so when it leaves."""
+        """Execute the recorded request; a thread that holds the lock does so after it releases the lock."""
         while self._requests and not self._busy and get_ident() not in self._threads:
             with suppress(IndexError):  # another thread has executed it
                 execute(self._requests.pop())

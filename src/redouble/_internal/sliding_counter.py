@@ -55,13 +55,13 @@ class SlidingCounter:
         """
         counts, latest = self.counts, self.latest
         size = len(counts)
-        known = [(index, counts[index % size]) for index in range(latest - size + 1, latest + 1)]
+        old_counts = [(index, counts[index % size]) for index in range(latest - size + 1, latest + 1)]
         newest = latest + late if last is None else last
         self.latest = int(newest * old // new)
         self.position = self.latest % size
         counts[:] = [0] * size
         self.total = 0
-        for index, number in known:
+        for index, number in old_counts:
             if number:
                 self.add(number, int(min(index + late, newest) * old // new))
 

@@ -78,7 +78,7 @@ def _shown(value: float) -> str:
 
 
 def instance(value: object, option: str, kind: Any, wanted: str) -> None:
-    """Validate an instance of ``kind``; the class itself is none."""
+    """Validate an instance of ``kind``; the class itself is rejected."""
     if not isinstance(value, kind):
         raise TypeError(f"{option}={value!r}: write {wanted}")
 
@@ -102,8 +102,8 @@ def hook(value: object, option: str) -> None:
             f"{option}={name} is {kind} and would never run: "
             "observers are plain functions, also in async code"
         )
-    if (took := signature_mismatch(value, 1)) is not None:
-        raise TypeError(f"{option}={name} takes {took}: write a function of one event")
+    if (signature := signature_mismatch(value, 1)) is not None:
+        raise TypeError(f"{option}={name} takes {signature}: write a function of one event")
 
 
 def signature_mismatch(fn: Callable[..., object], count: int) -> str | None:

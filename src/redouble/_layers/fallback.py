@@ -45,8 +45,7 @@ class Fallback(Layer):
 
     ``fn`` receives the exception; in async code it may be a coroutine function. ``on`` selects the errors to
     replace: an exception type, a tuple, a rule, or a list of these. A generator is replaced as a whole, by
-    what can be iterated over, and only if it fails before its first item. ``value`` is the same object for
-    all calls.
+    an iterable, and only if it fails before its first item. ``value`` is the same object for all calls.
     """
 
     def __init__(
@@ -218,8 +217,8 @@ def _check_function(fn: Any) -> None:
         raise TypeError(f"Fallback({fn.__name__}): write on={fn.__name__}, and what to return instead")
     if not callable(fn):
         raise TypeError(f"Fallback({fn!r}): write a function of the exception, or value={fn!r}")
-    if (took := signature_mismatch(fn, 1)) is not None:
-        raise TypeError(f"Fallback({display_name(fn)}) takes {took}: write a function of the exception")
+    if (signature := signature_mismatch(fn, 1)) is not None:
+        raise TypeError(f"Fallback({display_name(fn)}) takes {signature}: write a function of the exception")
 
 
 def _not_iterable(fallback: Fallback, substitute: object) -> TypeError:

@@ -43,7 +43,7 @@ class Gate(Layer):
 
     @property
     def _kept_by_wrapper(self) -> bool:
-        # The wrappers of a subclass that defines its own may not refer to the gate.
+        # If a subclass overrides an `around` method, its wrappers may not refer to the gate.
         return all(getattr(type(self), around) is getattr(Gate, around) for around in AROUND_METHODS.values())
 
     clock: Clock = SYSTEM

@@ -70,7 +70,7 @@ ASYNC_STREAM = Template("keyed async stream", "def keyed({parameters}):\n    ret
 class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
     """A layer of its own for each key, which a function computes from the arguments of a call.
 
-    key: a function of the arguments of the call, such as ``lambda host, *_: host``. Keys are hashable.
+    key: a function of the arguments of the call, such as ``lambda host, *_: host``. Keys must be hashable.
     make: makes the layer of a key. It is called with the key if it needs an argument, else without.
     most: how many keys to keep; beyond that, the least recently used key is forgotten.
     idle: forget a key that was not used for this many seconds; None: only when there are too many.
@@ -148,8 +148,8 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
             entry = self._entry(key)
             return AsyncItems(KeyedStreamOwner(entry, entry.layer.around_async_stream(fn)(*args, **kwargs)))
 
-        made = compile_wrapper(fn, ASYNC_STREAM, is_async=False, key_of=self._key, open=opened, layer=self)
-        return StreamFunction(fn, made)
+        wrapper = compile_wrapper(fn, ASYNC_STREAM, is_async=False, key_of=self._key, open=opened, layer=self)
+        return StreamFunction(fn, wrapper)
 
     def _compile(self, fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         check_key(self._key, fn)
@@ -193,18 +193,18 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
 
     def _example_layer(self) -> Layer:
         if self._example is None:
-            self._example = one = self._make_layer(None)
-            for layer in one.layers if isinstance(one, Pipeline) else (one,):
+            self._example = example = self._make_layer(None)
+            for layer in example.layers if isinstance(example, Pipeline) else (example,):
                 unregister(layer)  # no call goes through it
                 unregister(getattr(layer, "budget", None))
         return self._example
 
     def _target_layers(self) -> tuple[Layer, ...]:
         """Return the layers of one key; none if the layers depend on the key and there is no key yet."""
-        known = self._table.any() if self._make_takes_key else None
-        if self._make_takes_key and known is None:
+        entry = self._table.any() if self._make_takes_key else None
+        if self._make_takes_key and entry is None:
             return ()
-        layer = self._example_layer() if known is None else known.layer
+        layer = self._example_layer() if entry is None else entry.layer
         return layer.layers if isinstance(layer, Pipeline) else (layer,)
 
     def describe(self) -> str:
@@ -221,7 +221,7 @@ class Keyed(SharedByIdentity, LayerProxy, Generic[L]):
 def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
     """Raise TypeError if ``key`` cannot be called with the arguments of ``fn``: it receives all of them."""
     try:
-        takes, parameters = inspect.signature(key), inspect.signature(fn).parameters.values()
+        signature, parameters = inspect.signature(key), inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):  # a built-in without a signature
         return
     if any(p.kind not in NOT_VARIADIC for p in parameters):  # `*args` and `**kwargs` may be anything
@@ -229,7 +229,7 @@ def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
     positional = [p.name for p in parameters if p.kind is not KEYWORD_ONLY]
     named = {p.name: p for p in parameters if p.kind is KEYWORD_ONLY}
     try:
-        takes.bind(*positional, **named)
+        signature.bind(*positional, **named)
     except TypeError:
         wanted = ", ".join([*positional, *(["*", *named] if named else [])])
         text = f"Keyed key={display_name(key)} does not take what {display_name(fn)} does"
@@ -237,7 +237,7 @@ def check_key(key: Callable[..., Any], fn: Callable[..., Any]) -> None:
 
 
 def check_hashable(key_value: object, key: Callable[..., Any]) -> None:
-    """Raise TypeError if ``key_value`` is not hashable, without showing it: keys may be private."""
+    """Raise TypeError if ``key_value`` is not hashable; the message does not show it: keys may be private."""
     try:
         hash(key_value)
     except TypeError:

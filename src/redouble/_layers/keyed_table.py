@@ -62,7 +62,7 @@ class KeyedTable(ForkSafe):
         return cache
 
     def find(self, key: Hashable, now: float, cache: WrapperCache) -> tuple[KeyedEntry, Callable[..., Any]]:
-        """Return the entry of a key, and the wrapper of a function by its layer."""
+        """Return the entry of a key, and the wrapper that its layer makes for the function of ``cache``."""
         entry = self.entry(key, now)
         wrapper = cache.get(entry) or cache.wrap(entry.layer)
         with self._lock:

@@ -168,7 +168,8 @@ class Layer:
     def __or__(self, inner: Layer, /) -> Pipeline:
         """Put ``inner`` inside this layer."""
         operand: object = inner
-        if not isinstance(operand, Layer | type) and not hasattr(operand, "spend"):  # Pipeline() explains
+        # A class or a budget is passed on: Pipeline() raises a TypeError with advice.
+        if not isinstance(operand, Layer | type) and not hasattr(operand, "spend"):
             return NotImplemented
         return Pipeline(self, inner)
 

@@ -41,8 +41,8 @@ class Timeout(Layer):
     """Raise `AttemptTimeout` if a call takes longer than ``seconds``, or than the deadline allows.
 
     An async function is cancelled, an async generator has to yield its first item in time. A blocking
-    function needs a ``worker`` to run on: one that is still running there after the worker's grace is a
-    `WorkerStillRunning`.
+    function needs a ``worker`` to run on; if it is still running there after the worker's grace period,
+    `WorkerStillRunning` is raised.
     """
 
     seconds: Duration
@@ -167,7 +167,7 @@ class TimeoutCall:
         return emit_timeout(error, self._name)
 
     def leave_worker(self, *, alone: bool) -> None:
-        """Record whether the function is still running on its worker."""
+        """Record that the worker did not stop; ``alone``: no other may run beside it."""
         self.stuck = alone
 
     def call_on_worker(

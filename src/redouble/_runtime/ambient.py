@@ -1,7 +1,7 @@
 """The ambient flag: True while an observer, a deadline or a test override is active anywhere in the process.
 
 Every call reads it once, so that a feature costs nothing while it is unused. Code that activates a feature
-which calls have to notice increments the flag, and decrements it at the end.
+which calls have to notice adds itself as a user of the flag, and removes itself at the end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ambient = Ambient()
 
 
 class AttemptOverride:
-    """The number of attempts that every policy makes in a test, instead of its option, until ``over``."""
+    """The limit of attempts that replaces the option of every policy in a test, until ``ended`` is True."""
 
     def __init__(self, most: int) -> None:
         self.attempts = most

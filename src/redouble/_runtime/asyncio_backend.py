@@ -100,9 +100,9 @@ def remove_limit(limit: TimerEntry) -> bool:
 
 
 def waker() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
-    """Return two functions: ``wake``, for one call from any thread, and the one to await until then.
+    """Return two functions: ``wake``, to call once from any thread, and one to await until it is called.
 
-    ``wake`` returns False if the event loop has been closed, so that no task waits.
+    ``wake`` returns False if the event loop has been closed: then no task waits.
     """
     woken, loop = Event(), get_running_loop()
 

@@ -1,8 +1,8 @@
 """One timer for all time limits of an asyncio event loop.
 
 A limit is rarely reached, so entering and leaving one must be cheap: an entry in a heap, and no timer handle
-of the loop. The loop has one handle, for the earliest entry. That entry may have been left when the handle
-fires; then only the next one is armed.
+of the loop. The loop has one handle, for the earliest entry. The block of that entry may have been left when
+the handle fires; then nothing expires, and the timer is armed for the next entry.
 
 Rule 1: never early. No task is cancelled before the clock has reached its limit, however imprecise the
         loop's timers are.
@@ -32,7 +32,7 @@ __all__ = ["RepeatingTimerEntry", "TimerEntry", "choose_timer_clock"]
 
 
 MAX_STALE = 64  # entries that have been left and stay in the heap, because searching for them costs more
-ROUNDING = 0.001  # of loops other than asyncio's own, whose timers count in milliseconds
+ROUNDING = 0.001  # second: added for loops other than asyncio's own, whose timers count in milliseconds
 
 CACHED_TIME = ("uvloop", "winloop")  # loops whose time stands still while a callback runs
 
@@ -106,7 +106,7 @@ class TimerEntry:
 
 
 class RepeatingTimerEntry(TimerEntry):
-    """A limit that calls ``cut``, which subclasses override, instead of cancelling; it can be armed again."""
+    """A limit that can be armed again. Subclasses override ``expire``, which cancels the task by default."""
 
     __slots__ = ()
 
@@ -131,7 +131,7 @@ class RepeatingTimerEntry(TimerEntry):
 
 
 class Timer:
-    """The heap of limits of one loop, the earliest first. An attribute of the loop, it ends with it."""
+    """The heap of limits of one loop, the earliest first. It is an attribute of the loop and ends with it."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.heap: list[tuple[float, int, TimerEntry]] = []
@@ -153,7 +153,7 @@ class Timer:
         self.clock: Callable[[], float] = loop.time if self.uses_loop_clock else monotonic
 
     def arm(self, loop: AbstractEventLoop, moment: float) -> None:
-        """Schedule `ring` for this moment, or slightly later."""
+        """Schedule `fire` for this moment, or slightly later."""
         self.disarm()
         self.armed = moment
         delay = max(0.0, moment - self.clock())

@@ -45,7 +45,7 @@ class Backend(Protocol):
     """The interface of the modules `asyncio_backend` and `trio_backend`."""
 
     def now(self) -> float:
-        """Return the event loop's time."""
+        """Return the time: of Trio's clock, or of the system's monotonic clock under asyncio."""
         ...
 
     def sleep(self, seconds: float, /) -> Awaitable[None]:
@@ -53,11 +53,11 @@ class Backend(Protocol):
         ...
 
     def cancelling(self, error: BaseException | None = None, /) -> bool:
-        """Return True if the current task is being cancelled, not by a task group that raised ``error``."""
+        """Return True if this task is being cancelled, other than by a task group that raised ``error``."""
         ...
 
     def cancel_after(self, seconds: float, /) -> CancelScope:
-        """Return a scope that is cancelled after so many seconds, and catches its cancellation."""
+        """Return a scope that is cancelled after ``seconds`` and catches its own cancellation."""
         ...
 
     def remove_limit(self, limit: Any, /) -> bool:
@@ -65,9 +65,9 @@ class Backend(Protocol):
         ...
 
     def waker(self) -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
-        """Return two functions: ``wake``, for one call from any thread, and the one to await until then.
+        """Return two functions: ``wake``, to call once from any thread, and one to await until it is called.
 
-        ``wake`` returns False if the event loop has ended, so that no task waits.
+        ``wake`` returns False if the event loop has ended: then no task waits.
         """
         ...
 
@@ -107,7 +107,7 @@ def backend() -> Backend:
 
 
 def cancel_after(seconds: float) -> CancelScope:
-    """Return a scope that is cancelled after so many seconds, and catches its cancellation."""
+    """Return a scope that is cancelled after ``seconds`` and catches its own cancellation."""
     return (backend() if _loaded is None or "trio" in modules else _loaded).cancel_after(seconds)
 
 

@@ -71,7 +71,7 @@ class Clock:
 
 
 class VirtualTime(Protocol):
-    """The clock of a test, which replaces the real one until it is ``over``."""
+    """The clock of a test, which replaces the real one until ``_over`` is True."""
 
     _over: bool
 
@@ -160,7 +160,7 @@ def _async_now() -> float:
 def fast_reader(clock: Clock, *, aio: bool) -> Callable[[], float]:
     """Return the cheapest callable that reads this clock; valid while no ambient feature is active.
 
-    For the real clock that is a C function: the fast path of a call has no Python frame of ours.
+    For the real clock in blocking code that is a C function, so reading it adds no Python frame.
     """
     if clock is SYSTEM:
         return _async_now if aio else monotonic

@@ -92,7 +92,7 @@ def time_left() -> float:
 
 
 def wait_limit(wait: float | None) -> float:
-    """Return the seconds to wait, at most until the deadline. ``wait`` None is no limit."""
+    """Return the seconds to wait, at most until the deadline; ``wait=None`` is no limit of its own."""
     seconds = inf if wait is None else wait
     if not seconds or not ambient.active:
         return seconds

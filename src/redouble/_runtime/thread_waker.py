@@ -20,11 +20,11 @@ class ThreadWaker:
 
     def wake(self) -> None:
         """Wake the waiting thread, or let the next ``wait()`` return at once."""
-        with suppress(RuntimeError):  # woken already: that caller was interrupted before it could record so
+        with suppress(RuntimeError):  # `wake()` was called before: the lock is released already
             self._lock.release()
 
     def wait(self, seconds: float) -> None:
-        """Wait for ``wake()``, for up to so many seconds."""
+        """Wait until ``wake()`` is called, for at most ``seconds``."""
         self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
 
     @property

@@ -37,7 +37,7 @@ def cancelling(error: BaseException | None = None) -> bool:  # noqa: ARG001  of 
 
 
 def cancel_after(seconds: float) -> CancelScope:
-    """Return a scope that is cancelled after so many seconds, and catches its cancellation."""
+    """Return a scope that is cancelled after ``seconds`` and catches its own cancellation."""
     return CancelScope(deadline=now() + seconds)
 
 
@@ -53,9 +53,9 @@ def clock() -> Callable[[], float]:
 
 
 def waker() -> tuple[Callable[[], bool], Callable[[], Awaitable[object]]]:
-    """Return two functions: ``wake``, for one call from any thread, and the one to await until then.
+    """Return two functions: ``wake``, to call once from any thread, and one to await until it is called.
 
-    ``wake`` returns False if the Trio run has ended, so that no task waits.
+    ``wake`` returns False if the Trio run has ended: then no task waits.
     """
     woken, token = Event(), home()
 

@@ -34,7 +34,7 @@ class Binding(Handle):
         _set_bindings((*_bindings.get(), BoundFields(fields, ref(self))))
 
     def remove(self) -> None:
-        """Unbind the fields; a second time does nothing. Fields that were bound later stay."""
+        """Unbind the fields; a second call does nothing. Fields that were bound later stay."""
         _set_bindings(tuple(bound for bound in _bindings.get() if bound.handle() is not self))
 
 
@@ -80,8 +80,8 @@ def inherit(fields: Mapping[str, Value]) -> None:
 def _set_bindings(bindings: tuple[BoundFields, ...]) -> None:
     """Set the bindings of this context and their merged fields.
 
-    Neighbours whose handles are gone are merged: a thread that binds for each request and never unbinds would
-    otherwise collect bindings for ever.
+    Neighbouring bindings whose handles are gone are merged. Otherwise a thread that binds for each request
+    and never unbinds would collect bindings for ever.
     """
     compacted: list[BoundFields] = []
     merged: dict[str, Value | None] = {}

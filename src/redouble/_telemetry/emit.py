@@ -47,8 +47,8 @@ HOOK_OPTIONS: dict[What, str] = {
 def make_emitter(policy: Any) -> Callable[..., None] | None:
     """Return the function that emits the events of a run, to the policy's own hooks first.
 
-    None if there is neither a hook nor an observer. Policies and runs are typed as Any, because their modules
-    import this one.
+    Return None if there is neither a hook nor an observer. Policies and runs are typed as Any, because their
+    modules import this one.
     """
     if policy._silent and not watch.entries:
         return None
@@ -60,7 +60,7 @@ def make_emitter(policy: Any) -> Callable[..., None] | None:
             if not watch.by_event[what]:
                 return
             if (before or what == "success") and not watch.wants_successes():
-                return  # its observers are all disabled now
+                return  # all observers of the event are disabled now
         failed = not before and what != "success" and run.attempt > 0
         event = new(
             Event,
@@ -120,7 +120,7 @@ class FastEmitter:
         return now
 
     def success(self, value: object, began: float, started: float, now: float) -> None:
-        """Emit ``success`` for a call that began, and whose attempt started, at these times."""
+        """Emit ``success``: ``began`` is the start of the call, ``started`` that of its attempt."""
         observer = watch.successes
         if observer is not None:
             if self._foreign_clock and not began <= started <= now < INFINITY:
@@ -136,7 +136,7 @@ class FastEmitter:
 
 
 def emit_rejected(error: R, by: str, name: str | None) -> R:
-    """Emit that a gate rejects a call, once for each error; return the error to raise."""
+    """Emit ``rejected`` for a call that a gate rejects, once for each error; return the error to raise."""
     if watch.by_event["rejected"] and EMITTED not in error.__dict__:
         publish(new(Event, (
             "rejected", name or by, 0, 0.0, None, error, None, None, None, None,
@@ -147,7 +147,7 @@ def emit_rejected(error: R, by: str, name: str | None) -> R:
 
 
 def emit_timeout(error: AttemptTimeout, name: str) -> AttemptTimeout:
-    """Emit that a time limit was reached; return the error to raise."""
+    """Emit ``timeout`` for a time limit that was reached; return the error to raise."""
     if watch.by_event["timeout"]:
         took = error.seconds or 0.0
         publish(new(Event, (

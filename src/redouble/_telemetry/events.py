@@ -39,10 +39,10 @@ class Event(NamedTuple):
     """One step of one call, which ``what`` names; fields that do not apply are None.
 
     ``attempt`` counts from 1; ``delay`` is the wait before the next attempt; ``hint`` is the wait that the
-    server asked for; ``elapsed`` counts from the start of the call; ``limit`` is the one that cancelled the
-    attempt, or ended the call. ``first_item`` is the time to the first item of a stream; ``bound`` are the
-    fields of `redouble.bind`. ``again`` is True if the call was already emitted as a success, first attempt
-    included, and continues because its response body failed.
+    server asked for; ``elapsed`` counts from the start of the call; ``limit`` is the time limit that
+    cancelled the attempt or ended the call. ``first_item`` is the time to the first item of a stream;
+    ``bound`` are the fields of `redouble.bind`. ``again`` is True if the call and its first attempt were
+    already emitted as a success, and the call continues because its response body failed.
 
     ``rejected`` comes from a gate that rejects a call: ``by`` is its type, ``name`` its name. ``timeout``
     comes from a `Timeout` that was reached. Neither is a step of a policy, so ``attempt`` is 0.

@@ -1,8 +1,8 @@
 """The observers of this process, and the dispatch of events to them.
 
 Observers are plain functions; the failure of one is logged once, and changes nothing. While an observer wants
-``before_attempt`` or ``success``, every call creates events. An observer of failures only costs a successful
-call nothing.
+``before_attempt`` or ``success``, every call creates events. An observer that wants neither adds no cost to a
+call that succeeds at once.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Subscription(NamedTuple):
 
     @property
     def wants_successes(self) -> bool:
-        """True if calls that succeed have to emit events for it."""
+        """True if calls that succeed have to emit events for the observer."""
         return not self.only.isdisjoint(SUCCESS_EVENTS)
 
 
 class Observers:
-    """The subscriptions, indexed for calls. Attributes are replaced whole, so that readers need no lock."""
+    """The subscriptions, indexed by event. Each attribute is replaced as a whole: readers need no lock."""
 
     __slots__ = ("attempts", "by_event", "calls", "conditional", "entries", "successes")
 
@@ -77,7 +77,7 @@ class Observers:
 
 
 def _as_one(observers: tuple[Observer, ...]) -> Observer | None:
-    """Return one observer that calls all of them; nearly always there is at most one."""
+    """Return one observer that calls all of these, or None for none; nearly always there is at most one."""
     if len(observers) < 2:
         return observers[0] if observers else None
 
@@ -106,7 +106,7 @@ class Observation(Handle):
         self._ends = ends
 
     def remove(self) -> None:
-        """Stop observing; a second time does nothing."""
+        """Stop observing; a second call does nothing."""
         with _lock:
             ends, self._ends = self._ends, ()
         for end in ends:

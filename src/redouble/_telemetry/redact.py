@@ -49,7 +49,7 @@ def _is_anchor(fragment: str) -> bool:
 
 def _parameter(match: re.Match[str]) -> str:
     name, equals, value = match[0].partition("=")
-    padded = equals and not value.strip("=") and value  # base64 padding: the name is a value
+    padded = equals and not value.strip("=") and value  # base64 padding: the name is a value itself
     return _HIDDEN if not equals or padded or "@" in name else f"{name}={_HIDDEN}"
 
 

@@ -25,9 +25,9 @@ def stats() -> dict[str, dict[str, dict[str, Any]]]:
     'closed'
 
     ``policies`` contain their limits and counts (``failures`` of attempts, ``retries``, and calls
-    ``given_up``) for as long as there has been a policy of that name. ``budgets``, ``breakers``,
+    ``given_up``), which last as long as a policy of that name exists. ``budgets``, ``breakers``,
     ``bulkheads``, ``limits`` (of rate and of concurrency) and other ``layers`` contain their ``snapshot()``
-    and their ``type``. The second one of a name is called ``name#2``.
+    and their ``type``. The second object of a name is called ``name#2``.
     """
     return {section: dict(_named(section)) for section in SECTIONS}
 

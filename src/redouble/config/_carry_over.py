@@ -57,33 +57,35 @@ class ActiveConfig(NamedTuple):
 
 def carry_over(before: ActiveConfig | None, parts: ParsedDocument) -> ActiveConfig:
     """Build the configuration that replaces ``before``; the first one if ``before`` is None."""
-    was = NOTHING if before is None else before.document
+    previous = NOTHING if before is None else before.document
     shared: Mapping[Key, object] = {} if before is None else before.shared
     kept: dict[Key, object] = {}
-    tuned: list[tuple[Any, Any]] = []
+    reconfigured: list[tuple[Any, Any]] = []
     unchanged: set[Key] = set()
     for key, fresh in parts.shared.items():
-        old, as_before = shared.get(key), was.shared_tables.get(key) == parts.shared_tables[key]
-        if type(old) is type(fresh) and (as_before or _can_reconfigure(old, fresh)):
+        old, same_table = shared.get(key), previous.shared_tables.get(key) == parts.shared_tables[key]
+        if type(old) is type(fresh) and (same_table or _can_reconfigure(old, fresh)):
             kept[key] = old
-            if as_before:
+            if same_table:
                 unchanged.add(key)
             else:
-                tuned.append((old, fresh))
+                reconfigured.append((old, fresh))
     built = parts.build(kept)
     stay = set(kept)
-    recipes, before_that = _blueprints(parts), _blueprints(was)
-    for key, recipe in recipes.items():
+    blueprints, old_blueprints = _blueprints(parts), _blueprints(previous)
+    for key, blueprint in blueprints.items():
         # A policy whose budget is replaced has changed, and so has a pipeline whose policy is replaced.
-        if _equal(recipe, before_that.get(key)) and stay.issuperset(_references(recipe)):
+        if _equal(blueprint, old_blueprints.get(key)) and stay.issuperset(_references(blueprint)):
             stay.add(key)
             unchanged.add(key)
     inline = InlineObjects([*parts.shared.values(), *kept.values()])
     config = built if before is None else _reuse_unchanged(built, before.config, stay, inline)
-    tuned += inline.reconfigured
-    paths = {*parts.shared, *recipes} - unchanged | {*was.shared, *before_that} - {*parts.shared, *recipes}
+    reconfigured += inline.reconfigured
+    paths = ({*parts.shared, *blueprints} - unchanged) | (
+        {*previous.shared, *old_blueprints} - {*parts.shared, *blueprints}
+    )
     changed = tuple(sorted(DocPath(key).path for key in paths))
-    return ActiveConfig(config, parts, {**parts.shared, **kept}, tuple(tuned), changed)
+    return ActiveConfig(config, parts, {**parts.shared, **kept}, tuple(reconfigured), changed)
 
 
 def _can_reconfigure(old: object, fresh: object) -> bool:
@@ -92,8 +94,8 @@ def _can_reconfigure(old: object, fresh: object) -> bool:
 
 def _blueprints(parts: ParsedDocument) -> dict[Key, Blueprint]:
     """Return the blueprints of policies, followed by those of pipelines, which may refer to policies."""
-    recipes = {("policies", name): recipe for name, (recipe, _) in parts._policies.items()}
-    return recipes | {("pipelines", name): recipe for name, recipe in parts._pipelines.items()}
+    blueprints = {("policies", name): blueprint for name, (blueprint, _) in parts._policies.items()}
+    return blueprints | {("pipelines", name): blueprint for name, blueprint in parts._pipelines.items()}
 
 
 def _equal(one: object, other: object) -> bool:
@@ -160,11 +162,11 @@ class InlineObjects:
 
     def keep_gates(self, new: Pipeline, old: Pipeline) -> Pipeline:
         """Return ``new`` with those gates of ``old`` that are defined inline and can be kept."""
-        left, layers = list(old.layers), list[Layer]()
+        candidates, layers = list(old.layers), list[Layer]()
         for layer in new.layers:
-            gate = next((before for before in left if self._can_keep(layer, before)), None)
+            gate = next((before for before in candidates if self._can_keep(layer, before)), None)
             if gate is not None:
-                left = [before for before in left if before is not gate]
+                candidates = [before for before in candidates if before is not gate]
                 self.reconfigured.append((gate, layer))
             layers.append(layer if gate is None else gate)
         return Pipeline(*layers)

@@ -68,11 +68,11 @@ class Config:
     def named(self, name: str) -> Retry | Pipeline:
         """Return the policy or the pipeline of that name; raise `ConfigError` if there is none."""
         instance(name, "name", str, "the name of a policy or a pipeline, such as 'payments'")
-        found: Retry | Pipeline | None = self.policies.get(name, self.pipelines.get(name))
-        if found is None:
+        target: Retry | Pipeline | None = self.policies.get(name, self.pipelines.get(name))
+        if target is None:
             hint = nearest(name, (*self.policies, *self.pipelines))
             raise ConfigError(f"there is no policy or pipeline {short_repr(name)}; {hint}")
-        return found
+        return target
 
     def to_mapping(self) -> dict[str, object]:
         """Return the configuration as a document: plain dicts, lists, numbers, strings and booleans."""
@@ -80,8 +80,8 @@ class Config:
         names |= {id(gate): f"gates.{name}" for name, gate in self.gates.items()}
         names |= {id(policy): f"policies.{name}" for name, policy in self.policies.items()}
         document: dict[str, dict[str, object]] = {"budgets": {}, "gates": {}, "policies": {}, "pipelines": {}}
-        for (section, name), said in self._shared_tables.items():
-            document[section][name] = _without_default_name(said, name)
+        for (section, name), table in self._shared_tables.items():
+            document[section][name] = _without_default_name(table, name)
         for name, policy in self.policies.items():
             place = DocPath(("policies", name), names=names)
             document["policies"][name] = _without_default_name(RETRY.write(policy, place), name)
@@ -135,16 +135,18 @@ class ParsedDocument:
 
     def build(self, kept: Found = NOTHING) -> Config:
         """Build the policies and pipelines, using the ``kept`` budgets and gates in place of new ones."""
-        found = {key: kept.get(key, fresh) for key, fresh in self.shared.items()}
+        objects = {key: kept.get(key, fresh) for key, fresh in self.shared.items()}
         with _from_variable(self._variables):
             policies = {
-                name: cast("Retry", RETRY.build(recipe.values, recipe.place, found, own))
-                for name, (recipe, own) in self._policies.items()
+                name: cast("Retry", RETRY.build(blueprint.values, blueprint.place, objects, own))
+                for name, (blueprint, own) in self._policies.items()
             }
-            found |= {("policies", name): policy for name, policy in policies.items()}
-            pipelines: dict[str, Any] = {name: recipe.made(found) for name, recipe in self._pipelines.items()}
+            objects |= {("policies", name): policy for name, policy in policies.items()}
+            pipelines: dict[str, Any] = {
+                name: blueprint.made(objects) for name, blueprint in self._pipelines.items()
+            }
         sections: dict[str, Mapping[str, Any]] = {
-            section: MappingProxyType({name: one for (of, name), one in found.items() if of == section})
+            section: MappingProxyType({name: one for (of, name), one in objects.items() if of == section})
             for section in ("budgets", "gates")
         }
         return Config(
@@ -160,13 +162,13 @@ def parse(document: Mapping[str, object], environ: Mapping[str, str] | None = No
     """Parse and validate a document, after applying the variables that override it."""
     place = DocPath()
     document = place.table(document, "a document, such as tomllib.loads() gives")
-    said = {section: _section(document, section, place) for section in SECTIONS}
+    given = {section: _section(document, section, place) for section in SECTIONS}
     for section in document:
         if section in RETRY.options:
             raise place.under(section).error(MISPLACED)
         if section not in SECTIONS:
             raise place.unknown_key(section, None, SECTIONS, foreign=True)
-    sections, variables = apply_variables(said, {} if environ is None else environ)
+    sections, variables = apply_variables(given, {} if environ is None else environ)
     known = {section: sections[section] for section in ("budgets", "gates", "policies")}
     with _from_variable(variables):
         _check_names(sections)
@@ -175,22 +177,22 @@ def parse(document: Mapping[str, object], environ: Mapping[str, str] | None = No
             for section, kinds in (("budgets", BUDGETS), ("gates", GATES))
             for name, table in sections[section].items()
         }
-        usual = DEFAULTS.read(sections["defaults"], DocPath(("defaults",), known))
+        defaults = DEFAULTS.read(sections["defaults"], DocPath(("defaults",), known))
         policies: dict[str, tuple[Blueprint, tuple[str, ...]]] = {}
         for name, table in sections["policies"].items():
             place = DocPath(("policies", name), known)
             if name in RETRY.options and as_table(table) is None:
                 raise place.error(MISPLACED)
             own = RETRY.read(table, place)
-            policies[name] = Blueprint(RETRY, {**usual, "name": name, **own}, place), tuple(own)
+            policies[name] = Blueprint(RETRY, {**defaults, "name": name, **own}, place), tuple(own)
         pipelines = {
             name: _pipeline(table, sections["defaults"], DocPath(("pipelines", name), known))
             for name, table in sections["pipelines"].items()
         }
-        made = {key: recipe.made(NOTHING) for key, recipe in shared.items()}
+        objects = {key: blueprint.made(NOTHING) for key, blueprint in shared.items()}
     kinds = {"budgets": BUDGETS, "gates": GATES}
-    plain = {key: kinds[key[0]].write(thing, DocPath(key)) for key, thing in made.items()}
-    return ParsedDocument(made, plain, policies, pipelines, variables)
+    tables = {key: kinds[key[0]].write(thing, DocPath(key)) for key, thing in objects.items()}
+    return ParsedDocument(objects, tables, policies, pipelines, variables)
 
 
 @public("redouble.config")
@@ -215,8 +217,8 @@ def policy(mapping: Mapping[str, object]) -> Retry:
     >>> policy({"on": "ConnectionError", "attempts": 5, "give_up_after": "10s"})
     Retry(on=ConnectionError, attempts=5, give_up_after=10.0)
     """
-    made: Retry = RETRY.build(RETRY.read(mapping, DocPath()), DocPath())
-    return made
+    retry: Retry = RETRY.build(RETRY.read(mapping, DocPath()), DocPath())
+    return retry
 
 
 def _section(document: Mapping[str, object], section: str, place: DocPath) -> Mapping[str, object]:
@@ -225,12 +227,12 @@ def _section(document: Mapping[str, object], section: str, place: DocPath) -> Ma
 
 
 def _pipeline(table: object, usual: Mapping[str, object], place: DocPath) -> Blueprint:
-    said = dict(place.table(table))
-    layers = said.get("layers")
+    options = dict(place.table(table))
+    layers = options.get("layers")
     if isinstance(layers, list | tuple):
         # The defaults also apply to a policy defined inline; `parse` has validated them already.
-        said["layers"] = [_with_defaults(layer, usual) for layer in cast("list[object]", layers)]
-    return Blueprint(PIPELINE, PIPELINE.read(said, place), place)
+        options["layers"] = [_with_defaults(layer, usual) for layer in cast("list[object]", layers)]
+    return Blueprint(PIPELINE, PIPELINE.read(options, place), place)
 
 
 def _with_defaults(layer: object, usual: Mapping[str, object]) -> object:
@@ -242,11 +244,11 @@ def _check_names(sections: Mapping[str, Mapping[str, object]]) -> None:
     for section in SECTIONS[1:]:
         for name in sections[section]:
             if not name or name == UNLIMITED:
-                raise DocPath((section, name)).error("that is no name: write another one")
+                raise DocPath((section, name)).error("this cannot be a name: write another one")
     for name in sections["pipelines"]:
         if name in sections["policies"]:
             raise DocPath(("pipelines", name)).error(
-                "there is a policy of that name, and both are found by it: rename one of them"
+                "a policy has the same name, and redouble.policies() looks up both: rename one of them"
             )
 
 
@@ -276,9 +278,9 @@ def from_file(
         ``redouble.toml`` in the working directory, or else ``pyproject.toml`` there if it has that table.
     environ: variables that override the file, such as ``os.environ``.
     """
-    said, found = read_document(path)
-    with in_file(found):
-        return parse(said, environ).build()
+    document, file = read_document(path)
+    with in_file(file):
+        return parse(document, environ).build()
 
 
 def read_document(path: str | os.PathLike[str] | None = None) -> tuple[Mapping[str, object], str]:
@@ -321,8 +323,8 @@ def _read_file(path: str) -> Mapping[str, object]:
 def _tool_table(parsed: Mapping[str, object], path: str) -> Mapping[str, object] | None:
     with in_file(path):
         tools = DocPath(("tool",)).table(parsed.get("tool", {}))
-        found = tools.get("redouble")
-        return None if found is None else DocPath(("tool", "redouble")).table(found)
+        table = tools.get("redouble")
+        return None if table is None else DocPath(("tool", "redouble")).table(table)
 
 
 def _parse_toml(path: str) -> Mapping[str, object]:

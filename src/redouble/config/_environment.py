@@ -40,9 +40,9 @@ def apply_variables(sections: Sections, environ: Mapping[str, str]) -> tuple[Sec
     named = _owners_by_prefix(sections)
     variables: dict[str, str] = {}
     for variable in sorted(ours, key=_order):
-        found = _resolve(variable, named, changed)
-        if found is not None:
-            owner, target = found
+        resolved = _resolve(variable, named, changed)
+        if resolved is not None:
+            owner, target = resolved
             _set(changed, owner, target, environ[variable], variable, variables)
     return changed, variables
 
@@ -89,30 +89,32 @@ def _resolve(
     words = variable.removeprefix(PREFIX).split("_")
     if words[0] == "POLICIES" and "POLICIES" not in named:
         short = "_".join(words[1:])
-        raise ConfigError(f"policies go by their names alone: write {PREFIX}{short}", path=variable)
+        raise ConfigError(
+            f"variables of policies have no prefix POLICIES_: write {PREFIX}{short}", path=variable
+        )
     unknown: ConfigError | None = None
-    known = False
+    table_exists = False
     for count in range(len(words) - 1, 0, -1):
-        name, rest = "_".join(words[:count]), "_".join(words[count:])
+        name, option = "_".join(words[:count]), "_".join(words[count:])
         fits: list[tuple[Owner, Target]] = []
         for owner in named.get(name, ()):
-            known = True
+            table_exists = True
             table = _table_of(sections, owner)
             kinds = _kinds(owner, table)
-            target = _find_target(kinds, None, rest, table)
+            target = _find_target(kinds, None, option, table)
             if target is not None:
                 fits.append((owner, target))
-            elif unknown is None and rest and len(kinds) > 1:
-                hint = nearest(rest, map(_variable_form, kinds))
-                unknown = ConfigError(f"{'.'.join(owner)} has no option {rest}; {hint}", path=variable)
+            elif unknown is None and option and len(kinds) > 1:
+                hint = nearest(option, map(_variable_form, kinds))
+                unknown = ConfigError(f"{'.'.join(owner)} has no option {option}; {hint}", path=variable)
         if len(fits) > 1:
-            both = " and ".join(".".join(owner) for owner, _ in fits)
-            raise ConfigError(f"this could be about {both}: rename one of them", path=variable)
+            owners = " and ".join(".".join(owner) for owner, _ in fits)
+            raise ConfigError(f"this name fits {owners}: rename one of them", path=variable)
         if fits:
             return fits[0]
     if unknown is not None:
         raise unknown
-    if not known:
+    if not table_exists:
         _reject_misspelled(variable, words, named)
     return None  # it is not ours, or its table has no known type, which `parse` will reject
 
@@ -121,13 +123,13 @@ def _reject_misspelled(variable: str, words: list[str], named: Mapping[str, obje
     """Raise `ConfigError` if a variable ends with a known option but names no existing table."""
     kinds = {"GATES": GATES.every(), "BUDGETS": BUDGETS.every()}.get(words[0], RETRY.kinds())
     for count in range(len(words)):
-        name, rest = "_".join(words[:count]), "_".join(words[count:])
-        if _find_target(kinds, None, rest, None) is not None:
+        name, option = "_".join(words[:count]), "_".join(words[count:])
+        if _find_target(kinds, None, option, None) is not None:
             if not name:
-                said = f"say whose option it is: {PREFIX}DEFAULTS_{rest} is for all policies"
+                message = f"say whose option it is: {PREFIX}DEFAULTS_{option} is for all policies"
             else:
-                said = f"nothing is called {name} here; {nearest(name, named)}"
-            raise ConfigError(said, path=variable)
+                message = f"nothing is called {name} here; {nearest(name, named)}"
+            raise ConfigError(message, path=variable)
 
 
 def _kinds(owner: Owner, table: object) -> Mapping[str, Value]:
@@ -181,13 +183,13 @@ def _set(
     path = owner
     for key in target.keys[:-1]:
         path = (*path, key)
-        there: object = node.get(key, usual.get(key))
-        if there is None:
+        value: object = node.get(key, usual.get(key))
+        if value is None:
             variables.setdefault(DocPath(path).path, variable)
-        table = as_table({} if there is None else there)
+        table = as_table({} if value is None else value)
         if table is None:
             raise ConfigError(
-                f"{DocPath(path).path} is {short_repr(there)}, which has no keys", path=variable
+                f"{DocPath(path).path} is {short_repr(value)}, which has no keys", path=variable
             )
         node[key] = inner = dict(table)
         node, usual = inner, {}

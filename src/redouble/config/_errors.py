@@ -58,8 +58,8 @@ def as_table(value: object) -> Mapping[str, object] | None:
     """Return the value if it is a mapping whose keys are all strings, else None."""
     if not isinstance(value, Mapping):
         return None
-    found = cast("Mapping[object, object]", value)
-    return cast("Mapping[str, object]", found) if all(isinstance(key, str) for key in found) else None
+    mapping = cast("Mapping[object, object]", value)
+    return cast("Mapping[str, object]", mapping) if all(isinstance(key, str) for key in mapping) else None
 
 
 class DocPath(NamedTuple):
@@ -90,12 +90,12 @@ class DocPath(NamedTuple):
 
     def table(self, value: object, wanted: str = "a table") -> Mapping[str, object]:
         """Return the value if it is a mapping whose keys are all strings; raise `ConfigError` otherwise."""
-        found = as_table(value)
-        if found is None:
-            said = f"{short_repr(value)} is no table"
+        table = as_table(value)
+        if table is None:
+            problem = f"{short_repr(value)} is no table"
             keys = ", whose keys are texts" if isinstance(value, Mapping) else ""
-            raise self.error(f"{said}{keys}: write {wanted}")
-        return found
+            raise self.error(f"{problem}{keys}: write {wanted}")
+        return table
 
     def items(self, value: object, wanted: str) -> Sequence[object]:
         """Return the value if it is a list or a tuple; raise `ConfigError` otherwise."""
@@ -105,9 +105,9 @@ class DocPath(NamedTuple):
 
     def constructor_error(self, error: Exception, keys: Iterable[str]) -> ConfigError:
         """Convert a constructor's error to a `ConfigError` at the key that its message names, if any."""
-        said = str(error).replace("None", "'unlimited'")
-        named = re.search(rf"\b({'|'.join(map(re.escape, keys)) or '$'})(?==|\[)", said)
-        return (self if named is None else self.under(named[1])).error(said)
+        message = str(error).replace("None", "'unlimited'")
+        named = re.search(rf"\b({'|'.join(map(re.escape, keys)) or '$'})(?==|\[)", message)
+        return (self if named is None else self.under(named[1])).error(message)
 
     def unknown_key(
         self, key: str, value: object, keys: Iterable[str], *, foreign: bool = False
@@ -120,5 +120,5 @@ class DocPath(NamedTuple):
         text = short_repr(value)
         if isinstance(value, Mapping | list):
             text = "a list" if isinstance(value, list) else "a table"
-        said = "" if foreign else f" (for {text})"
-        return self.under(key).error(f"there is no such key{said}; {nearest(key, keys)}")
+        shown = "" if foreign else f" (for {text})"
+        return self.under(key).error(f"there is no such key{shown}; {nearest(key, keys)}")

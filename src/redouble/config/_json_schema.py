@@ -23,9 +23,12 @@ def schema() -> dict[str, object]:
         "description": "Policies, budgets, gates and pipelines.",
         "type": "object",
         "properties": {
-            "defaults": {**DEFAULTS.schema(), "description": "Options under every policy."},
+            "defaults": {
+                **DEFAULTS.schema(),
+                "description": "Options of all policies; a policy may override them.",
+            },
             "budgets": _section("Allowances for retries, shared by name.", {"$ref": "#/$defs/budget"}),
-            "gates": _section("What lets calls in, or not.", {"$ref": "#/$defs/gate"}),
+            "gates": _section("Layers that admit or reject calls, shared by name.", {"$ref": "#/$defs/gate"}),
             "policies": _section("Retry policies.", RETRY.schema()),
             "pipelines": _section("Layers in order.", PIPELINE.schema()),
         },
@@ -55,7 +58,7 @@ def _names() -> dict[str, object]:
 def _by_kind() -> dict[str, object]:
     parts = {key: {"$ref": "#/$defs/delays"} for key in KINDS}
     return {
-        "description": "Another backoff for each kind of failure.",
+        "description": "A backoff for each kind of failure.",
         "type": "object",
         "properties": parts,
         "minProperties": 1,
@@ -69,8 +72,8 @@ def _delays() -> dict[str, object]:
 
 
 def _series(name: str) -> dict[str, object]:
-    known: dict[str, object] = {"type": {"const": name}}
-    known |= {key: kind.schema() for key, kind in {**SERIES[name], **SHORT}.items()}
+    properties: dict[str, object] = {"type": {"const": name}}
+    properties |= {key: kind.schema() for key, kind in {**SERIES[name], **SHORT}.items()}
     stages = [
         {
             "type": "object",
@@ -84,7 +87,7 @@ def _series(name: str) -> dict[str, object]:
     chain["description"] = "Any chain of stages, in order, instead of minimum, maximum, jitter and take."
     return {
         "type": "object",
-        "properties": {**known, "then": chain},
+        "properties": {**properties, "then": chain},
         "required": ["type", *(key for key in SERIES[name] if key not in OPTIONAL)],
         "dependentSchemas": {"then": {"properties": dict.fromkeys(SHORT, False)}},
         "additionalProperties": False,

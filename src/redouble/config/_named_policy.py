@@ -145,7 +145,9 @@ class Named(LayerProxy, SharedByIdentity):
         except Exception as error:
             section = "policies" if isinstance(layer, Retry) else "pipelines"
             path = DocPath((section, self._name)).path
-            raise ConfigError(f"{cell.owner} goes by it, and cannot: {error}", path=path) from error
+            raise ConfigError(
+                f"cannot be applied to {cell.owner}, which uses it: {error}", path=path
+            ) from error
 
     def _cell(self, around: str, fn: Callable[..., Any]) -> BoundValue[Callable[..., Any]]:
         def absent(*_: object, **__: object) -> NoReturn:

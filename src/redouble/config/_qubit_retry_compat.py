@@ -116,20 +116,20 @@ def from_qubit(values: Mapping[str, object], *, defaults: Retry | None = None, p
     instance(prefix, "prefix", str, "a text, such as 'retry.'")
     usual = USUAL if defaults is None else defaults
     settings = QubitSettings(values, prefix)
-    said, changed = settings.said, dict[str, Any]()
-    if "max_attempts" in said:
-        changed["attempts"] = said["max_attempts"]
+    given, changed = settings.said, dict[str, Any]()
+    if "max_attempts" in given:
+        changed["attempts"] = given["max_attempts"]
     for key, option in (("max_operation_elapsed", "work_timeout"), ("max_total_elapsed", "timeout")):
-        if said.get(f"{key}_unlimited"):
+        if given.get(f"{key}_unlimited"):
             changed[option] = None
-        elif f"{key}_millis" in said:
-            changed[option] = said[f"{key}_millis"] / 1000
-    if "attempt_timeout_millis" in said:
-        changed["attempt_timeout"] = said["attempt_timeout_millis"] / 1000
-    if "attempt_timeout_policy" in said:
+        elif f"{key}_millis" in given:
+            changed[option] = given[f"{key}_millis"] / 1000
+    if "attempt_timeout_millis" in given:
+        changed["attempt_timeout"] = given["attempt_timeout_millis"] / 1000
+    if "attempt_timeout_policy" in given:
         changed["on"] = _on(settings, usual)
-    if "worker_cancel_grace_millis" in said:
-        grace = said["worker_cancel_grace_millis"] / 1000
+    if "worker_cancel_grace_millis" in given:
+        grace = given["worker_cancel_grace_millis"] / 1000
         changed["worker"] = replace(usual.worker or Worker(), grace=grace)
     if (backoff := _backoff(settings, usual)) is not None:
         changed["backoff"] = backoff
@@ -141,7 +141,7 @@ def _on(settings: QubitSettings, usual: Retry) -> On:
     wanted = settings.word(key, {"retry": "retry", "abort": "abort"}, "timeout policy")
     if "attempt_timeout_millis" not in settings.said and usual.attempt_timeout is None:
         raise settings.wrong(
-            key, f"{wanted!r} is about a limit that there is not: set attempt_timeout_millis"
+            key, f"{wanted!r} is for attempts with a limit, and there is none: set attempt_timeout_millis"
         )
     on: object = usual.on
     before = cast("tuple[object, ...]", on) if isinstance(on, tuple) else (on,)
@@ -158,7 +158,9 @@ def _backoff(settings: QubitSettings, usual: Retry) -> Backoff | None:
     before = inherited if isinstance(inherited, Backoff) else None
     if base is None:
         if isinstance(inherited, Mapping):
-            raise settings.wrong("jitter_factor", "the inherited backoff goes by kind: name a delay too")
+            raise settings.wrong(
+                "jitter_factor", "the inherited backoff differs by kind of failure: set a delay too"
+            )
         base = Backoff.of(cast("Iterable[float]", inherited)) if before is None else _without_jitter(before)
     elif factor is None and before is not None:
         factor = _jitter_of(before)
@@ -166,16 +168,16 @@ def _backoff(settings: QubitSettings, usual: Retry) -> Backoff | None:
 
 
 def _base(settings: QubitSettings) -> Backoff | None:
-    said = settings.said
-    key = next((key for key in ("delay", "delay_strategy") if key in said), None)
+    given = settings.said
+    key = next((key for key in ("delay", "delay_strategy") if key in given), None)
     if key is None:
-        name = next((name for name, keys in STRATEGIES.items() if keys.keys() & said.keys()), None)
-        return None if name is None else _made(settings, name, {**STRATEGIES[name], **said})
+        name = next((name for name, keys in STRATEGIES.items() if keys.keys() & given.keys()), None)
+        return None if name is None else _made(settings, name, {**STRATEGIES[name], **given})
     name = settings.word(key, SPELLED, "delay strategy")
     for needed in STRATEGIES.get(name, ()):
-        if needed not in said:
+        if needed not in given:
             raise settings.wrong(needed, f"missing: {key} = {name!r} needs it")
-    return _made(settings, name, said)
+    return _made(settings, name, given)
 
 
 def _made(settings: QubitSettings, name: str, millis: Mapping[str, Any]) -> Backoff:

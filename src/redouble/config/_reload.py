@@ -85,20 +85,22 @@ class ConfigStore(ReloadLock[Source]):
         """Return the `Named` for a name: the same object for every caller."""
         instance(name, "policies name", str, "the name of a policy or a pipeline, such as 'payments'")
         with self._lock:
-            known = self._names.get(name)
-            found = None if known is None else known()
-            if found is None:
-                found = Named(name, self, None if self._active is None else self._active.config.named(name))
-                self._names[name] = ref(found)
+            reference = self._names.get(name)
+            named = None if reference is None else reference()
+            if named is None:
+                named = Named(name, self, None if self._active is None else self._active.config.named(name))
+                self._names[name] = ref(named)
                 self._request_repeat()
-            return found
+            return named
 
     def load(self, source: Source, environ: Environ) -> Config:
         """Make a configuration active, or raise `ConfigError`."""
         try:
             with self._exclusive() as mine:
                 if not mine:
-                    raise ConfigError("this very thread is in the middle of loading one: load it after that")
+                    raise ConfigError(
+                        "this thread is already loading a configuration: load this one afterwards"
+                    )
                 return self._put_in_force(source, environ).config
         finally:
             self._execute_requests(self._reload_now)
@@ -107,18 +109,18 @@ class ConfigStore(ReloadLock[Source]):
         """Make another configuration active, or return the error that prevents it."""
         if self._active is None:
             raise ConfigError("there is nothing to reload yet: call redouble.config.load(...) first")
-        me = get_ident()
-        if me in self._reloading_threads:  # a signal handler interrupted this thread inside `reload`
+        thread = get_ident()
+        if thread in self._reloading_threads:  # a signal handler interrupted this thread inside `reload`
             self._record_request(source)
             return Reload()
         try:
-            self._reloading_threads.add(me)
-            told = self._reload_now(source)
+            self._reloading_threads.add(thread)
+            result = self._reload_now(source)
             self._execute_requests(self._reload_now)
         finally:
-            self._reloading_threads.discard(me)
+            self._reloading_threads.discard(thread)
         self._execute_requests(self._reload_now)  # a request recorded just before the discard
-        return told
+        return result
 
     def _reload_now(self, source: Source) -> Reload:
         if self._active is None:  # the first load failed after a request was recorded
@@ -131,8 +133,8 @@ class ConfigStore(ReloadLock[Source]):
                 before, environ = self._source
                 changed = self._put_in_force(before if source is None else source, environ).changed
         except ConfigError as error:
-            said = "the configuration is not reloaded, and the last good one stays: %s"
-            log(said, str(_bare(error)), trouble=True, traced=False)  # the message has the path
+            message = "the configuration is not reloaded, and the last good one stays: %s"
+            log(message, str(_bare(error)), trouble=True, traced=False)  # the message has the path
             return Reload((), error)
         log("the configuration is reloaded: %s", ", ".join(changed) or "nothing has changed", news=True)
         return Reload(changed)
@@ -140,42 +142,42 @@ class ConfigStore(ReloadLock[Source]):
     # ---------------------------------------------------------------- while the lock is held
 
     def _put_in_force(self, source: Source, environ: Environ) -> ActiveConfig:
-        ready, done = self._prepared(source, environ), False
+        prepared, exchanged = self._prepared(source, environ), False
         try:
-            self._exchange(ready)
-            done = True
+            self._exchange(prepared)
+            exchanged = True
         finally:
-            if not done:  # a signal handler raised
-                self._exchange(ready)
-        return ready.active
+            if not exchanged:  # a signal handler raised
+                self._exchange(prepared)
+        return prepared.active
 
     def _prepared(self, source: Source, environ: Environ) -> PreparedConfig:
         """Read, validate and build a configuration: every step that can fail."""
         wanted = "a mapping, or the path of a TOML file"
         instance(source, "source", Mapping | str | os.PathLike | None, wanted)
         if isinstance(source, Mapping):
-            said, where = DocPath().table(source), ""
+            document, path = DocPath().table(source), ""
         else:
-            said, where = read_document(source)
-            source = os.path.abspath(where)  # the process may change its working directory before a reload
-        with in_file(where) if where else nullcontext():
-            parts = parse(said, environ)
-            spare = [*parts.shared.values()]
+            document, path = read_document(source)
+            source = os.path.abspath(path)  # the process may change its working directory before a reload
+        with in_file(path) if path else nullcontext():
+            parts = parse(document, environ)
+            unused = [*parts.shared.values()]
             try:
-                what = carry_over(self._active, parts)
-                current = {named: named._find_in(what.config) for named in self._in_use()}
-                made = {
+                active = carry_over(self._active, parts)
+                current = {named: named._find_in(active.config) for named in self._in_use()}
+                values = {
                     cell: (layer, named._make_value(cell, layer))
                     for named, layer in current.items()
                     for cell in named._live_cells()
                 }
-                spare = [fresh for key, fresh in parts.shared.items() if what.shared[key] is not fresh]
+                unused = [fresh for key, fresh in parts.shared.items() if active.shared[key] is not fresh]
             finally:
-                for thing in spare:  # created and not used: it must not appear in the statistics
+                for thing in unused:  # created and not used: it must not appear in the statistics
                     unregister(thing)
-            for _, fresh in what.reconfigured:
+            for _, fresh in active.reconfigured:
                 unregister(fresh)
-        return PreparedConfig(what, (source, environ), current, made)
+        return PreparedConfig(active, (source, environ), current, values)
 
     def _exchange(self, ready: PreparedConfig) -> None:
         """Replace the active configuration. Cannot fail, and is idempotent."""
@@ -196,7 +198,7 @@ class ConfigStore(ReloadLock[Source]):
         self._reloading_threads.clear()  # those threads do not exist in the child process
 
     def _in_use(self) -> list[Named]:
-        return [named for known in list(self._names.values()) if (named := known()) is not None]
+        return [named for reference in list(self._names.values()) if (named := reference()) is not None]
 
 
 def _bare(error: ConfigError) -> ConfigError:
@@ -234,9 +236,9 @@ def reload(source: Source = None) -> Reload:
     """Read the configuration again, or read another one, and make it active while calls run.
 
     It may be called from any thread, and by a signal handler. An invalid configuration raises nothing: the
-    last valid one stays active, the error is logged, and the result has it. Calls in flight continue with the
-    policies they began with. During another reload, as in a signal handler, the reload is deferred until that
-    one has ended, and the result is empty.
+    last valid one stays active, the error is logged, and the result contains it. Calls in flight continue
+    with the policies they began with. During another reload, as in a signal handler, the reload is deferred
+    until that one has ended, and the result is empty.
     """
     return LIVE.reload(source)
 

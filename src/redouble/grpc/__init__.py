@@ -1,13 +1,13 @@
 """Retries for gRPC: interceptors to put on a channel.
 
-A blocking one, and one of `grpc.aio`::
+On a blocking channel, and on a channel of `grpc.aio`::
 
     channel = grpc.intercept_channel(grpc.insecure_channel(target), *redouble.grpc.interceptors())
     channel = grpc.aio.insecure_channel(target, interceptors=redouble.grpc.aio_interceptors(policy))
 
 All shapes of calls are retried, streams until their first response. The caller gets the same object as from
-gRPC: the call that succeeded, or the very `grpc.RpcError` of the last attempt, of which `redouble.report`
-returns the report. A server's ``grpc-retry-pushback-ms`` is obeyed, and a call's ``timeout=`` covers all
+gRPC: the call that succeeded, or the `grpc.RpcError` of the last attempt, for which `redouble.report` returns
+the report. A server's ``grpc-retry-pushback-ms`` is obeyed, and a call's ``timeout=`` covers all
 attempts. gRPC's own retries (a channel's service config) multiply with these: configure retries in one place,
 and give the channel ``options=[("grpc.enable_retries", 0)]``, without which gRPC also removes
 ``grpc-previous-rpc-attempts`` from the metadata.

@@ -1,7 +1,7 @@
 """The calls of `grpc.aio` that stream requests or responses: a task runs the policy of each.
 
-An interceptor returns such a call at once, before the first attempt has an answer, because only then does
-gRPC pass on what the caller writes.
+An interceptor returns such a call at once, before the first attempt has a response, because gRPC passes on
+the caller's writes only after that.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class WritableCall(TaskCall):
         return bool(getattr(self._guard.current, "_done_writing_flag", False))
 
     async def write(self, request: Any) -> None:  # noqa: ARG002
-        """Raise: gRPC passes on what the caller writes as an iterator."""
+        """Raise: gRPC itself passes the requests that the caller writes, as an iterator."""
         raise grpc.aio.UsageError("an intercepted call is given its requests by gRPC itself")
 
     async def done_writing(self) -> None:

@@ -55,7 +55,7 @@ def awithin(_: RpcResendGuard, seconds: float) -> CancelScope:
 
 
 class AttemptTimer:
-    """The time limit of an attempt in blocking code, as `cancel_after` has it: cancels the RPC."""
+    """The time limit of an attempt in blocking code: cancels the RPC. Has the interface of `cancel_after`."""
 
     def __init__(self, guard: RpcResendGuard, seconds: float) -> None:
         self.cancelled_caught = self._ended = False
@@ -123,7 +123,7 @@ def adetails_of(call_details: Any, limit: float, earlier: int) -> grpc.aio.Clien
 
 
 def name_of(method: str | bytes) -> str:
-    """Return the name of a method as events have it: without the leading slash."""
+    """Return the name of a method for events: without the leading slash."""
     text = method.decode("utf-8", "replace") if isinstance(method, bytes) else method
     return text.removeprefix("/")
 

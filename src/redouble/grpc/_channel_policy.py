@@ -60,16 +60,16 @@ class ChannelPolicy:
 
 
 def layer_of(policy: object) -> Layer:
-    """Validate the ``policy`` option and return its layer; None stands for `presets.grpc`."""
+    """Validate the ``policy`` option and return its layer; None means `presets.grpc`."""
     if policy is None:
         from redouble.presets import grpc  # noqa: PLC0415  presets is a layer above
 
         return grpc()
     if isinstance(policy, type) or not isinstance(policy, Layer):
-        layers = isinstance(policy, type) and issubclass(policy, Layer)
+        is_layer_class = isinstance(policy, type) and issubclass(policy, Layer)
         fix = (
             f"write {display_name(cast('Any', policy))}()"
-            if layers
+            if is_layer_class
             else "write a redouble.Retry or a pipeline"
         )
         raise TypeError(f"policy={policy!r} is no layer: {fix}, or None for presets.grpc()")
@@ -138,10 +138,10 @@ def channel_policy_of(
         channel_policy = ChannelPolicy(policy, sends, aio=aio)
         return lambda: channel_policy
     named = cast("Any", policy)
-    cell = named._follow(make, None, "redouble.grpc")
+    binding = named._follow(make, None, "redouble.grpc")
 
     def current() -> ChannelPolicy:
-        channel_policy: ChannelPolicy | None = cell.made
+        channel_policy: ChannelPolicy | None = binding.made
         if channel_policy is None:
             raise named._not_loaded_error()
         return channel_policy

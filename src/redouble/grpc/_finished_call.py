@@ -1,7 +1,7 @@
 """Calls that have ended and for which gRPC has no object: responses of other layers, errors of redouble.
 
 An attempt that fails raises gRPC's own error, unchanged. An error of redouble gets a class that is a
-`grpc.RpcError` too, so that code which catches that and reads its status code works.
+`grpc.RpcError` too, for code that catches `grpc.RpcError` and reads its status code.
 """
 
 from __future__ import annotations

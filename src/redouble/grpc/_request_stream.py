@@ -1,7 +1,7 @@
 """The requests of a call: whether another attempt may send them, and the iterator of each attempt.
 
-An iterable is iterated from the beginning by each attempt. Of an iterator, each item goes to one attempt
-only; another attempt may start as long as no attempt has received an item. gRPC reads items in a thread or a
+Each attempt iterates over an iterable from its beginning. Each item of an iterator goes to one attempt only;
+another attempt may start as long as no attempt has received an item. gRPC reads items in a thread or a
 task of its own, which may outlive its attempt: an item that it reads too late is buffered for the next one.
 """
 
@@ -77,7 +77,7 @@ class BufferedRequests(RequestSource):
                         if error is not None:
                             raise error
                         return item
-                # Errors too: after it the iterator is exhausted, and the next attempt would send too little.
+                # An error too: it exhausts the iterator, and the next attempt would send too few requests.
                 self._late_read = item, error
             finally:
                 del error
@@ -107,7 +107,7 @@ class AttemptRequests:
 
 
 class AsyncBufferedRequests(RequestSource):
-    """Requests of an async iterator: the caller's own, or the one of what the caller writes."""
+    """Requests of an async iterator: the caller's own, or the one that gRPC makes of the caller's writes."""
 
     def __init__(self, source: AsyncIterator[Any]) -> None:
         super().__init__(source)

@@ -185,5 +185,5 @@ class ResponseStream(grpc.Call, FutureOfAny):
 
 
 def _failed_stream(error: Exception) -> OpenedStream:
-    answer = ResolvedCall(error=error)
-    return OpenedStream(answer, iter(answer.result, END), END)
+    call = ResolvedCall(error=error)
+    return OpenedStream(call, iter(call.result, END), END)

@@ -77,7 +77,7 @@ def service_config(
     """Export a policy as a service config, for channels that use gRPC's own retries, not interceptors.
 
     policy: a `Retry`, or a pipeline with one; `presets.grpc()` unless given.
-    methods: those it applies to: ``"package.Service"``, ``"package.Service/Method"``; all, unless given.
+    methods: the methods it applies to: ``"package.Service"``, ``"package.Service/Method"``; by default all.
     codes: the status codes to retry, or their names. Unless given, those that the rules of the policy retry,
         each judged by an error with this code and without details.
 

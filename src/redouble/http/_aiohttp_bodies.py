@@ -96,12 +96,12 @@ class RestartableContent:
         exchange = self._exchange
         while True:
             try:
-                rest = inf if self._delivered else exchange.seconds_left_to_read()
+                seconds = inf if self._delivered else exchange.seconds_left_to_read()
                 reading = getattr(self._content, how)(*args, **options)
-                data = await (reading if rest == inf else self._read_within(rest, reading))
+                data = await (reading if seconds == inf else self._read_within(seconds, reading))
             except Exception as error:
-                unbroken = self._content.exception() is None and error is not self._timeout_error
-                if unbroken or self._closed:
+                intact = self._content.exception() is None and error is not self._timeout_error
+                if intact or self._closed:
                     raise  # the body is intact: the caller misused it or closed it
                 if self._delivered:
                     exchange.mark_delivered(error)
@@ -178,10 +178,10 @@ def classify_payload(body: Any) -> Resendable:
         return RESENDABLE
     if isinstance(body, aiohttp.MultipartWriter):
         return classify_parts(_payload_value(part) for part, _, _ in body._parts)
-    found = classify_body(_payload_value(body))
-    if isinstance(found, OneShot):
+    resendable = classify_body(_payload_value(body))
+    if isinstance(resendable, OneShot):
         return OneShotPayload(body)
-    return found if found is RESENDABLE else ReusablePayload(body, found)
+    return resendable if resendable is RESENDABLE else ReusablePayload(body, resendable)
 
 
 def _payload_value(payload: Any) -> object:
@@ -196,7 +196,7 @@ class OneShotPayload(OneShot):
 
 
 class ReusablePayload(Resendable):
-    """A file; aiohttp closes it after the response head, but marks it as consumed at once."""
+    """A file. After the response head aiohttp marks it as consumed at once, and closes it later."""
 
     def __init__(self, payload: Any, file: Resendable) -> None:
         self._payload, self._file = payload, file

@@ -1,8 +1,8 @@
-"""What the HTTP clients share: per-request options, the policy in force, and the creation of exchanges.
+"""Code shared by the HTTP clients: per-request options, the policy in force, and the creation of exchanges.
 
 The option of one request, where the client library has a place for it (httpx: ``extensions``), is ``None`` or
-False for no retries, a layer to replace the client's policy, or a mapping with options of its `Retry` and
-some of ours::
+False for no retries, a layer to replace the client's policy, or a mapping with options of its `Retry` and of
+the client::
 
     extensions={"redouble": {"attempts": 2, "idempotent": True}}
 """
@@ -60,10 +60,10 @@ class RequestOptions(NamedTuple):
             *((name, value.__class__, value) for name, value in self.options.items()),
         )
         try:
-            found = cache.get(cache_key)
+            cached = cache.get(cache_key)
         except TypeError:  # an option is unhashable
             return self._make_plan(plan)
-        return found or cache.get_or_create(cache_key, lambda: self._make_plan(plan))
+        return cached or cache.get_or_create(cache_key, lambda: self._make_plan(plan))
 
     def _make_plan(self, plan: HttpPlan) -> HttpPlan:
         plan = plan if self.policy is None else plan.for_policy(self.policy)
@@ -151,7 +151,7 @@ class ClientPolicy:
         self.plan = http_plan(policy, name, send, aio=aio)
         self.fast_path = self.plan.fast_path and not self._keys.auto
         self.has_budget = self.plan.budget is not None
-        self.credits = BoundedCache[Credit](HOSTS)  # by the client's own key for a host
+        self.credits = BoundedCache[Credit](HOSTS)  # keyed by the client's own key for a host
         self._state = state
         self._request_plans = BoundedCache[HttpPlan](MAX_REQUEST_PLANS)
         self._now = fast_reader(SYSTEM, aio=aio)
@@ -175,12 +175,12 @@ class ClientPolicy:
         return exchange
 
     def _issue_key(self, request: Any) -> IssuedKey | None:
-        """Add a key unless the caller has set one; an issued key is replaced once its call has ended."""
-        header, given = self._keys.header, self._state.issued_keys.get(request)
-        if header not in request.headers or (given and given.spent and request.headers[header] == given.text):
-            given = self._state.issued_keys[request] = IssuedKey(self._keys.key())
-            request.headers[header] = given.text
-        return given
+        """Add a key unless the caller has set one; an key key is replaced once its call has ended."""
+        header, key = self._keys.header, self._state.issued_keys.get(request)
+        if header not in request.headers or (key and key.spent and request.headers[header] == key.text):
+            key = self._state.issued_keys[request] = IssuedKey(self._keys.key())
+            request.headers[header] = key.text
+        return key
 
     def close(self) -> None:
         """Mark the client as closed: no attempt begins from now on."""
@@ -211,14 +211,14 @@ class PolicyBinding:
     def __init__(self, name: str, policy: Layer | None, idempotency: Keys, send: Send, *, aio: bool) -> None:
         state = ClientState()
 
-        def made(policy: Layer | None) -> ClientPolicy | None:
+        def make(policy: Layer | None) -> ClientPolicy | None:
             return ClientPolicy(name, policy, idempotency, send, state, aio=aio)
 
         named = self._policy = cast("Any", policy)
         if is_named(policy):
-            self._binding = named._follow(made, None, f"redouble.{name}")
+            self._binding = named._follow(make, None, f"redouble.{name}")
         else:
-            self._binding = FixedBinding(made(policy))
+            self._binding = FixedBinding(make(policy))
 
     @property
     def current(self) -> ClientPolicy:
@@ -239,13 +239,13 @@ class FixedBinding:
 def timeout_types(timeout: type[Exception], module: str) -> dict[type[Exception], type[Exception]]:
     """Make subclasses of our timeout errors that are also the client library's, for existing handlers."""
 
-    def made(kind: type[Exception]) -> type[Exception]:
-        def reduced(error: Exception) -> tuple[Any, ...]:
+    def make(kind: type[Exception]) -> type[Exception]:
+        def reduce(error: Exception) -> tuple[Any, ...]:
             # Pickled as our error alone: the library's constructor may require the request.
             plain = kind(*error.args)
             plain.__dict__.update({k: v for k, v in vars(error).items() if k not in REQUEST_ATTRIBUTES})
             return cast("tuple[Any, ...]", plain.__reduce__())
 
-        return type(kind.__name__, (kind, timeout), {"__module__": module, "__reduce__": reduced})
+        return type(kind.__name__, (kind, timeout), {"__module__": module, "__reduce__": reduce})
 
-    return {kind: made(kind) for kind in (DeadlineExceeded, AttemptTimeout)}
+    return {kind: make(kind) for kind in (DeadlineExceeded, AttemptTimeout)}

@@ -44,7 +44,7 @@ class Exchange(RetryVeto):
 
     decides_resend = True
 
-    # Class attributes are the values of most requests: they cost nothing per request.
+    # Defaults are class attributes, because most requests keep them: they cost nothing per request.
     how: Any = None  # further arguments of the client's own send function
     idempotent: bool | None = None  # as declared by the caller; None: by method and key
     sends = 0
@@ -53,7 +53,7 @@ class Exchange(RetryVeto):
     continued = False  # True if the call was restarted because a response body failed
     body_error: Exception | None = None  # that failure, until the next attempt raises it
     error: Exception | None = None  # the error of the last attempt
-    response: Any = None  # the response for which this error stands
+    response: Any = None  # the response that this error reports
     unread: Any = None  # a failed response too large to prefetch: close it before the next attempt
     run: Any = None  # the last run that asked to retry
     previous_run: Any = None  # the run before the body failed
@@ -181,7 +181,7 @@ class Exchange(RetryVeto):
     def _veto(self, *, unsent: bool) -> Reason | None:
         if not unsent and not self._is_idempotent():
             return Reason.stopped
-        # Last, because it rewinds. A body of which nothing was sent is complete even if it cannot be rewound.
+        # Last, because it rewinds. A body that was never sent is complete even if it cannot be rewound.
         if self.body is not RESENDABLE and not self.body.rewind() and not unsent:
             return Reason.not_replayable
         return None
@@ -219,42 +219,42 @@ class Exchange(RetryVeto):
     # ------------------------------------------- after a failed first attempt or body
 
     def restart(self, error: Exception) -> Any:
-        """Resume the call after a body failed of which the caller has received nothing."""
+        """Resume the call after a body failed before any part of it was delivered."""
         with continuing_call():
             return self._restart(error)
 
     def _restart(self, error: Exception) -> Any:
         """Run the policy with this failure, of a first attempt or of a body, as its first result."""
-        rest = self._prepare_restart(error)
-        if rest == inf:
+        seconds = self._prepare_restart(error)
+        if seconds == inf:
             return self.call(self)
-        with deadline(rest):
+        with deadline(seconds):
             return self.call(self)
 
     async def arestart(self, error: Exception) -> Any:
-        """Resume the call after a body failed of which the caller has received nothing."""
+        """Resume the call after a body failed before any part of it was delivered."""
         with continuing_call():
             return await self._arestart(error)
 
     async def _arestart(self, error: Exception) -> Any:
         """Run the policy with this failure, of a first attempt or of a body, as its first result."""
-        rest = self._prepare_restart(error)
-        if rest == inf:
+        seconds = self._prepare_restart(error)
+        if seconds == inf:
             return await self.call(self)
-        with deadline(rest):
+        with deadline(seconds):
             return await self.call(self)
 
     def _prepare_restart(self, error: Exception) -> float:
         """Record the failure and return the seconds left; raise it if the call is over."""
-        rest = self.seconds_left()
+        seconds = self.seconds_left()
         if self.failed_finally or self.client_closed():
             self._attach_final_record(error)
             raise error
-        if rest <= 0:
+        if seconds <= 0:
             self._record(Reason.timeout, error).attach_to(error)
             raise error
         self.body_error, self.continued, self.merged_run = error, True, None
-        return rest
+        return seconds
 
     def mismatch(self, error: Exception) -> Exception:
         """Annotate a body's error: the new response does not match the head already returned."""
@@ -266,7 +266,7 @@ class Exchange(RetryVeto):
     # ------------------------------------------------------------------- when the call ends
 
     def final_response(self, error: Exception, timeout_types: TimeoutTypes) -> Any:
-        """Return the response to return in place of an error of the policy, or None."""
+        """Return the response that the caller gets instead of this error of the policy, or None."""
         stamp: Any = stamp_of(error)
         if self.continued and isinstance(stamp, Run):
             self._merge_previous_run(stamp)
@@ -352,12 +352,12 @@ def host(call: object, /) -> Hashable:
 
 
 def status_text(status: int) -> str:
-    """Return a status with its standard phrase: the server's is untrusted and would enter reports."""
+    """Return a status with its standard phrase: the server's phrase is untrusted and would enter reports."""
     return f"{status} {PHRASES.get(status, '')}".rstrip()
 
 
 def _resend_error(reason: Reason, *, cut: bool) -> Exception:
-    """Make the error of an attempt that must not be made, if the previous one left no error."""
+    """Make the error of an attempt that must not be made, for use if the previous one left no error."""
     message = "not sent again: it may have arrived, and its method may do harm when it does so twice"
     if reason is not Reason.stopped:
         message = f"not sent again: {OUTCOMES[reason][0]}"

@@ -25,12 +25,12 @@ def reject_retries(transport: Any) -> None:
 
 
 def limit_sockets(transport: Any) -> None:
-    """Limit the connections of an httpx transport to the deadline, if it has a pool of httpcore's."""
+    """Make the sockets of an httpx transport stop waiting at the deadline, if it has a pool of httpcore."""
     _install_backend(transport, LimitedBackend)
 
 
 def limit_async_sockets(transport: Any) -> None:
-    """Restore the client's own timeouts after an attempt; cancellation is done by the transport."""
+    """Make async sockets restore the client's own timeouts after an attempt; the transport cancels."""
     _install_backend(transport, AsyncLimitedBackend)
 
 

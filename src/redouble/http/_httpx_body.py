@@ -54,7 +54,7 @@ class PrefetchedBody:
 
 
 class UnpickledBody:
-    """Stands for a body that was pickled with its response before it was read."""
+    """The placeholder of a body that had not been read when its response was pickled."""
 
     def __init__(self, error: type[Exception]) -> None:
         self._error = error
@@ -86,7 +86,7 @@ class RestartableState:
         self._stream: Any = response.stream
         self._started = started
         response.stream = self
-        setattr(response, self.read_method, self.read_whole)  # a caller of it receives nothing before the end
+        setattr(response, self.read_method, self.read_whole)  # its caller receives nothing before the end
 
     @property
     def _exchange(self) -> Exchange:
@@ -133,8 +133,8 @@ class RestartableState:
             self._exchange.finish(response)
 
     def _timeout_error(self) -> Exception:
-        late = self.module.ReadTimeout("the time of the call was up before all of the body came")
-        return cast("Exception", late)
+        error = self.module.ReadTimeout("the time of the call was up before all of the body came")
+        return cast("Exception", error)
 
 
 class RestartableBody(RestartableState):
@@ -175,12 +175,12 @@ class RestartableBody(RestartableState):
 
     def _read_ahead(self, chunks: Iterator[bytes]) -> list[bytes]:
         """Return the first chunk, or all if buffered, within the time of the call."""
-        rest = self._seconds_left()
-        if rest == inf:
+        seconds = self._seconds_left()
+        if seconds == inf:
             return list(chunks) if self.buffered else self._collect(chunks)
         exchange = self._exchange
-        with limited_waits(exchange.now, rest):
-            return self._collect(chunks, exchange.now() + rest)
+        with limited_waits(exchange.now, seconds):
+            return self._collect(chunks, exchange.now() + seconds)
 
     def _collect(self, chunks: Iterator[bytes], until: float = inf) -> list[bytes]:
         received: list[bytes] = []
@@ -250,10 +250,10 @@ class AsyncRestartableBody(RestartableState):
 
     async def _read_ahead(self, chunks: AsyncIterator[bytes]) -> list[bytes]:
         """Return the first chunk, or all if buffered, within the time of the call."""
-        rest = self._seconds_left()
-        if rest == inf:
+        seconds = self._seconds_left()
+        if seconds == inf:
             return [chunk async for chunk in chunks] if self.buffered else await self._collect(chunks)
-        with limited_waits(self._exchange.now, rest), move_on_after(max(0.0, rest)):
+        with limited_waits(self._exchange.now, seconds), move_on_after(max(0.0, seconds)):
             return await self._collect(chunks)
         raise self._timeout_error()
 

@@ -32,9 +32,9 @@ class HttpxLibrary:
         self.HTTPStatusError = library.HTTPStatusError
         self._streams = streams = (library.SyncByteStream, library.AsyncByteStream)
         self.timeout_types = timeout_types(library.TimeoutException, module)
-        here = {"__module__": module, "module": library, "timeout_types": self.timeout_types}
-        self.RestartableBody = type("RestartableBody", (RestartableBody, streams[0]), here)
-        self.AsyncRestartableBody = type("AsyncRestartableBody", (AsyncRestartableBody, streams[1]), here)
+        members = {"__module__": module, "module": library, "timeout_types": self.timeout_types}
+        self.RestartableBody = type("RestartableBody", (RestartableBody, streams[0]), members)
+        self.AsyncRestartableBody = type("AsyncRestartableBody", (AsyncRestartableBody, streams[1]), members)
         self.PrefetchedBody = type("PrefetchedBody", (PrefetchedBody, *streams), {"__module__": module})
 
     def replace_body(

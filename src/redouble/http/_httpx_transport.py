@@ -1,8 +1,8 @@
 """The transports of httpx and httpx2: one implementation, parametrised by `HttpxLibrary`.
 
-The transport is the only seam. It sends a request as often as the policy allows. For the policy a bad status
-is the library's own `HTTPStatusError`; the caller gets the response. Most requests succeed at once and need
-no decision: they take a fast path, and an exchange is created only when something fails.
+Only the transport of a client is replaced. It sends a request as often as the policy allows. The policy gets
+a bad status as the library's own `HTTPStatusError`; the caller gets the response. Most requests succeed at
+once and need no decision: they take a fast path, and an exchange is created only when something fails.
 """
 
 from __future__ import annotations
@@ -165,18 +165,18 @@ class Sender(TransportState):
         exchange.begin_attempt()
         if exchange.unread is not None:
             self._discard(exchange)
-        rest = exchange.seconds_left()
-        if rest == inf:
+        seconds = exchange.seconds_left()
+        if seconds == inf:
             return self._send(exchange)
         request = exchange.request
-        before = request.extensions
-        exchange.attempt_deadline = exchange.now() + rest
-        with limited_waits(exchange.now, rest):
-            request.extensions = shorten_timeouts(before, exchange.shorten_timeout(rest))
+        original = request.extensions
+        exchange.attempt_deadline = exchange.now() + seconds
+        with limited_waits(exchange.now, seconds):
+            request.extensions = shorten_timeouts(original, exchange.shorten_timeout(seconds))
             try:
                 return self._send(exchange)
             finally:
-                request.extensions = before
+                request.extensions = original
 
     def _send(self, exchange: Exchange) -> Any:
         response = failure = unread = None
@@ -267,19 +267,19 @@ class AsyncSender(TransportState):
         exchange.begin_attempt()
         if exchange.unread is not None:
             await self._discard(exchange)
-        rest = exchange.seconds_left()
-        if rest == inf:
+        seconds = exchange.seconds_left()
+        if seconds == inf:
             return await self._send(exchange)
         request = exchange.request
-        before = request.extensions
-        exchange.attempt_deadline = exchange.now() + rest
-        with limited_waits(exchange.now, rest):
-            request.extensions = shorten_timeouts(before, exchange.shorten_timeout(rest))
+        original = request.extensions
+        exchange.attempt_deadline = exchange.now() + seconds
+        with limited_waits(exchange.now, seconds):
+            request.extensions = shorten_timeouts(original, exchange.shorten_timeout(seconds))
             try:
-                with move_on_after(max(0.0, rest - exchange.slack / 2)):
+                with move_on_after(max(0.0, seconds - exchange.slack / 2)):
                     return await self._send(exchange)
             finally:
-                request.extensions = before
+                request.extensions = original
         raise exchange.record_failure(self._library.module.ReadTimeout("the time of the attempt was up"))
 
     async def _send(self, exchange: Exchange) -> Any:

@@ -1,4 +1,4 @@
-"""The plan of one policy for one HTTP client: which responses fail, which requests may be repeated."""
+"""The plan of one policy for one HTTP client: which responses fail, which requests may be resent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["HttpPlan", "http_plan"]
 
 
 class HttpPlan(Plan):
-    """A plan that knows the statuses and methods of the HTTP rules in its policy."""
+    """A plan with the statuses and methods of the HTTP rules in its policy."""
 
     def __init__(self, layers: tuple[Layer, ...], name: str, send: Send, *, aio: bool) -> None:
         retries = (layer for layer in layers if isinstance(layer, Retry))
@@ -29,13 +29,13 @@ class HttpPlan(Plan):
 
 
 def http_plan(policy: object, name: str, send: Send, *, aio: bool) -> HttpPlan:
-    """Return the plan of what was passed as ``policy``; None stands for `presets.http`."""
+    """Return the plan of the option ``policy``; None means `presets.http`."""
     return make_plan(_default() if policy is None else policy, HttpPlan, name, send, aio=aio)
 
 
 @cache
 def _default() -> Retry:
-    """Return the policy of all clients that name none: one object, so that they share its budgets."""
+    """Return the policy of all clients without one: a single object, so that they share its budgets."""
     from redouble.presets import http  # noqa: PLC0415  presets need not be loaded where each client has a policy
 
     return http()

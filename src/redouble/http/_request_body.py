@@ -1,8 +1,8 @@
 """Request bodies: which can be sent again, and how they are rewound.
 
-Classified before anything is sent. A body in memory can be resent, and so can an iterable that yields the
-same bytes on each iteration. A file is rewound to its initial position. An iterator or a pipe can be sent
-once.
+A body is classified before anything is sent. A body in memory can be resent, and so can an iterable that
+yields the same bytes on each iteration. A file is rewound to its initial position. An iterator or a pipe can
+be sent once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHUNK = 65_536
 
 
 class Resendable:
-    """A body that can be sent again as it is; subclasses need more, or cannot."""
+    """A body that can be sent again as it is. Subclasses: bodies to be rewound first, or not resendable."""
 
     def rewind(self) -> bool:
         """Rewind to the start; return True if that was possible."""

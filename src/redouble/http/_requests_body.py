@@ -95,14 +95,14 @@ def shorten_timeouts(timeout: Any, rest: float) -> Any:
         return timeout
     if isinstance(timeout, urllib3.Timeout):
         timeout = timeout.clone()
-        timeout.start_connect()  # or read_timeout raises
+        timeout.start_connect()  # otherwise read_timeout raises
         timeout = (timeout.connect_timeout, timeout.read_timeout)
     both: Any = cast("Any", timeout) if isinstance(timeout, tuple) else (timeout, timeout)
     return tuple(ShortenedTimeout(own if isinstance(own, int | float) else None, rest) for own in both)
 
 
 def prefetch(exchange: Exchange, response: requests.Response) -> None:
-    """Read the body of a failed response, if streamed only a small one, to free its connection."""
+    """Read the body of a failed response, to free its connection; a streamed body only if it is small."""
     raw: Any = response.raw
     if not isinstance(raw, urllib3.HTTPResponse):
         return  # made by an adapter without urllib3
@@ -161,5 +161,6 @@ class PrefetchedFile(BytesIO):
 
 
 def discard_unread(exchange: Exchange) -> None:
+    """Close the failed response whose body was not read."""
     response, exchange.unread = exchange.unread, None
     response.close()

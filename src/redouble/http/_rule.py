@@ -53,13 +53,13 @@ class HttpRule:
     def __call__(self, error: Exception, /) -> Verdict | None:
         """Judge an error of any HTTP client."""
         status, headers = response_of(error)
-        found = (
+        verdict = (
             judge(self._rules, error, _no_context) if status is None else self._judge_status(status, headers)
         )
-        if found is not None and found.sent and sent(error) is False:
-            found = replace(found, sent=False)
-        if found is None or found.action != "retry" or found.sent is False:
-            return found
+        if verdict is not None and verdict.sent and sent(error) is False:
+            verdict = replace(verdict, sent=False)
+        if verdict is None or verdict.action != "retry" or verdict.sent is False:
+            return verdict
         stamp: object = stamp_of(error)
         method = method_of(error)
         # An error stamped by one of our clients: the client decides about methods, keys and bodies.
@@ -68,14 +68,14 @@ class HttpRule:
             or method is None
             or method in self.methods
         ):
-            return found
+            return verdict
         return NOT_IDEMPOTENT
 
     def _judge_status(self, status: int, headers: object) -> Verdict | None:
         wish = should_retry(headers)
         if wish is False or (wish is None and status not in self.statuses):
             return None
-        # The table only words the verdict; whether the status is retried is the caller's choice.
+        # The table only has the kind and reason of the verdict; the caller's options decide what is retried.
         return with_hint(
             codes.LLM_STATUSES.get(status) or _default_verdict(status), response_hint(headers, status)
         )
@@ -103,10 +103,10 @@ def rule(
 @public("redouble.http")
 def sent(error: BaseException, /) -> bool | None:
     """Return True if the failed request reached the server, False if not, None if unknown."""
-    found = transient(error) if isinstance(error, Exception) else None
-    if found is not None and found.sent is False:
+    verdict = transient(error) if isinstance(error, Exception) else None
+    if verdict is not None and verdict.sent is False:
         return False  # even if a proxy has responded
-    return True if response_of(error)[0] is not None else None if found is None else found.sent
+    return True if response_of(error)[0] is not None else None if verdict is None else verdict.sent
 
 
 # ------------------------------------------------------- attributes of the clients' errors
@@ -146,23 +146,23 @@ def _checked_statuses(statuses: object) -> frozenset[int]:
         raise TypeError("on=redouble.http.rule makes rules, and is none: write on=redouble.http.rule()")
     if isinstance(statuses, int | str | bytes) or not isinstance(statuses, Iterable):
         raise TypeError(f"statuses={statuses!r}: write a set of numbers, such as {{502, 503}}")
-    found = frozenset(cast("Iterable[object]", statuses))
-    for status in found:
+    given = frozenset(cast("Iterable[object]", statuses))
+    for status in given:
         if isinstance(status, bool) or not isinstance(status, int):
             raise TypeError(f"statuses: {status!r} is not a status: write numbers, such as {{502, 503}}")
         if not 400 <= status <= 599:
             raise ValueError(f"statuses: {status} is not an error: write numbers from 400 to 599")
-    return cast("frozenset[int]", found)
+    return cast("frozenset[int]", given)
 
 
 def _checked_methods(methods: object) -> frozenset[str]:
     if isinstance(methods, str | bytes) or not isinstance(methods, Iterable):
         raise TypeError(f"methods={methods!r}: write a set of names, such as {{'GET', 'POST'}}")
-    found = list(cast("Iterable[object]", methods))
-    for method in found:
+    given = list(cast("Iterable[object]", methods))
+    for method in given:
         if not isinstance(method, str) or not method or set(method) - TOKEN:
             raise TypeError(f"methods: {method!r} is no method: write names, such as {{'GET', 'POST'}}")
-    return frozenset(cast("str", method).upper() for method in found)
+    return frozenset(cast("str", method).upper() for method in given)
 
 
 def _checked_rules(errors: Errors) -> Rules:

@@ -58,7 +58,7 @@ def level_of(event: Event) -> int:
 
 
 def line(event: Event, taken: Collection[str] = ()) -> LogLine:
-    """Return the log line of an event, without fields whose names the logger has ``taken``."""
+    """Return the log line of an event; bound fields whose names the logger has ``taken`` are renamed."""
     what, verdict = event.what, event.verdict
     reason = event.reason or (reason_of(event) if verdict is not None else event.by)
     fields: dict[str, object] = {

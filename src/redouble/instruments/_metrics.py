@@ -20,7 +20,7 @@ OK, FAILED = ("true",), ("false",)
 
 
 class Recorder(Protocol):
-    """A function that adds to a counter or a histogram; ``rest`` are the label values after ``name``."""
+    """A function that adds to a counter or a histogram; ``label_values`` follow the label ``name``."""
 
     def __call__(
         self,

@@ -22,7 +22,7 @@ def instrument(logger: str | logging.Logger = "redouble") -> Observation:
     """Log the events of all calls to this logger, from now on.
 
     Each record has fields of its own (``extra``): ``policy attempt delay reason kind http_status decision
-    error elapsed labels``, and the values bound by `redouble.bind`. None ever has an argument or a result.
+    error elapsed labels``, and the values bound by `redouble.bind`. No field has an argument or a result.
     """
     instance(logger, "logger", str | logging.Logger, "a logger, or the name of one")
     target = logging.getLogger(logger) if isinstance(logger, str) else logger

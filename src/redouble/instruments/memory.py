@@ -28,7 +28,7 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 class Summary(NamedTuple):
-    """The values of a histogram: how ``many``, their ``total``, the ``least`` and the ``most``."""
+    """The values of a histogram: their number (``many``), sum (``total``), ``least`` and ``most``."""
 
     many: int
     total: float

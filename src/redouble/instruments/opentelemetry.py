@@ -130,7 +130,7 @@ class Gauges:
 
 # The SDK creates a gauge of one name once, so a second `instrument()` reuses the first one's gauges.
 _gauges: WeakKeyDictionary[MeterProvider, Gauges] = WeakKeyDictionary()
-_early: list[Gauges] = []  # created before an SDK was set, which adopts them then
+_early: list[Gauges] = []  # created before an SDK was set; the SDK then adopts them
 
 
 def _gauges_of(provider: MeterProvider, meter: Meter) -> Gauges:

@@ -45,7 +45,7 @@ def instrument(
     """Export metrics of all calls, from now on.
 
     registry: the registry to export to; by default the one that ``prometheus_client`` exposes.
-    labels: those of the ``labels`` of policies to add; a policy without one of them has "" there.
+    labels: names of ``labels`` of policies to add; for a policy without one of them its value is empty.
     buckets: the bucket boundaries of all histograms, in seconds.
     """
     if not isinstance(registry, CollectorRegistry):

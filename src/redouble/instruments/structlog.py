@@ -34,7 +34,7 @@ RESERVED = frozenset(
 def instrument(logger: Any = None) -> Observation:
     """Log the events of all calls, from now on, as ``redouble.retry``, ``redouble.give_up``, ...
 
-    logger: one of structlog's; by default ``structlog.get_logger("redouble")``. The fields are those of
+    logger: a logger of structlog; by default ``structlog.get_logger("redouble")``. The fields are those of
         `redouble.instruments.logging`, and ``summary``, which is the log line there.
     """
     target = structlog.get_logger("redouble") if logger is None else logger

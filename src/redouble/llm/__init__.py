@@ -1,4 +1,4 @@
-"""Calls of language models: time limits, retries, guarded streams, and what they may spend.
+"""Calls of language models: time limits, retries, guarded streams, limits on spend.
 
 Make a model once, and call through it::
 
@@ -8,7 +8,7 @@ Make a model once, and call through it::
         ...
 
 It works with the SDKs of OpenAI and Anthropic, blocking and async, with httpx and httpx2, and with any
-function of yours; it needs none of them.
+function of yours; it requires none of these libraries.
 """
 
 from redouble.llm._current_call import Call, Context, current

@@ -178,7 +178,7 @@ class SdkAdapter:
         return kwargs | added
 
     def raise_for_status(self, answer: Any) -> Any:
-        """Return an answer; if it is a response of httpx with an error status, raise that."""
+        """Return an answer; if it is a response of httpx with an error status, raise its error."""
         if self._library in CLIENTS and getattr(answer, "is_error", False) is True:
             answer.raise_for_status()
         return answer

@@ -1,4 +1,4 @@
-"""Call, the logical call in progress, and Context, what a ``retry_if`` receives of it."""
+"""`Call`: the logical call in progress. `Context`: the part of it that a ``retry_if`` receives."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     _account: Account | None = field(init=False, default=None, repr=False, compare=False)
-    _ends_at: float = field(init=False, repr=False, compare=False)  # by ``_now``
+    _ends_at: float = field(init=False, repr=False, compare=False)  # a time of ``_now``
     _now: Callable[[], float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class Call:
         return self.timeouts.within(max(0.0, self.left()), stream=self.stream)
 
     def left(self) -> float:
-        """Return the seconds left, by its own total limit or by the deadline of the context."""
+        """Return the seconds until its total limit or the deadline of the context, whichever is earlier."""
         return min(self._ends_at - self._now(), time_left() if ambient.active else inf)
 
 

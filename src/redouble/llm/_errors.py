@@ -52,7 +52,7 @@ class ErrorEvent(StreamError):
 class SpendExceeded(RedoubleError):
     """A call was stopped: it takes more of ``what``, ``tokens`` or ``cost``, than the `Spend` allows.
 
-    It is a stream that has taken that much, or a call whose answer was refused and that would be retried.
+    Raised by a stream that has taken that much, and before the retry of a call whose answer was refused.
     """
 
     __reduce__ = StreamError.__reduce__

@@ -75,7 +75,7 @@ class Model(Layer):
     model: the model's name: another label.
     timeouts: a `Timeouts`, or seconds for the whole call; replaces the ``timeout`` of the policy.
     policy: a `Retry`; `presets.llm()` unless given: 4 attempts, full jitter from 0.2 s to 2 s, a budget.
-    retry_if: ``(error, attempt, context) -> bool | None`` overrides what is retried; None has no opinion.
+    retry_if: ``(error, attempt, context) -> bool | None`` overrides what is retried; None is no opinion.
     spend: a `Spend` that calls share; then ``reserve`` is the most tokens that one call takes, as a number,
         as a `Usage`, or as a function of the call's arguments.
     price: the price of tokens, needed where a `Spend` limits the cost.
@@ -85,7 +85,7 @@ class Model(Layer):
         derived from `Protocol`, or None to inspect nothing.
     idempotency: "auto" gives each call a key, the same in all of its attempts.
     worker: the thread that runs blocking code, so that it can be limited; None for the caller's own thread,
-        where only the clients of redouble keep the limits.
+        where only the clients of redouble enforce the limits.
     """
 
     provider: str
@@ -308,7 +308,7 @@ def _check_function(fn: object, option: str, wanted: str) -> None:
 
 
 def effective_timeouts(timeouts: Timeouts | Duration | None, policy: Retry) -> Timeouts:
-    """Return the time limits of a model; without any, the policy's ``timeout`` is the total limit."""
+    """Return the time limits of a model; if none are given, the policy's ``timeout`` is the total limit."""
     if timeouts is DEFAULT_TIMEOUTS and policy.timeout is not None:
         return replace(DEFAULT_TIMEOUTS, total=policy.timeout)
     return as_timeouts(timeouts, "Model timeouts")

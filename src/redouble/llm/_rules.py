@@ -1,8 +1,8 @@
 """The retry rules of language models: the built-in table, from llm-fiber, and the caller's ``retry_if``.
 
-Retried are 429, 5xx, network errors, and timeouts before the first chunk; not retried are a bad request, a
-bad key and a spent quota. A stream that has delivered a chunk is never retried: the engine enforces that,
-whatever a rule returns.
+The table retries 429, 5xx, network errors, and timeouts before the first chunk. It does not retry a bad
+request, a bad key or a spent quota. A stream that has delivered a chunk is never retried: the engine enforces
+that, whatever a rule returns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUOTA_STATUSES = (402, 403, 429)  # of a response that reports a spent quota
 
 @public("redouble.llm")
 def table(error: Exception) -> Verdict | None:
-    """Return the verdict on a failure: the rule of an `llm.Model` unless its policy has another.
+    """Return the verdict on a failure; an `llm.Model` uses this rule unless its policy has another.
 
     It is `redouble.transient` plus every status from 500 on, 409, and the error events of streams.
     """
@@ -58,8 +58,8 @@ def _verdict_by_status(error: Exception) -> Verdict | None:
     verdict = transient(error)
     if verdict is not None or not isinstance(status, int) or should_retry(headers) is False:
         return verdict
-    known = codes.HTTP_5XX if 500 <= status < 600 else codes.LLM_STATUSES.get(status)
-    return with_hint(known, response_hint(headers, status))
+    by_status = codes.HTTP_5XX if 500 <= status < 600 else codes.LLM_STATUSES.get(status)
+    return with_hint(by_status, response_hint(headers, status))
 
 
 def _is_quota_spent(response: Any) -> bool:
@@ -86,18 +86,18 @@ class ModelRule:
         error = cast("Exception", ended.error)  # never called with a result
         if isinstance(error, SpendExceeded):
             return STOP  # not for retry_if to decide
-        known = judge(self.rules, error, lambda _: ended)
+        verdict = judge(self.rules, error, lambda _: ended)
         if self.retry_if is None:
-            return known
+            return verdict
         opinion = self.retry_if(
             error, ended.attempt, Context(self.provider, self.model, BOUND.get(), self.stream)
         )
         if opinion is None:
-            return known
+            return verdict
         if not isinstance(opinion, bool):
             raise TypeError(f"retry_if answered {opinion!r}: write True, False, or None for no opinion")
-        if opinion and known is not None and known.action == "retry":
-            return known
-        kind = kind_of(type(error)) if known is None else known.kind
-        reason = None if known is None else known.reason
+        if opinion and verdict is not None and verdict.action == "retry":
+            return verdict
+        kind = kind_of(type(error)) if verdict is None else verdict.kind
+        reason = None if verdict is None else verdict.reason
         return Verdict("retry" if opinion else "stop", kind, reason=reason)

@@ -7,7 +7,7 @@ Rule 3: the limits on silence and on the total time end a wait: in async code by
 Rule 4: a stream that ends without its end marker is incomplete.
 
 Opening and reading the first chunk is a call like any other, under the limits of its policy: `StreamOpener`
-has the driver of streams make it. `GuardedStream` and `AsyncGuardedStream` are the same in two colours.
+runs it with the driver of streams. `GuardedStream` and `AsyncGuardedStream` are the same in two colours.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class GuardedStream(Iterator[T]):
                 return END
 
     def _run_in_context(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run ``fn`` in the source's context: what a generator sets there remains for its next chunk."""
+        """Run ``fn`` in the source's context: variables that a generator sets stay for its next chunk."""
         return fn(*args) if self._context is None else self._context.run(fn, *args)
 
     def _next(self) -> Any:
@@ -102,7 +102,7 @@ class GuardedStream(Iterator[T]):
             raise state.expired()
         if state.worker is not None:
             return run_on_worker(state, state.worker, self._read_next)
-        with deadline(seconds):  # kept by clients that read it, such as redouble's own
+        with deadline(seconds):  # enforced by clients that read it, such as redouble's own
             try:
                 return self._read_next()
             except Exception:
@@ -200,7 +200,7 @@ class AsyncGuardedStream(AsyncIterator[T]):
         raise self._state.expired()
 
     async def asend(self, value: object, /) -> T:  # noqa: ARG002  no source receives it, as in blocking code
-        """Return the next chunk: the driver treats it as an async generator."""
+        """Return the next chunk: the driver treats this stream as an async generator."""
         return await self.__anext__()
 
     async def athrow(self, kind: Any, *more: Any) -> T:
@@ -266,7 +266,7 @@ class StreamOpener(Opener[T]):
         return super().failed(error, final=final)
 
     def cut(self, error: BaseException | None) -> None:
-        """Record that the reader was cut off: emit no event, but settle the spend."""
+        """Record a cancellation or garbage collection: emit no event, but settle the spend."""
         super().cut(error)
         self._state.abandon()
 
@@ -280,7 +280,7 @@ class StreamOpener(Opener[T]):
 
 
 class GuardedItems(AsyncItems[T]):
-    """The async items of a guarded stream: after its reader was cancelled it raises rather than end."""
+    """The async items of a guarded stream: raise, instead of ending, after the reader was cancelled."""
 
     __slots__ = ("_state",)
 

@@ -1,7 +1,7 @@
-"""The sources of streams: what a caller's function may return for one, and how that is iterated and closed.
+"""The sources of streams: the objects that a caller's function may return, and how each is read and closed.
 
-It may be an iterable, a context manager that returns one, or a response of httpx or httpx2, whose bytes are
-read. The functions are twins.
+Such an object is an iterable, a context manager that returns one, or a response of httpx or httpx2, whose
+bytes are read. The functions are twins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""StreamState, what all attempts at one logical stream share, and ChunkInspector, the checks of one attempt.
+"""`StreamState`: shared by all attempts at a logical stream. `ChunkInspector`: the checks of one attempt.
 
 This module never waits.
 """
@@ -53,7 +53,7 @@ class StreamState:
     @contextmanager
     def opening(self) -> Generator[None]:
         """Start the call and its time; if no first chunk arrives, only its request is committed."""
-        if self._call is not None:  # by `for` and by `async for`, for instance
+        if self._call is not None:  # read twice: by `for` and by `async for`, for instance
             raise RuntimeError("this stream has been read: call model.stream(...) again for another one")
         self._call, self.account = self._begin()
         opened, cancelled = False, True
@@ -77,13 +77,13 @@ class StreamState:
     # --------------------------------------------------------------------------- chunks
 
     def opening_deadline(self) -> AbstractContextManager[None]:
-        """Return a deadline for opening without a worker: then only clients that read it keep the limit."""
+        """Return a deadline for opening; a no-op if a worker enforces the limit."""
         seconds = min(self.call.timeouts.opening, self.call.left())
         return deadline(max(0.0, seconds)) if self.worker is None and seconds < inf else nullcontext()
 
     @contextmanager
     def socket_deadline(self) -> Generator[None]:
-        """Limit the socket waits of redouble's blocking clients, so that a drip of single bytes ends too."""
+        """Limit the socket waits of redouble's blocking clients: a server may send single bytes for ever."""
         before = SOCKET_DEADLINE.set(None if self._chunk_due == inf else (self._chunk_due, self.call._now))
         try:
             yield
@@ -98,7 +98,7 @@ class StreamState:
         """Return the time."""
         return self.call._now()
 
-    def time_left(self, *, own: bool = True) -> float:  # noqa: ARG002  it has no other
+    def time_left(self, *, own: bool = True) -> float:  # noqa: ARG002  all limits are its own
         """Return the seconds left for the next chunk, and record which limit that is."""
         call = self.call
         silence, total = call.timeouts.silence, call._ends_at - call._now()
@@ -117,13 +117,13 @@ class StreamState:
     def expired(self) -> AttemptTimeout:
         """Record the limit of an expired wait; return the error to raise."""
         self.expired_limit = self._chunk_limit
-        took = max(0.0, self._chunk_seconds)
+        seconds = max(0.0, self._chunk_seconds)
         cause = (
-            f"no chunk came for {took:g} s"
+            f"no chunk came for {seconds:g} s"
             if self.expired_limit == "attempt"
             else f"its {self.expired_limit} time was up"
         )
-        return AttemptTimeout(f"the stream was given up: {cause}", limit=self.expired_limit, seconds=took)
+        return AttemptTimeout(f"the stream was given up: {cause}", limit=self.expired_limit, seconds=seconds)
 
     def leave_worker(self, *, alone: bool) -> None:
         """Do nothing when the worker is abandoned: it closes its source when the read has ended."""
@@ -137,7 +137,7 @@ class StreamState:
             account.fail()
 
     def abandon(self) -> None:
-        """Settle the spend of a stream whose reader was garbage-collected."""
+        """Settle the spend of a stream whose reader was cancelled or garbage-collected."""
         self.settle(cast("ChunkInspector", self.inspector))
 
     def settle(self, inspector: ChunkInspector) -> None:
@@ -151,7 +151,7 @@ class StreamState:
 
 
 class ChunkInspector:
-    """The checks of one attempt on each chunk before it is delivered: none is held back, none changed."""
+    """The checks of one attempt on each chunk before it is delivered; it delays and changes no chunk."""
 
     def __init__(self, state: StreamState) -> None:
         self._state = state

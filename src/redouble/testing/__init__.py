@@ -63,7 +63,7 @@ def _attempts(most: int) -> Generator[None]:
         yield
     finally:
         ambient.count_user(-1)
-        override.ended = True  # also for a task or a context that still has it
+        override.ended = True  # also for a task or a context that still refers to it
         if ATTEMPT_OVERRIDE.get() is override:
             ATTEMPT_OVERRIDE.set(before)
 

@@ -22,7 +22,7 @@ class ScriptedFailure(ConnectionError):
 @public("redouble.testing")
 @dataclass(frozen=True)
 class Step:
-    """The end of one call of a `Script`: made by `ok` and `fail`."""
+    """The result or error of one call of a `Script`: made by `ok` and `fail`."""
 
     value: Any = None
     error: BaseException | type[BaseException] | None = None

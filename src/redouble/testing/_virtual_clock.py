@@ -26,7 +26,7 @@ from redouble._runtime.clock import LOOPS, Clock
 __all__ = ["WORKER_COUNTERS", "Timeline", "VirtualClock"]
 
 
-IDLE_TURNS = 10  # of a loop with its own time: enough for every task to sleep before the first wakes
+IDLE_TURNS = 10  # iterations of a loop that keeps its own time, so that all tasks sleep before one wakes
 
 
 # For each loop on virtual time, the function that counts running workers: meanwhile its time is real.
@@ -49,7 +49,7 @@ class VirtualClock(Clock):
         self._over = False
 
     def now(self) -> float:
-        """Return the seconds since the clock started; after its block, those at the end of the block."""
+        """Return the seconds since the clock started; after its block, those at its end."""
         return self._running_now() if self._end is None else self._end
 
     def _running_now(self) -> float:
@@ -57,12 +57,12 @@ class VirtualClock(Clock):
         return self._elapsed(self._timeline.now())
 
     def _finish(self) -> None:
-        """Stop the clock: its block is over, even if a task or context still has it."""
+        """Stop the clock: its block is over, even if a task or context still refers to it."""
         self._end = self._elapsed(self._timeline.last_known())
         self._over = True
 
     def _elapsed(self, now: float) -> float:
-        # Relative to another start a second is 1.0000000000009, which is unreadable in a test.
+        # With a start other than 0, a second may be 1.0000000000009, which is unreadable in a test.
         passed = now - self._start
         return round(passed, 9) if self._start else passed
 
@@ -92,7 +92,7 @@ class VirtualClock(Clock):
         self._timeline.advance(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Record a delay and let it pass as soon as no task has anything to do before."""
+        """Record a delay and sleep: time moves as soon as no task has anything to do before."""
         self._record(seconds)
         await self._timeline.wait(seconds)
 
@@ -127,7 +127,7 @@ class Timeline:
         return self.last_known()
 
     def last_known(self) -> float:
-        """Return the seconds that have passed, by the clocks that are known already."""
+        """Return the seconds that have passed, without looking for a new Trio clock."""
         trio_time: float = 0.0 if self._trio is None else self._trio.current_time()
         return (
             self._offset + trio_time + (0.0 if self._ended_at is None else time.monotonic() - self._ended_at)
@@ -154,7 +154,7 @@ class Timeline:
         return under_trio() or (isinstance(clock, VirtualClock) and clock._timeline is self)
 
     def wait(self, seconds: float) -> Awaitable[None]:
-        """Sleep in async code, until no task has anything to do before."""
+        """Sleep in async code: time moves as soon as no task has anything to do before."""
         self.now()
         if self.drives_running_loop():
             return backend().sleep(seconds)

@@ -1,7 +1,8 @@
 """VirtualTimeLoop, an asyncio event loop patched to run on virtual time, and `virtual_time()`.
 
-An event loop depends on the world in two ways: it reads the time, and it selects the I/O events of the next
-seconds. Both are replaced, so that every wait on the loop is virtual, whether or not redouble made it.
+An event loop depends on real time in two places: it reads the clock, and it waits for I/O events until the
+next timer is due. Both are replaced, so that every wait on the loop is virtual, whether or not redouble made
+it.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ class VirtualTimeLoop:
         events = self._select(QUIET_SECONDS if len(watched) > 1 else 0)  # one is the loop's self-pipe
         if not events:
             moment = self._loop._scheduled[0].when() - self._base
-            # As in VirtualClock: relative to another base a second is 1.0000000000009.
+            # As in VirtualClock: with a base other than 0, a second may be 1.0000000000009.
             self._timeline.move_to(round(moment, 9) if self._base else moment)
-            # A timer is due if it is earlier than now plus this, which rounding loses in large numbers.
+            # A timer is due if it is earlier than now plus this resolution, which must survive rounding.
             self._loop._clock_resolution = max(1e-9, 4 * ulp(self.time()))
         return events
 

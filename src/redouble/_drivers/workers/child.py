@@ -51,9 +51,9 @@ def _die_with_parent() -> None:  # pragma: no cover  it ends the process
 
     The sentinel is a pipe, which another process may hold open; so the parent's id is polled too.
     """
-    parent, ours = parent_process(), os.getppid()
+    parent, parent_id = parent_process(), os.getppid()
     while parent is not None:
-        if connection.wait([parent.sentinel], PARENT_POLL) or os.getppid() != ours:
+        if connection.wait([parent.sentinel], PARENT_POLL) or os.getppid() != parent_id:
             os._exit(1)
 
 
@@ -118,5 +118,5 @@ class JobResult:
         try:
             return kind, pack(self.value if self.error is None else self.error), text
         except Exception as error:
-            made = self.value if self.error is None else self.error
-            return f"unpicklable {kind}", b"", text or f"{type(made).__qualname__}: {error}"
+            payload = self.value if self.error is None else self.error
+            return f"unpicklable {kind}", b"", text or f"{type(payload).__qualname__}: {error}"

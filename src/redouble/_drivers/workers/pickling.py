@@ -1,7 +1,8 @@
 """Pickling of calls and replies of worker processes.
 
 Functions are pickled by name, as usual. A decorated function, whose name refers to its wrapper, is pickled as
-that name and the number of ``__wrapped__`` steps: the function that a policy retries in a process is one.
+that name and the number of ``__wrapped__`` steps. The function that a policy retries in a process is such
+a function.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def unpack(sent: bytes) -> Any:
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: object) -> Any:
-        """Pickle a decorated function by its wrapper's name and its depth; nothing else is special."""
+        """Pickle a decorated function by its wrapper's name and its depth, everything else as usual."""
         if not isinstance(obj, FunctionType):
             return NotImplemented
         try:
@@ -44,13 +45,13 @@ def _look_up(module: str, qualname: str) -> object:
     return reduce(getattr, qualname.split("."), importlib.import_module(module))
 
 
-def _layers(found: object) -> list[object]:
+def _layers(function: object) -> list[object]:
     """List a function and what it wraps, outermost first."""
     layers: list[object] = []
-    while found is not None and found not in layers:
-        found = getattr(found, "__func__", found)  # a class method is bound already
-        layers.append(found)
-        found = getattr(found, "__wrapped__", None)
+    while function is not None and function not in layers:
+        function = getattr(function, "__func__", function)  # a class method is bound already
+        layers.append(function)
+        function = getattr(function, "__wrapped__", None)
     return layers
 
 

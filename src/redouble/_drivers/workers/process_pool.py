@@ -64,7 +64,7 @@ class WorkerProcess:
         return cls(start)
 
     def is_ready(self, seconds: float) -> bool:
-        """Wait until it has started; return True if it has."""
+        """Wait until the process has started; return True if it has."""
         try:
             self._ready = self._ready or (self.has_reply(seconds) and self._wire.recv_bytes() == READY)
         except (EOFError, OSError):
@@ -113,7 +113,7 @@ class WorkerProcess:
         elif self._ready:
             parked.append(self)
         else:
-            self._late = True  # tolerated once: a call may need it before it has started
+            self._late = True  # kept once although it is late: a call may need it before it has started
             parked.insert(0, self)
 
     def kill(self) -> None:
@@ -159,7 +159,7 @@ def _forget_after_fork() -> None:
     _all.clear()
 
 
-@atexit.register  # after multiprocessing, and so called before it: it would wait for them
+@atexit.register  # after multiprocessing's handler, and so called before it: that one waits for the workers
 def kill_all() -> None:
     """Kill all worker processes: the results of calls that are still running are not needed any more."""
     _ending.append(None)

@@ -21,7 +21,7 @@ from redouble.errors import WorkerFailed
 __all__ = ["REAP_TIMEOUT", "AsyncJobSteps", "ProcessJob", "WorkerTraceback"]
 
 
-START_TIMEOUT = 60.0  # seconds after which a process that is waited for counts as failed
+START_TIMEOUT = 60.0  # seconds that a process may take to start, or to import a module
 
 NAMELESS = "Write a function at the top of a module, and arguments that can be pickled"
 NESTED = "Of several layers only the innermost can have a process for its worker"
@@ -42,7 +42,7 @@ class ProcessJob:
     ) -> None:
         self._call = (fn, args, kwargs)
         self._process = WorkerProcess.idle(start)
-        self._owned = True  # until it is released, when another job may take it at once
+        self._owned = True  # False once the process is released: another job may take it at once
         self._lock = allocate_lock()
         self.ended = False
 
@@ -86,12 +86,12 @@ class ProcessJob:
             ) from error
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; return True if it has ended."""
+        """Wait for the end of the call; return True if it has ended."""
         self.ended = self._process.has_reply(seconds)
         return self.ended
 
     def result(self) -> Any:
-        """Return what it returned, or raise what it raised."""
+        """Return the result of the call, or raise its error."""
         kind, sent, text = self._process.receive()
         self.release()
         name = display_name(self._call[0])
@@ -102,19 +102,19 @@ class ProcessJob:
                 else f"what {name} made cannot be sent back from a worker process: {text}"
             )
         try:
-            made = unpack(sent)
+            payload = unpack(sent)
         except Exception as error:
             raise WorkerFailed(
                 f"what {name} made cannot be read again: {error}{text and '. It was: '}{text}"
             ) from error
         if kind == "value":
-            return made
-        if not isinstance(made, BaseException):
+            return payload
+        if not isinstance(payload, BaseException):
             raise WorkerFailed(f"what {name} raised cannot be read again. It was: {text}")
         try:
-            raise made from WorkerTraceback(text)
+            raise payload from WorkerTraceback(text)
         finally:
-            del made  # break the cycle of the error and this frame
+            del payload  # break the cycle of the error and this frame
 
     def kill(self) -> None:
         """Kill the process, unless it was released, which ends a wait for its reply."""

@@ -1,7 +1,7 @@
 """Worker threads: parked when idle, reused, and never joined at the exit of the program.
 
-One stack of idle threads serves all policies. No exception is ever injected into a thread: a flag shows it
-that its attempt is over (`redouble.cancelled()`), and it is abandoned.
+One stack of idle threads serves all policies. No exception is ever injected into a thread: a flag signals
+that its attempt is over (`redouble.cancelled()`), and the thread is abandoned.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ThreadJob(CancellableDeadline):
         kwargs: dict[str, Any],
         wake: Callable[[], object] | None = None,
     ) -> None:
-        outer = ACTIVE_DEADLINE.get()  # flat: this is measured
+        outer = ACTIVE_DEADLINE.get()  # without super().__init__(): this is benchmarked
         self.outer = outer if outer is None else in_force(outer)
         self.until, self.clock = inf, reading
         self.over = self.cancelled = False
@@ -70,7 +70,7 @@ class ThreadJob(CancellableDeadline):
         self.ended = self.stuck = False
 
     def start(self, seconds: float = inf) -> None:
-        """Run it on a thread, an idle one if there is one, with a deadline in this many seconds."""
+        """Run the call on a thread, an idle one if there is one, with a deadline in this many seconds."""
         if seconds < inf:
             self.until = self.clock() + seconds
         self._context.run(ACTIVE_DEADLINE.set, self)
@@ -83,7 +83,7 @@ class ThreadJob(CancellableDeadline):
             thread.wake.release()
 
     def run_within(self, seconds: float) -> bool:
-        """Run it, and wait for its end; return True if it has ended in time."""
+        """Run the call and wait for its end; return True if it has ended in time."""
         in_time = False
         try:
             self.start(seconds)
@@ -98,20 +98,20 @@ class ThreadJob(CancellableDeadline):
         return in_time
 
     def ended_in_time(self) -> bool:
-        """Return True if it ended in time, however late the wake-up was."""
+        """Return True if the call ended in time, however late the wake-up was."""
         return self._ended_at < self.until
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end."""
+        """Wait for the end of the call."""
         if not self.ended:
             self.ended = self._lock.acquire(True, seconds if seconds < TIMEOUT_MAX else -1)
 
     def succeeded(self) -> bool:
-        """Return True if it has returned."""
+        """Return True if the call has returned."""
         return self._ended_at < inf and self._error is None
 
     def result(self) -> Any:
-        """Return what it returned, or raise what it raised."""
+        """Return the result of the call, or raise its error."""
         value, error = self._value, self._error
         self.discard_result()
         try:

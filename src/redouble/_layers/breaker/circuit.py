@@ -65,7 +65,7 @@ class TrackedCall:
     def __init__(self, epoch: StateEpoch, now: float) -> None:
         self.epoch: StateEpoch | None = epoch
         self.started = now
-        self.counted_slow = False  # as a failure, before it ended
+        self.counted_slow = False  # True if it was counted as a failure before it ended
 
 
 Ticket: TypeAlias = StateEpoch | TrackedCall
@@ -81,7 +81,7 @@ class StateChange(NamedTuple):
     retry_after: float | None = None
 
 
-SHORTEST_LEASE = 1.0  # second: a probe without a result for this long, or the cooldown, counts as lost
+SHORTEST_LEASE = 1.0  # second: a probe without a result for this long, and for the cooldown, counts as lost
 SLOW = "a slow call"
 ROUNDING = 1e-9  # a caller that waits for the `retry_after` of 0.3 s may arrive 0.00000000000000004 s early
 

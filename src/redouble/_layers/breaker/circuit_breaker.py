@@ -60,9 +60,9 @@ GUARDED = Template(
 class CircuitBreaker(ForkSafe, Gate):
     """Open after too many failures: reject calls for a while, then admit a few as probes.
 
-    on: what counts as a failure: an exception type, a tuple, a rule, or a list of these. An error that a
-        rule answers False to counts as a success (a 404 is a healthy answer); an error that no rule
-        answers, a cancellation and a `Rejected` are not counted.
+    on: what counts as a failure: an exception type, a tuple, a rule, or a list of these. An error for
+        which a rule returns False counts as a success (a 404 is a healthy answer); an error that no rule
+        decides on, a cancellation and a `Rejected` are not counted.
     failures: open after this many in a row. Ignored if there is a ``ratio``.
     ratio: open when at least this share of the calls in the last ``window`` seconds failed, and there were
         at least ``minimum`` of them. Without a ratio both are ignored.
@@ -110,7 +110,7 @@ class CircuitBreaker(ForkSafe, Gate):
         )
         self.name, self.clock = name, clock
         self.register("breakers")
-        # If a subclass overrides one of them, every call has to go through both.
+        # If a subclass overrides `admit()` or `ended()`, every call has to call both.
         own = type(self)
         self._not_overridden = own.admit is CircuitBreaker.admit and own.ended is CircuitBreaker.ended
         self._circuit = Circuit(self.settings, random.random, clock.now())
@@ -277,6 +277,6 @@ class CircuitBreaker(ForkSafe, Gate):
 
     def __repr__(self) -> str:
         settings = self.settings
-        when = f"failures={settings.failures}" if settings.ratio is None else f"ratio={settings.ratio:g}"
+        threshold = f"failures={settings.failures}" if settings.ratio is None else f"ratio={settings.ratio:g}"
         named = "" if self.name is None else f", name={self.name!r}"
-        return f"CircuitBreaker({when}, cooldown={settings.cooldown:g}{named})"
+        return f"CircuitBreaker({threshold}, cooldown={settings.cooldown:g}{named})"

@@ -38,7 +38,7 @@ class ChangeDispatcher:
         self._pending.append(change)
 
     def publish(self) -> None:
-        """Deliver the pending changes, unless another call does: an observer may change the breaker, too."""
+        """Deliver the pending changes, unless another call does so: an observer may change the breaker."""
         while self._pending:
             mine = False
             try:
@@ -53,7 +53,7 @@ class ChangeDispatcher:
 
 
 def dispatch(change: StateChange, name: str, status: str, observer: Observer | None) -> None:
-    """Log the first rejection and the recovery; emit the event to ``observer`` and to all global ones."""
+    """Log the first rejection and the recovery; emit the event to ``observer`` and to global observers."""
     if change.what == "rejected":
         log("%s; further rejections are counted, and not logged", status)
     elif change.what == "closed" and change.rejected:

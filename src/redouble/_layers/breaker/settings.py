@@ -39,11 +39,11 @@ class CircuitBreakerSettings:
 
     def summary(self) -> str:
         """Return a few words: when the breaker opens, and for how long."""
-        often = f"{self.failures} failures in a row"
+        condition = f"{self.failures} failures in a row"
         if self.ratio is not None:
             share, window = f"{self.ratio * 100:g}%", format_seconds(self.window)
-            often = f"{share} failures of at least {self.minimum} calls in {window}"
-        return f"opens after {often}, for {format_seconds(self.cooldown)}"
+            condition = f"{share} failures of at least {self.minimum} calls in {window}"
+        return f"opens after {condition}, for {format_seconds(self.cooldown)}"
 
 
 def validated(

@@ -88,9 +88,9 @@ class Hedge(SharedByIdentity, Layer):
     delay: how many seconds a call may take before an extra call starts. None: measured, as the time that
         all but the slowest ``max_extra_load`` of the calls take; nothing is hedged before there were enough
         calls to measure. If more calls than that are slow, set a larger load, or the delay.
-    max_extra_load: how many extra calls there may be, as a share of all calls: never more than this and one.
+    max_extra_load: how many extra calls there may be, as a share of all calls: at most that share plus one.
         None is no limit, and then ``delay`` is required.
-    hedges: how many extra calls one call may lead to, each a ``delay`` after the one before.
+    hedges: how many extra calls one call may start, each a ``delay`` after the one before.
     on: errors that do not end the race: another attempt may still win. Any other error wins at once.
     until: a rule for results, as in `Retry`: a result that it refuses does not win while others are running.
     different: a function for the extra calls, with the same arguments: one for another host, for example.

@@ -12,7 +12,7 @@ from math import ceil, floor, frexp, inf, ldexp
 __all__ = ["HedgeQuota", "LatencyHistogram"]
 
 
-PER_DOUBLING = 16  # an estimate is less than 1/16 too high
+PER_DOUBLING = 16  # steps from a latency to twice that: an estimate is less than 1/16 too high
 LOWEST_POWER, HIGHEST_POWER = -20, 12  # of two: from a microsecond to an hour
 STEPS = (HIGHEST_POWER - LOWEST_POWER + 1) * PER_DOUBLING
 MIN_CALLS = 20  # before there is a threshold
@@ -48,7 +48,7 @@ class LatencyHistogram:
         self._until_update, self._sample_every = (
             MIN_UPDATE_INTERVAL,
             1,
-        )  # timed calls; all calls for each timed one
+        )  # timed calls until the next update; calls for each timed one
         self._since = now
         self.skip = 0  # calls before the next timed one
         self.threshold: float | None = None  # seconds; None before there were enough calls
@@ -77,8 +77,8 @@ class LatencyHistogram:
     def _upper_bound(self, over: int) -> float:
         """Return a latency that at most ``over`` of the counted calls exceeded."""
         place = STEPS - 1
-        while place > 0 and (there := self._current[place] + self._previous[place]) <= over:
-            over -= there
+        while place > 0 and (count := self._current[place] + self._previous[place]) <= over:
+            over -= count
             place -= 1
         power, step = divmod(place, PER_DOUBLING)
         return ldexp((PER_DOUBLING + step + 1) / (2 * PER_DOUBLING), power + LOWEST_POWER)
@@ -92,7 +92,7 @@ class HedgeQuota:
     def __init__(self, share: float | None) -> None:
         self._share = share
         self.calls = 0
-        self._spent = 0.0  # extra calls, and those that expired unused
+        self._spent = 0.0  # extra calls, and the part of the quota that expired unused
 
     def spend(self) -> bool:
         """Return True and count an extra call if the quota allows it."""

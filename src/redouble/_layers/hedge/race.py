@@ -49,7 +49,7 @@ class Race:
         self._failures, self._until = failures, until
         self.started = self.running = 1
         self.winner: int | None = None
-        self.not_before = 0.0  # on the clock of `now`: the next attempt waits until then
+        self.not_before = 0.0  # the next attempt starts no earlier, by the clock of `now`
         self._results: list[Any] = []
         self._value: Any = None
         self._error: Exception | None = None

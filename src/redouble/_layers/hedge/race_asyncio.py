@@ -91,24 +91,24 @@ class RaceTask(RepeatingTimerEntry):
             task.cancel()
 
     async def end_others(self, race: Race, *, delivered: bool) -> None:
-        """End the other attempts and close unused results; all, if the caller is cancelled meanwhile."""
+        """End the other attempts and close unused results; all results if the caller is cancelled."""
         self._cancel()
         cancelled = await _wait_all(self._cancelled)
         unused = race.unused_results(delivered=delivered and cancelled is None)
         later = await _close_shielded(unused)
         if cancelled is None and later is not None:  # then the outcome is not delivered either
             closed = {id(value) for value in unused}
-            rest = [value for value in race.unused_results(delivered=False) if id(value) not in closed]
-            await _close_shielded(rest)
+            remaining = [value for value in race.unused_results(delivered=False) if id(value) not in closed]
+            await _close_shielded(remaining)
         cancelled = cancelled or later
         ended = [task.exception() for task in self._cancelled if not task.cancelled()]
         self._cancelled.clear()  # a reference cycle: their errors refer to this object
-        worse = next((error for error in ended if error is not None), cancelled)  # such as SystemExit
+        to_raise = next((error for error in ended if error is not None), cancelled)  # such as SystemExit
         try:
-            if worse is not None:
-                raise worse
+            if to_raise is not None:
+                raise to_raise
         finally:
-            del worse, cancelled, ended  # a reference cycle: the traceback refers to this frame
+            del to_raise, cancelled, ended  # a reference cycle: the traceback refers to this frame
 
 
 async def _wait_all(tasks: list[Task[None]]) -> CancelledError | None:

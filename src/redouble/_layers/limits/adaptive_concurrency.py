@@ -1,6 +1,7 @@
 """AdaptiveConcurrency: a limit on concurrent calls that adapts to latency.
 
-The calls in flight are counted without a lock: between reading and writing the count there must be no call.
+The calls in flight are counted without a lock: between reading and writing the count there must be no call,
+because another thread or a signal handler could run there.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ __all__ = ["AdaptiveConcurrency", "InFlight", "overloaded"]
 class InFlight:
     """The calls in flight and their limit. A forked child has a new one, without the parent's calls.
 
-    skip: the number of calls that begin before the next timed one; ``timing_interval`` while fewer than
-        ``half`` of the limit are in flight.
+    skip: the number of calls that begin before the next timed one: ``timing_interval`` while at most ``half``
+        calls are in flight, else 0.
     """
 
     __slots__ = ("count", "half", "limit", "skip", "timing_interval")

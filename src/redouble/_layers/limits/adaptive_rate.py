@@ -78,14 +78,14 @@ class AdaptiveRate(WaitingGate):
         self._wait_queue = WaitQueue(self._bucket, wait, self._rejection)
 
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
-        """Record how a call ended; a cancellation, or a rejection further in, does not count."""
+        """Record how a call ended; a cancellation, or a rejection by an inner gate, does not count."""
         if error is not None and (not isinstance(error, Exception) or isinstance(error, Rejected)):
             return
         throttled = error is not None and bool(self._throttles.matches(error))
         self._wait_queue.update_pacer(self._bucket.record, throttled, now)
 
     def snapshot(self) -> Mapping[str, float | None]:
-        """Return the ``rate`` in calls a second (None: no limit yet), the ``measured`` one, ``queued``."""
+        """Return the ``rate`` in calls a second (None: no limit yet), the ``measured`` rate, ``queued``."""
         self._advance_window()
         bucket = self._bucket
         rate = bucket.rate if bucket.limiting else None

@@ -26,7 +26,7 @@ LEAST_CAPACITY = 1.0
 
 
 class CubicCurve:
-    """The CUBIC curve: it returns to ``top``, the rate last throttled, ``plateau`` seconds afterwards."""
+    """The CUBIC curve: it returns to ``top``, the last throttled rate, ``plateau`` seconds after the cut."""
 
     __slots__ = ("beta", "plateau", "scale", "since", "top")
 
@@ -59,7 +59,7 @@ class RateMeter(SampledCounter):
         self._measured_to = floor(now / SLICE) * SLICE
 
     def advance(self, now: float) -> None:
-        """Update the rate if a slice is over; the result that notices it is included."""
+        """Update the rate if a slice is over; the result that triggers the update is included."""
         start = floor(now / SLICE) * SLICE
         passed = start - self._measured_to
         if -CLOCK_JUMP <= passed <= 0:
@@ -73,7 +73,7 @@ class RateMeter(SampledCounter):
 
 
 class AdaptiveTokenBucket:
-    """A token bucket whose fill rate adapts to throttling; ``limiting``: since the first throttling."""
+    """A token bucket whose fill rate adapts to throttling; ``limiting``: True since the first throttling."""
 
     __slots__ = ("_curve", "_least", "_tokens", "_updated_at", "capacity", "limiting", "meter", "rate")
 

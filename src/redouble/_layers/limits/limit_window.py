@@ -100,10 +100,10 @@ class WindowedLimit:
     def _close_window(self, now: float) -> None:
         rtt = median_low(self._rtts) if self._rtts else 0.0
         sample = Sample(rtt, self._max_in_flight, dropped=self._dropped)
-        learning, self._limit_to_restore = self._limit_to_restore, 0.0
+        limit_to_restore, self._limit_to_restore = self._limit_to_restore, 0.0
         new = self._algorithm.next(self._limit, sample)
-        if learning and not sample.dropped:
-            new = learning
+        if limit_to_restore and not sample.dropped:
+            new = limit_to_restore
         self._limit = max(float(self._least), min(float(self._most), new))
         if now >= self._relearn_at and not sample.dropped:
             self._algorithm.forget()

@@ -3,8 +3,8 @@
 A pacer is passed the time and never waits; `WaitQueue` decides which call waits, and in what order.
 
 Rule 1: ``arrival_time`` is the theoretical arrival time: the moment from which the next call may pass. Each
-        call moves it on by one interval. It never lies further back than ``slack``: permits that were not
-        used by then are lost, and a burst consists of those in between. So in any t seconds at most
+        call moves it on by one interval. It is never more than ``slack`` seconds in the past: older permits
+        that were not used are lost, and the later ones form the burst. So in any t seconds at most
         t / interval + burst calls pass.
 Rule 2: while the fast path is open, ``fast_arrival_time`` is that moment, and the wrapper of a call takes its
         permit with three attribute accesses: between reading and writing there is no call and no loop, so

@@ -26,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_PAUSE = 3600.0  # seconds: a server that asks for more is mistaken, or hostile
-MAX_CALLS = 10**9  # calls
+MAX_CALLS = 10**9  # the largest rate, and the largest burst
 
 # Between reading and writing `fast_arrival_time` there is no call: see rule 2 of the pacing module.
 TAKE_PERMIT = """\
@@ -155,7 +155,7 @@ class RateLimit(WaitingGate):
         self._apply_headers(headers, status)
 
     def _follow(self, answer: object) -> None:
-        """Follow the result of a call, which may be of any type: only its headers are read."""
+        """Apply the limits in the headers of a call's result, which may be of any type."""
         self._apply_headers(*_headers_and_status(answer))
 
     def _apply_headers(self, headers: object, status: object) -> None:
@@ -218,7 +218,7 @@ class RateLimit(WaitingGate):
         self._wait_queue.update_pacer(lambda: self._pacer.reconfigure(interval, burst, SYSTEM.now()))
 
     def ended(self, ticket: object, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
-        """Follow the headers of an error, if ``following``."""
+        """Apply the limits in the headers of an error, if ``following`` is set."""
         if self.settings.following and error is not None:
             self._follow(error)
 

@@ -59,7 +59,7 @@ class Slots(ForkSafe):
     def try_acquire(self, lease: Lease) -> bool:
         """Add the lease and return True if it is admitted.
 
-        If not, the lease stays until `enqueue()` or `release()` discards it, one too many for that moment.
+        If it is not, the lease stays in ``leases``, above the limit: `enqueue()` or `release()` discards it.
         """
         self.leases.add(lease)
         return not self.queue and len(self.leases) <= self.limit

@@ -37,7 +37,7 @@ def rejection_share(requests: float, accepts: float, k: float, most: float = 1.0
 
 
 class RequestWindow(SampledCounter):
-    """Requests and accepted ones in a sliding window; ``count``: accepted ones not yet added to it."""
+    """A sliding window of requests and accepted requests; ``count``: accepted ones not yet added to it."""
 
     __slots__ = ("accepts", "limiting", "requests", "width")
 
@@ -144,10 +144,10 @@ class Throttle(ForkSafe, Gate):
         with self._lock:
             window.advance(now)
             share = self._rejected_share()
-            unlucky = draw < share
-            if unlucky:
+            rejected = draw < share
+            if rejected:
                 window.add(now, accepted=False)
-        if unlucky:
+        if rejected:
             throttle = "the throttle" if self.name is None else f"the throttle {self.name}"
             calls = f"{share:.0%} of the calls are"
             message = f"{throttle} is on: {calls} refused here, since the service accepts too few"
@@ -156,7 +156,7 @@ class Throttle(ForkSafe, Gate):
     def ended(self, ticket: None, error: BaseException | None, now: float, /) -> None:  # noqa: ARG002
         """Record how a call ended."""
         bad = self._failures.is_failure(error)
-        # A signal handler that interrupts the counting of another call is not counted.
+        # A call by a signal handler that interrupted the counting of another call is not counted.
         if bad is not None and not self._owned_by_this_thread():
             with self._lock:
                 self._requests.add(now, accepted=not bad)

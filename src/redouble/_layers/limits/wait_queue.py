@@ -38,7 +38,7 @@ __all__ = ["WaitQueue", "WaitingGate"]
 T = TypeVar("T")
 
 HEAD_GRACE = 0.1  # seconds that the head may take to react after its permit is available
-WAKE_LATENCY = 0.002  # seconds for each waiter ahead: event loops wake about a millisecond late, and are busy
+WAKE_LATENCY = 0.002  # seconds for each waiter ahead: an event loop wakes a millisecond late, or is busy
 
 
 class Waiter:
@@ -60,7 +60,7 @@ class WaitQueue(ForkSafe):
         self._slow_head: tuple[Waiter | None, float] = (
             None,
             0.0,
-        )  # the head that does not react, and the time since when
+        )  # the head that does not react, and since when
 
     def __len__(self) -> int:
         return len(self._queue)

@@ -37,10 +37,10 @@ class _Decorate(Generic[P]):
         if not args:
             return self._make(*args, **options)
         fn: object = args[0]
-        an_option = not hasattr(fn, "__get__") and not callable(fn)  # 3, (OSError,), "5s", ...
+        is_option = not hasattr(fn, "__get__") and not callable(fn)  # 3, (OSError,), "5s", ...
         is_coroutine = iscoroutine(cast("Any", fn))
-        a_rule = isinstance(fn, Transient) or (isinstance(fn, type) and issubclass(fn, BaseException))
-        if options or len(args) > 1 or (an_option and not is_coroutine) or a_rule:
+        is_rule = isinstance(fn, Transient) or (isinstance(fn, type) and issubclass(fn, BaseException))
+        if options or len(args) > 1 or (is_option and not is_coroutine) or is_rule:
             raise TypeError("write @retry, or @retry(on=..., attempts=...): options are keywords")
         return self._default(cast("Callable[..., object]", fn))
 

@@ -1,7 +1,7 @@
 """Retry: a policy as a decorator, `call`, `acall`, `run`, ``for`` and ``async for``, `stream` and `enter`.
 
-A frozen value. The engine decides and the drivers wait; this module only selects the driver. The drivers of
-streams and context managers are imported on first use.
+A `Retry` is a frozen value. The engine decides and the drivers wait; this module only selects the driver. The
+drivers of streams and context managers are imported on first use.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class Retry(Options, Layer):
     until: a rule for results: truthy accepts, falsy means "not yet, try again", a `Verdict` decides.
     attempts: how many in total, including the first; None for no limit but time.
     backoff: seconds to wait, as a `Backoff` or any iterable; or a mapping of `Kind` to these.
-    give_up_after: begin no attempt and no delay that could not start within this many seconds.
-    timeout: the limit of the whole call. An async attempt, and one on a worker, is cut when it is reached;
-        plain blocking code cannot be, so there it only prevents attempts and delays that start too late.
+    give_up_after: start no attempt after this many seconds, and no delay that would end later.
+    timeout: the limit of the whole call. An async attempt, and one on a worker, is cancelled at the limit;
+        plain blocking code cannot be, so there the limit only prevents attempts that would start too late.
     attempt_timeout: the limit of each attempt: of async functions, and of blocking ones on a ``worker``.
-        One that is too slow fails with `AttemptTimeout`, and is retried unless a rule says otherwise.
+        A slow attempt fails with `AttemptTimeout`, and is retried unless a rule decides otherwise.
     work_timeout: like ``timeout``, for the time spent inside attempts, without delays and observers.
     hints: how to treat a delay requested by the server.
     budget: an allowance for retries, shared by passing the same object to many policies.

@@ -118,15 +118,15 @@ class BackoffValue(Value):
         return keys
 
     def _by_kind(self, table: Mapping[str, object], place: DocPath) -> dict[Kind | None, object]:
-        found: dict[Kind | None, object] = {}
+        backoffs: dict[Kind | None, object] = {}
         for key, value in table.items():
             if key not in KINDS:
                 raise place.unknown_key(key, value, KINDS)
             kind = None if key == OTHERS else Kind(key)
-            found[kind] = BackoffValue(by_kind=False).read(value, place.under(key))
-        if None not in found and len(found) < len(Kind):
-            raise place.under(OTHERS).error("missing: say it too, for the kinds that are not named")
-        return found
+            backoffs[kind] = BackoffValue(by_kind=False).read(value, place.under(key))
+        if None not in backoffs and len(backoffs) < len(Kind):
+            raise place.under(OTHERS).error("missing: write it too, for the kinds that are not named")
+        return backoffs
 
 
 def _one(table: Mapping[str, object], place: DocPath) -> Backoff:
@@ -139,12 +139,14 @@ def _one(table: Mapping[str, object], place: DocPath) -> Backoff:
             raise place.unknown_key(key, value, (*options, *SHORT, "then"))
     for key in options:
         if key not in table and key not in OPTIONAL:
-            raise place.under(key).error(f"missing: a backoff of type {name!r} must say its {key}")
-    said = {key: kind.read(table[key], place.under(key)) for key, kind in options.items() if key in table}
+            raise place.under(key).error(f"missing: a backoff of type {name!r} must set {key}")
+    arguments = {
+        key: kind.read(table[key], place.under(key)) for key, kind in options.items() if key in table
+    }
     try:
-        backoff = MAKE[name](*said.values())
+        backoff = MAKE[name](*arguments.values())
     except ValueError as error:
-        raise place.constructor_error(error, said) from error
+        raise place.constructor_error(error, arguments) from error
     if "then" in table:
         return _chained(backoff, table, place)
     for key, kind in SHORT.items():
@@ -156,23 +158,23 @@ def _one(table: Mapping[str, object], place: DocPath) -> Backoff:
 def _chained(backoff: Backoff, table: Mapping[str, object], place: DocPath) -> Backoff:
     for key in SHORT:
         if key in table:
-            raise place.under(key).error("write it into the list `then`: where there is one, it is the chain")
+            raise place.under(key).error("write it into the list `then`, which replaces this key")
     place = place.under("then")
     wanted = "a list such as [{ maximum = 5 }, 'full_jitter', { take = 3 }]"
     for index, stage in enumerate(place.items(table["then"], wanted)):
-        here = place.under(str(index))
+        stage_place = place.under(str(index))
         if isinstance(stage, str):
             if stage not in WORDS:
-                raise here.error(f"{short_repr(stage)} is no stage; {nearest(stage, WORDS)}")
+                raise stage_place.error(f"{short_repr(stage)} is no stage; {nearest(stage, WORDS)}")
             backoff = _passed(backoff, "jitter", JITTERS[stage])
             continue
-        one = here.table(stage, "'full_jitter', 'equal_jitter', or a table with one key")
+        one = stage_place.table(stage, "'full_jitter', 'equal_jitter', or a table with one key")
         if len(one) != 1:
-            raise here.error(f"{short_repr(one)}: write a table with one key for each stage")
+            raise stage_place.error(f"{short_repr(one)}: write a table with one key for each stage")
         for key, value in one.items():
             if key not in STAGES:
-                raise here.unknown_key(key, value, STAGES)
-            backoff = _passed(backoff, key, STAGES[key].read(value, here.under(key)))
+                raise stage_place.unknown_key(key, value, STAGES)
+            backoff = _passed(backoff, key, STAGES[key].read(value, stage_place.under(key)))
     return backoff
 
 
@@ -188,10 +190,10 @@ def written(backoff: Backoff, place: DocPath) -> dict[str, object]:
     name, args = backoff._series
     if name == "of":
         return {"type": name, "delays": BackoffValue().write(backoff._source, place), **_stages(backoff)}
-    said = {key: plain(arg) for key, arg in zip(SERIES[name], args, strict=False)}
+    options = {key: plain(arg) for key, arg in zip(SERIES[name], args, strict=False)}
     return {
         "type": name,
-        **{key: arg for key, arg in said.items() if OPTIONAL.get(key) != arg},
+        **{key: arg for key, arg in options.items() if OPTIONAL.get(key) != arg},
         **_stages(backoff),
     }
 

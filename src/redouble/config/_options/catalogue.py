@@ -69,7 +69,7 @@ __all__ = [
 SPAN, LIMIT = DurationValue(), Unlimited(DurationValue(zero=False))
 WAIT = Unlimited(SPAN)
 TOKENS = Number(high=1e15)
-NAMED = Option(Text(), "What it is called in errors, events and metrics: the key of its table, unless said.")
+NAMED = Option(Text(), "Its name in errors, events and metrics; by default the key of its table.")
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class Costs(Value):
     of: Number = TOKENS
 
     def read(self, value: object, place: DocPath) -> dict[Kind | None, float]:
-        found: dict[Kind | None, float] = {}
+        costs: dict[Kind | None, float] = {}
         for key, cost in place.table(value, "a table such as { throttled = 10, others = 5 }").items():
             if key not in KINDS:
                 raise place.unknown_key(key, cost, KINDS)
-            found[None if key == OTHERS else Kind(key)] = self.of.read(cost, place.under(key))
-        return found
+            costs[None if key == OTHERS else Kind(key)] = self.of.read(cost, place.under(key))
+        return costs
 
     def write(self, value: object, place: DocPath) -> object:
         costs = cast("Mapping[Kind | None, float]", value)
@@ -104,24 +104,32 @@ BUDGETS = Tagged(
     {
         "retry_budget": Table(
             RetryBudget,
-            "Retries as a share of what goes well.",
+            "A budget that grants retries as a share of recent successes or requests.",
             {
-                "ratio": Option(Number(high=1e9), "How many retries each credit earns."),
-                "per_second": Option(Number(high=1e9), "How many are granted whatever happens."),
-                "window": Option(SPAN, "How long credits and grants count for."),
-                "credit": Option(Choice(("success", "request")), "What earns retries."),
+                "ratio": Option(Number(high=1e9), "How many retries each credit adds."),
+                "per_second": Option(
+                    Number(high=1e9), "How many retries per second are granted in any case."
+                ),
+                "window": Option(SPAN, "How long credits and grants count."),
+                "credit": Option(
+                    Choice(("success", "request")), "What adds a credit: each success, or each request."
+                ),
                 "name": NAMED,
             },
         ),
         "token_bucket": Table(
             TokenBucket,
-            "Retries paid for in tokens, which successes bring back.",
+            "A budget in tokens: retries take them, and successes return them.",
             {
-                "capacity": Option(TOKENS, "How many tokens there are at first, and at most."),
-                "costs": Option(Costs(), "What a retry costs, by kind of failure, and for all others."),
-                "success_increment": Option(TOKENS, "What a success without retries brings."),
-                "refill_per_second": Option(TOKENS, "What time brings."),
-                "when_empty": Option(Choice(("refuse", "wait")), "What to do when no tokens are left."),
+                "capacity": Option(TOKENS, "The number of tokens at first, and at most."),
+                "costs": Option(
+                    Costs(), "The tokens that a retry costs, by kind of failure; others: all other kinds."
+                ),
+                "success_increment": Option(TOKENS, "The tokens that a success without retries adds."),
+                "refill_per_second": Option(TOKENS, "The tokens that each second adds."),
+                "when_empty": Option(
+                    Choice(("refuse", "wait")), "What to do with a retry when too few tokens are left."
+                ),
                 "name": NAMED,
             },
         ),
@@ -151,14 +159,15 @@ class BudgetValue(Value):
 
 HINTS = Table(
     Hints,
-    "How to treat a delay asked for by the other side.",
+    "How to treat a delay that the server requests: the hint.",
     {
         "mode": Option(
-            Choice(("at_least", "instead", "ignore")), "Wait for the longer of backoff and hint, or for one."
+            Choice(("at_least", "instead", "ignore")),
+            "Wait for the longer of backoff and hint, or for one of them.",
         ),
-        "longest": Option(WAIT, "Give up at once when asked to wait longer."),
+        "longest": Option(WAIT, "Give up at once if the hint is longer than this."),
         "over": Option(WAIT, "Let a hint add at most this to the backoff."),
-        "spread": Option(Number(high=1), "Add up to this share of the hint by chance."),
+        "spread": Option(Number(high=1), "Add up to this share of the hint at random."),
     },
 )
 WORKER = Table(
@@ -166,8 +175,8 @@ WORKER = Table(
     "Where the attempts of a blocking function run, so that they can be limited.",
     {
         "kind": Option(Choice(("thread", "process")), "A thread, or a process."),
-        "grace": Option(SPAN, "How long to wait for a thread that was told to stop."),
-        "overlap": Option(Flag(), "Whether another attempt may begin beside a thread that did not."),
+        "grace": Option(SPAN, "How long to wait for a thread that was asked to stop."),
+        "overlap": Option(Flag(), "True if another attempt may begin beside a thread that did not stop."),
         "start": Option(Choice(("spawn", "forkserver")), "How processes are started."),
     },
 )
@@ -175,19 +184,23 @@ RETRY = Table(
     Retry,
     "A retry policy.",
     {
-        "on": Option(ErrorNames(), "What is retried: names, of which the first with an opinion decides."),
+        "on": Option(
+            ErrorNames(), "What is retried: names of exceptions and rules; the first with an opinion decides."
+        ),
         "attempts": Option(
             Unlimited(Whole(1, "write a whole number, 1 for no retries (the first attempt counts)")),
             "How many attempts in total, the first included.",
         ),
         "backoff": Option(BackoffValue(), "How long to wait before each retry."),
-        "give_up_after": Option(LIMIT, "Begin no attempt and no delay that could not start within this."),
+        "give_up_after": Option(
+            LIMIT, "Begin no attempt and no delay that could not start within this time."
+        ),
         "timeout": Option(LIMIT, "The limit of the whole call."),
         "attempt_timeout": Option(LIMIT, "The limit of each attempt."),
         "work_timeout": Option(LIMIT, "The limit of the time spent inside attempts."),
         "hints": Option(Nested(HINTS), HINTS.about),
         "budget": Option(
-            Unlimited(BudgetValue()), "An allowance for retries: a name in [budgets], or its own."
+            Unlimited(BudgetValue()), "An allowance for retries: a name in [budgets], or a table."
         ),
         "worker": Option(Unlimited(Nested(WORKER)), WORKER.about),
         "nested": Option(
@@ -209,31 +222,32 @@ GATES = Tagged(
     {
         "bulkhead": Table(
             Bulkhead,
-            "So many calls at once and no more.",
+            "A limit on concurrent calls.",
             {
-                "limit": Option(Whole(1), "How many calls may be inside at once.", needed=True),
-                "wait": Option(WAIT, "How long others wait for a place; 0 is not at all."),
-                "queue": Option(Unlimited(Whole()), "How many may wait at once."),
+                "limit": Option(Whole(1), "How many calls may be in flight at once.", needed=True),
+                "wait": Option(WAIT, "How long other calls wait for a slot; 0: not at all."),
+                "queue": Option(Unlimited(Whole()), "How many calls may wait at once."),
                 "name": NAMED,
             },
         ),
         "circuit_breaker": Table(
             CircuitBreaker,
-            "Leave a service alone while it is down.",
+            "Reject calls to a service that fails, until it has recovered.",
             {
                 "on": Option(ErrorNames(), "What counts as a failure."),
-                "failures": Option(Whole(1), "Open after so many in a row."),
+                "failures": Option(Whole(1), "Open after this many failures in a row."),
                 "ratio": Option(
                     Unlimited(Number(high=1)),
                     "Open when this share of the calls in the window failed.",
                 ),
-                "window": Option(SPAN, "How long calls count for."),
-                "minimum": Option(Whole(1), "How many calls there must be for the ratio."),
+                "window": Option(SPAN, "How long a call counts."),
+                "minimum": Option(Whole(1), "How many calls must be in the window for the ratio."),
                 "slow": Option(WAIT, "A call that takes this long counts as failed."),
                 "cooldown": Option(SPAN, "How long to stay open."),
-                "probes": Option(Whole(1), "How many calls are let through after that."),
+                "probes": Option(Whole(1), "How many calls are admitted as probes after the cooldown."),
                 "reopening": Option(
-                    Unlimited(Listed(Number(high=1))), "Shares of the calls to let through first, rising."
+                    Unlimited(Listed(Number(high=1))),
+                    "Rising shares of the calls to admit after the probes, one after the other.",
                 ),
                 "name": NAMED,
             },
@@ -241,51 +255,55 @@ GATES = Tagged(
         ),
         "rate_limit": Table(
             RateLimit,
-            "So many calls in so much time.",
+            "A limit on the calls that begin in a period.",
             {
-                "rate": Option(Number(1e-9, 1e9), "How many calls may begin in the time.", needed=True),
-                "per": Option(SPAN, "The time that the rate is for."),
-                "burst": Option(Whole(1), "How many may begin at once after a rest."),
-                "wait": Option(WAIT, "How long others wait for their turn; 0 is not at all."),
-                "following": Option(Flag(), "Heed what answers say about the other side's limit."),
+                "rate": Option(Number(1e-9, 1e9), "How many calls may begin in the period.", needed=True),
+                "per": Option(SPAN, "The period of the rate."),
+                "burst": Option(Whole(1), "How many calls may begin at once after a pause."),
+                "wait": Option(WAIT, "How long other calls wait for a permit; 0: not at all."),
+                "following": Option(
+                    Flag(), "Apply the server's own limits, as responses and errors state them."
+                ),
                 "name": NAMED,
             },
         ),
         "adaptive_rate": Table(
             AdaptiveRate,
-            "As fast as the other side lets us, found out by being throttled.",
+            "A rate limit that adapts when the server throttles.",
             {
                 "on": Option(ErrorNames(), "What counts as throttling."),
-                "wait": Option(WAIT, "How long calls wait for their turn; 0 is not at all."),
+                "wait": Option(WAIT, "How long calls wait for a permit; 0: not at all."),
                 "least": Option(Number(1e-9, 1e9), "The lowest rate, in calls a second."),
                 "name": NAMED,
             },
         ),
         "adaptive_concurrency": Table(
             AdaptiveConcurrency,
-            "As many calls at once as the service can take, found out by how long they take.",
+            "A limit on concurrent calls that adapts to their latency.",
             {
-                "initial": Option(Whole(1), "Where the limit begins."),
+                "initial": Option(Whole(1), "The first limit."),
                 "least": Option(Whole(1), "The lowest limit."),
                 "most": Option(Whole(1), "The highest limit."),
-                "by": Option(Choice(("gradient", "vegas", "aimd")), "How the limit is found."),
-                "window": Option(SPAN, "The time of calls for one change."),
+                "by": Option(Choice(("gradient", "vegas", "aimd")), "The algorithm that computes the limit."),
+                "window": Option(SPAN, "The time of the calls that each change of the limit is based on."),
                 "on": Option(ErrorNames(), "Which errors are signs of overload."),
                 "slow": Option(SPAN, "For aimd: calls that take longer lower the limit too."),
-                "relearn": Option(SPAN, "How often to find out anew."),
+                "relearn": Option(
+                    SPAN, "The time between measurements of the latency with few calls in flight."
+                ),
                 "name": NAMED,
             },
             in_code=("random",),
         ),
         "throttle": Table(
             Throttle,
-            "Turn away as many calls as the service would turn away.",
+            "Reject as many calls as the service would reject.",
             {
-                "k": Option(Number(1, 1e9), "How many calls to send for one accepted."),
-                "window": Option(SPAN, "How long calls count for."),
-                "most": Option(Number(high=1), "The largest share to refuse."),
-                "minimum": Option(Whole(), "Refuse nothing while there were fewer calls."),
-                "on": Option(ErrorNames(), "What the service does not accept."),
+                "k": Option(Number(1, 1e9), "How many calls to send for each accepted one."),
+                "window": Option(SPAN, "How long a call counts."),
+                "most": Option(Number(high=1), "The largest share of calls to reject."),
+                "minimum": Option(Whole(), "Reject nothing while there are fewer calls in the window."),
+                "on": Option(ErrorNames(), "Which errors mean that the service did not accept a call."),
                 "name": NAMED,
             },
             in_code=("random",),
@@ -301,7 +319,7 @@ LAYERS = Tagged(
         **GATES.tables,
         "timeout": Table(
             Timeout,
-            "A limit for what is inside it.",
+            "A time limit for each call of the layers inside it.",
             {
                 "seconds": Option(SPAN, "How long a call may take.", needed=True),
                 "worker": Option(Unlimited(Nested(WORKER)), WORKER.about),
@@ -309,15 +327,17 @@ LAYERS = Tagged(
         ),
         "hedge": Table(
             Hedge,
-            "Make a late call a second time, beside the first.",
+            "Repeat a slow call beside the first; the first acceptable outcome wins.",
             {
-                "delay": Option(WAIT, "How long a call may take before it is late; else learned."),
+                "delay": Option(
+                    WAIT, "How long a call may take before an extra call starts; measured unless given."
+                ),
                 "max_extra_load": Option(
                     Unlimited(Number(1e-6)), "How many extra calls there may be, as a share of all."
                 ),
                 "hedges": Option(Whole(1), "How many extra calls one call may lead to."),
                 "on": Option(ErrorNames(), "Errors that do not end the race."),
-                "budget": Option(Unlimited(BudgetValue()), "What each extra call takes from."),
+                "budget": Option(Unlimited(BudgetValue()), "The budget from which each extra call takes."),
                 "name": NAMED,
             },
             in_code=("until", "different"),
@@ -334,14 +354,14 @@ class LayersValue(Value):
     def read(self, value: object, place: DocPath) -> DeferredList:
         wanted = "a list such as ['gates.db', 'policies.payments', { type = 'timeout', seconds = 2 }]"
         items = place.items(value, wanted)
-        read = tuple(self._one(item, place.under(str(index))) for index, item in enumerate(items))
-        for index, layer in enumerate(read):
-            if isinstance(layer, Reference) and layer in read[:index]:
+        layers = tuple(self._one(item, place.under(str(index))) for index, item in enumerate(items))
+        for index, layer in enumerate(layers):
+            if isinstance(layer, Reference) and layer in layers[:index]:
                 raise place.under(str(index)).error(
                     f"{layer.section}.{layer.name} is in it twice: each call would pass through it twice, or "
                     "wait for itself"
                 )
-        return DeferredList(read)
+        return DeferredList(layers)
 
     def write(self, value: object, place: DocPath) -> object:
         layers = place.items(value, "layers")

@@ -67,10 +67,10 @@ def register(name: str, on: On) -> None:
     rule: object = on
     given: object = tuple(cast("list[object]", rule)) if isinstance(rule, list) else rule
     with _lock:
-        known = _registered.get(name, given)
-        if not _same(known, given):
+        registered = _registered.get(name, given)
+        if not _same(registered, given):
             raise ConfigError(
-                f"register({name!r}, {short_repr(on)}): it stands for {short_repr(known)} already; "
+                f"register({name!r}, {short_repr(on)}): it is the name of {short_repr(registered)} already; "
                 "choose another name"
             )
         _registered = MappingProxyType({**_registered, name: given})

@@ -102,19 +102,19 @@ class Table:
 
     def read(self, value: object, place: DocPath, but: Collection[str] = ()) -> dict[str, object]:
         """Parse and validate the options of a table; keys in ``but`` are allowed and left to the caller."""
-        table, found = place.table(value), dict[str, object]()
+        table, values = place.table(value), dict[str, object]()
         for key, item in table.items():
             option = self.options.get(key)
             if option is not None:
-                found[key] = option.kind.read(item, place.under(key))
+                values[key] = option.kind.read(item, place.under(key))
             elif key in self.in_code:
                 raise place.under(key).error(f"{short_repr(item)}: this can only be set in code")
             elif key not in but:
                 raise place.unknown_key(key, item, (*self.options, *but))
         for key, option in self.options.items():
-            if option.needed and key not in found:
+            if option.needed and key not in values:
                 raise place.under(key).error(f"missing: {option.about[0].lower()}{option.about[1:]}")
-        return found
+        return values
 
     def build(
         self,
@@ -127,17 +127,17 @@ class Table:
 
         own: the keys that an error may be attributed to; None for all keys of ``values``.
         """
-        said = {
+        arguments = {
             key: value.made(found) if isinstance(value, Deferred) else value for key, value in values.items()
         }
         try:
-            return self.make(**said)
+            return self.make(**arguments)
         except (TypeError, ValueError, ArithmeticError) as error:
-            raise place.constructor_error(error, said if own is None else own) from error
+            raise place.constructor_error(error, arguments if own is None else own) from error
 
     def write(self, thing: object, place: DocPath) -> dict[str, object]:
         """Return the options that differ from their defaults, as a document holds them."""
-        usual, found = defaults(self.make), dict[str, object]()
+        usual, written = defaults(self.make), dict[str, object]()
         settings: object = getattr(thing, "settings", thing)  # a policy or a pipeline has its options itself
         for key in self.in_code:
             value: object = getattr(settings, key)
@@ -146,8 +146,8 @@ class Table:
         for key, option in self.options.items():
             value = getattr(settings, key)
             if key not in usual or (value is not usual[key] and value != usual[key]):
-                found[key] = option.kind.write(value, place.under(key))
-        return found
+                written[key] = option.kind.write(value, place.under(key))
+        return written
 
     def kinds(self) -> dict[str, Value]:
         """Return the value type of every option."""
@@ -155,26 +155,26 @@ class Table:
 
     def without(self, key: str) -> Table:
         """Return a copy of this table without one option."""
-        rest = {name: option for name, option in self.options.items() if name != key}
-        return Table(self.make, self.about, rest, self.in_code)
+        options = {name: option for name, option in self.options.items() if name != key}
+        return Table(self.make, self.about, options, self.in_code)
 
     def schema(self, tag: str | None = None, *, tagged: bool = True) -> dict[str, object]:
         """Return the JSON Schema; ``tag``: the value of ``type``, which is required only if ``tagged``."""
-        known: dict[str, object] = {} if tag is None else {"type": {"const": tag}}
+        properties: dict[str, object] = {} if tag is None else {"type": {"const": tag}}
         for key, option in self.options.items():
-            known[key] = {"description": option.about, **option.kind.schema()}
-        needed = ["type"] if tag is not None and tagged else []
-        needed += [key for key, option in self.options.items() if option.needed]
-        described: dict[str, object] = {"description": self.about, "type": "object", "properties": known}
-        return {**described, "required": needed, "additionalProperties": False}
+            properties[key] = {"description": option.about, **option.kind.schema()}
+        required = ["type"] if tag is not None and tagged else []
+        required += [key for key, option in self.options.items() if option.needed]
+        described: dict[str, object] = {"description": self.about, "type": "object", "properties": properties}
+        return {**described, "required": required, "additionalProperties": False}
 
 
 @cache
 def defaults(make: Callable[..., object]) -> Mapping[str, object]:
     """Return the default values of the parameters of a constructor."""
     if is_dataclass(make):
-        made = ((f.name, f.default, f.default_factory) for f in fields(make))
-        usual = ((name, value if factory is MISSING else factory()) for name, value, factory in made)
+        parameters = ((f.name, f.default, f.default_factory) for f in fields(make))
+        usual = ((name, value if factory is MISSING else factory()) for name, value, factory in parameters)
         return {name: value for name, value in usual if value is not MISSING}
     usual = ((name, one.default) for name, one in inspect.signature(make).parameters.items())
     return {name: value for name, value in usual if value is not inspect.Parameter.empty}
@@ -193,7 +193,7 @@ class Nested(Value):
         return self.table.write(value, place)
 
     def schema(self) -> dict[str, object]:
-        return {key: said for key, said in self.table.schema().items() if key != "description"}
+        return {key: part for key, part in self.table.schema().items() if key != "description"}
 
     def keys(self) -> Mapping[str, Value]:
         return self.table.kinds()
@@ -208,21 +208,21 @@ class Tagged:
 
     def read(self, value: object, place: DocPath, **more: object) -> Blueprint:
         """Parse and validate a table of any of the types; ``more``: values of options that it omits."""
-        said = place.table(value)
-        tag = said.get("type", self.usual)
+        given = place.table(value)
+        tag = given.get("type", self.usual)
         if tag is None:
             raise place.under("type").error(f"missing: write one of {', '.join(self.tables)}")
         table = self.tables[self._types().read(tag, place.under("type"))]
-        return Blueprint(table, {**more, **table.read(said, place, but=("type",))}, place)
+        return Blueprint(table, {**more, **table.read(given, place, but=("type",))}, place)
 
     def write(self, thing: object, place: DocPath) -> dict[str, object]:
         """Return an object as a table with its ``type``."""
         for tag, table in self.tables.items():
             if type(thing) is table.make:
                 return {"type": tag, **table.write(thing, place)}
-        known = ", ".join(cast("type", table.make).__name__ for table in self.tables.values())
+        names = ", ".join(cast("type", table.make).__name__ for table in self.tables.values())
         raise place.error(
-            f"{short_repr(thing)} cannot be written down: write one of {known}, or set it in code"
+            f"{short_repr(thing)} cannot be written down: write one of {names}, or set it in code"
         )
 
     def keys(self, value: object) -> dict[str, Value]:
@@ -246,8 +246,8 @@ class Tagged:
 
 def known(name: str, section: str, place: DocPath) -> Reference:
     """Return a reference to a name in a section; raise if the section does not have it."""
-    there = place.known.get(section, ())
-    if name not in there:
-        hint = nearest(name, there) if there else f"there are no [{section}] here"
+    names = place.known.get(section, ())
+    if name not in names:
+        hint = nearest(name, names) if names else f"there are no [{section}] here"
         raise place.error(f"{short_repr(name)} is not in [{section}]; {hint}")
     return Reference(section, name)

@@ -255,10 +255,10 @@ class DurationValue(Value):
         return {"anyOf": [{"type": "number", low: 0}, {"type": "string", "pattern": PATTERN}]}
 
     def _span(self, text: str, place: DocPath) -> float:
-        found = SPAN.fullmatch(text)
-        if found is None:
+        match = SPAN.fullmatch(text)
+        if match is None:
             raise self._wrong(text, place)
-        number, unit = found.groups()
+        number, unit = match.groups()
         seconds = float(number) * LONGER[unit] if unit in LONGER else float(number + POWERS[unit])
         if not isfinite(seconds):
             raise self._wrong(text, place)

@@ -1,4 +1,4 @@
-"""Reading what a provider sends: a field, an error, the usage.
+"""Readers for the data of a provider: a field, an error, the usage.
 
 The input may be a dict of parsed JSON, an object of an SDK, or anything else: a field that cannot be read
 counts as absent.
@@ -32,10 +32,10 @@ def get_field(thing: object, name: str) -> object:
     try:
         if isinstance(thing, DICT):
             return _get(thing, name)
-        found: object = getattr(thing, name, None)
+        value: object = getattr(thing, name, None)
     except Exception:  # the attribute cannot be read
         return None
-    return found
+    return value
 
 
 def has_field(thing: object, name: str) -> bool:
@@ -45,14 +45,14 @@ def has_field(thing: object, name: str) -> bool:
 
 def get_text(thing: object, name: str) -> str:
     """Return a field that is a text, or else an empty text."""
-    found = get_field(thing, name)
-    return found if isinstance(found, str) else ""
+    value = get_field(thing, name)
+    return value if isinstance(value, str) else ""
 
 
 def get_list(thing: object, name: str) -> list[object]:
     """Return a field that is a list, or else an empty list."""
-    found = get_field(thing, name)
-    return cast("list[object]", found) if isinstance(found, list) else []
+    value = get_field(thing, name)
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 # ----------------------------------------------------------------------------------- tokens
@@ -69,7 +69,7 @@ def usage_of(result: object) -> Usage | None:
 
 
 def _tokens(usage: object) -> Usage | None:
-    """Read the counts by any of the names in use."""
+    """Read the counts under any of the names that providers use."""
     prompt = _count(usage, "prompt_tokens")
     if prompt is None:  # input_tokens does not include the counts of the cache
         names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -81,17 +81,17 @@ def _tokens(usage: object) -> Usage | None:
 
 
 def merge_usage(before: Usage | None, now: Usage | None) -> Usage | None:
-    """Merge two reports: each counts from the start of the stream, and may leave something out."""
+    """Merge two reports: each counts from the start of the stream, and may omit a count."""
     if before is None or now is None:
         return before or now
     return Usage(max(before.input, now.input), max(before.output, now.output))
 
 
 def _count(usage: object, name: str) -> int | None:
-    found = get_field(usage, name)
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < MAX_TOKENS:
+    value = get_field(usage, name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_TOKENS:
         return None
-    return int(found)
+    return int(value)
 
 
 def _sum(counts: list[int | None]) -> int | None:
@@ -112,18 +112,18 @@ def error_in(event: object, event_type: str, *, from_provider: bool) -> ErrorEve
         return _make_error(event, get_field(get_field(event, "response"), "error"), event_type)
     if event_type.startswith(NON_ERROR_PREFIXES):
         return None
-    found = get_field(event, "error")
-    if found is None and event_type != "error":
+    value = get_field(event, "error")
+    if value is None and event_type != "error":
         return None
-    nested = isinstance(found, DICT) or get_text(found, "message") != ""
-    details = found if nested else event
+    nested = isinstance(value, DICT) or get_text(value, "message") != ""
+    details = value if nested else event
     if event_type == "error":
         is_error = from_provider or get_text(details, "message") != ""
     elif isinstance(event, DICT) and from_provider:
-        is_error = isinstance(found, dict | list | str | int | float) and bool(cast("object", found))
+        is_error = isinstance(value, dict | list | str | int | float) and bool(cast("object", value))
     else:
-        is_error = get_text(found, "message") != "" and (from_provider or _has_only_error_fields(event))
-    return _make_error(event, details, found if isinstance(found, str) else "") if is_error else None
+        is_error = get_text(value, "message") != "" and (from_provider or _has_only_error_fields(event))
+    return _make_error(event, details, value if isinstance(value, str) else "") if is_error else None
 
 
 def _has_only_error_fields(event: object) -> bool:

@@ -35,7 +35,7 @@ class OpenAI(ProviderEvents):
         self._finished: set[int] = set()
 
     def recognises(self, event: object, event_type: str) -> bool:
-        """Return True by the event type, or by the choices."""
+        """Return True if the event type or the choices are those of OpenAI."""
         if event_type.startswith("response."):
             return get_field(event, "event_id") is None  # events of the realtime API have it
         chunk = get_field(event, "chunk") if event_type == "chunk" else event
@@ -72,7 +72,7 @@ class OpenAI(ProviderEvents):
         self.pieces += _has_piece(choice)
 
     def record_done(self) -> None:
-        """Record the end, except of a response: that has its own, and gateways add ``[DONE]`` to anything."""
+        """Record the end, except of a response, which has its own: gateways add ``[DONE]`` to anything."""
         self.ended = self.ended or not self._responses
 
     def missing_end(self) -> str:
@@ -106,7 +106,7 @@ class Anthropic(ProviderEvents):
     """A stream of one message. The SDK adds events derived from these, which are ignored."""
 
     def recognises(self, event: object, event_type: str) -> bool:  # noqa: ARG002  the type is enough
-        """Return True by the event type."""
+        """Return True if the event type is one of Anthropic."""
         return event_type in EVENT_TYPES
 
     def record(self, event: object, event_type: str, *, sse: bool) -> None:  # noqa: ARG002  it ends in the same way

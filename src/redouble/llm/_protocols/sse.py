@@ -31,7 +31,7 @@ class SseEvent(NamedTuple):
 class EventStream:
     """The parser state of one body, given in pieces that may be cut anywhere.
 
-    Pieces without line ends, with empty ones among them, come from ``iter_lines()``: each is a line.
+    If pieces have no line ends and some are empty, they come from ``iter_lines()``: each is a line.
     ``is_sse`` is True if the body consists of server-sent events, and None until its first line is known.
     """
 

@@ -49,7 +49,7 @@ class Account:
         self._per_attempt = total_tokens(reserved), self._cost_of(reserved)  # at most
         self._tokens, self._cost = self._per_attempt  # reserved so far
         self._answers: list[Usage | None] = []
-        # If it is garbage-collected without a commit, all of it counts as taken: what was taken is not known.
+        # If it is garbage-collected without a commit, all of it counts as taken: the real amount is unknown.
         self._reservation: Reservation = spend._reserve(check_amounts("reserve", *self._per_attempt, 1), ALL)
 
     def _ensure_reserved(self, tokens: int, cost: Fraction) -> str | None:
@@ -72,8 +72,8 @@ class Account:
         (tokens, cost), (more_tokens, more_cost) = self._spent_by_answers(), self._per_attempt
         resource = self._ensure_reserved(tokens + more_tokens, cost + more_cost)
         if resource is not None:
-            why = f"no other attempt: an answer was refused, and too little is left of {resource}"
-            raise SpendExceeded(why, what=resource)
+            message = f"no other attempt: an answer was refused, and too little is left of {resource}"
+            raise SpendExceeded(message, what=resource)
 
     def record_answer(self, result: object) -> None:
         """Record the usage of an answer: it has been paid for, whether or not it is accepted."""
@@ -85,11 +85,11 @@ class Account:
 
     def _spent_by_answers(self) -> tuple[int, Fraction]:
         """Return the tokens and cost of all answers; one without a usage counts as the most it could take."""
-        took = [
+        spent = [
             self._per_attempt if usage is None else (usage.total, self._cost_of(usage))
             for usage in self._answers
         ]
-        return sum(tokens for tokens, _ in took), sum((cost for _, cost in took), Fraction(0))
+        return sum(tokens for tokens, _ in spent), sum((cost for _, cost in spent), Fraction(0))
 
     # -------------------------------------------------------------------------- streams
 
@@ -99,13 +99,13 @@ class Account:
         taken = Usage(reported.input, max(reported.output, pieces))
         resource = self._ensure_reserved(taken.total, self._cost_of(taken))
         if resource is not None:
-            why = f"the stream was stopped: it has taken more {resource} than are left"
-            raise SpendExceeded(why, what=resource)
+            message = f"the stream was stopped: it has taken more {resource} than are left"
+            raise SpendExceeded(message, what=resource)
 
     def settle(self, usage: Usage | None, *, complete: bool, pieces: int = 0) -> None:
         """Commit what a stream took. If that is not known, it counts as all that was reserved.
 
-        No-op if the garbage collector, having found everything at once, has settled the reservation before.
+        No-op if the reservation is settled: the garbage collector may collect it together with the stream.
         """
         if usage is None or (not complete and not usage.input):
             self._reservation._commit(None, None)
@@ -131,7 +131,10 @@ def total_tokens(value: TokenAmount) -> int:
 
 
 def reported_usage(usage: Callable[[Any], object], result: object) -> Usage | None:
-    """Return what ``usage`` reports of an answer, or None if it fails: the answer is there, and paid for."""
+    """Return the result of ``usage`` for an answer; None, with a log entry, if it fails.
+
+    An error is not raised, because the answer has been paid for.
+    """
     try:
         value = usage(result)
         if value is None:

@@ -1,4 +1,4 @@
-"""Spend, limits on tokens, cost and requests that many calls share, and Reservation, one call's part of them.
+"""`Spend`: limits on tokens, cost and requests that many calls share. `Reservation`: one call's part of them.
 
 A call reserves the most it may take before it starts, all of it or nothing. Afterwards `Reservation.commit`
 records what it really took and releases the remainder. `SpendLedger` holds the amounts.
@@ -190,15 +190,15 @@ class Spend(SharedByIdentity):
         return self._reserve(check_amounts("reserve", tokens, cost, requests), NOTHING)
 
     def _reserve(self, amounts: Amounts, taken_if_abandoned: Taken) -> Reservation:
-        reservation, made = Reservation(self._ledger, self._log_change, taken_if_abandoned), False
+        reservation, reserved = Reservation(self._ledger, self._log_change, taken_if_abandoned), False
         try:
             change = self._ledger.reserve(reservation._hold, amounts, LEAST)
             if change.after is None:
                 raise emit_rejected(self._refusal(change.before, amounts), "spend", self.name)
             self._log_change(change)
-            made = True
+            reserved = True
         finally:
-            if not made:  # also if interrupted: the traceback would keep the reservation alive
+            if not reserved:  # also if interrupted: the traceback would keep the reservation alive
                 reservation.release()
         return reservation
 
