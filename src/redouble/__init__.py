@@ -15,7 +15,6 @@ from redouble._engine.options import Hints
 from redouble._engine.report import AttemptRecord, Outcome, Report, report
 from redouble._failures.transient import transient
 from redouble._failures.verdict import Kind, Verdict
-from redouble._layers.gate import Gate
 from redouble._layers.layer import Layer, Pipeline, policy_of
 from redouble._layers.retry.decorator import retry, variant
 from redouble._layers.retry.retry import Retry
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from redouble._layers.breaker.circuit_breaker import CircuitBreaker
     from redouble._layers.chaos import Chaos
     from redouble._layers.fallback import Fallback
+    from redouble._layers.gate import Gate
     from redouble._layers.hedge.hedge import Hedge
     from redouble._layers.keyed import Keyed
     from redouble._layers.limits.adaptive_concurrency import AdaptiveConcurrency
@@ -96,6 +96,7 @@ _LAZY = {  # imported on first access, because many programs do not need them
     "Chaos": "redouble._layers.chaos",
     "CircuitBreaker": "redouble._layers.breaker.circuit_breaker",
     "Fallback": "redouble._layers.fallback",
+    "Gate": "redouble._layers.gate",
     "Hedge": "redouble._layers.hedge.hedge",
     "Keyed": "redouble._layers.keyed",
     "RateLimit": "redouble._layers.limits.rate_limit",

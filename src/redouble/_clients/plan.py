@@ -28,7 +28,7 @@ __all__ = ["RETRY_OPTIONS", "Credit", "Plan", "Send", "is_named", "layers_of", "
 Send: TypeAlias = Callable[[Any], Any]
 Credit: TypeAlias = Callable[[float], object]
 
-RETRY_OPTIONS = frozenset(field.name for field in fields(Retry) if field.init)
+RETRY_OPTIONS = frozenset(field.name for field in fields(Retry))
 
 
 class Plan:

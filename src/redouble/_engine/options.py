@@ -47,9 +47,9 @@ class Hints:
     over: Duration | None = None
     spread: float = 0.1
 
-    # `longest` and `over` as numbers, for the engine.
-    _ceiling: float = field(init=False, repr=False, compare=False)
-    _most_over: float = field(init=False, repr=False, compare=False)
+    if TYPE_CHECKING:  # `longest` and `over` as numbers, for the engine: attributes, not fields
+        _ceiling: float = field(init=False)
+        _most_over: float = field(init=False)
 
     def __post_init__(self) -> None:
         if self.mode not in ("at_least", "instead", "ignore"):
@@ -98,24 +98,26 @@ class Options:
     clock: Clock = SYSTEM
     random: Chance = chance
 
-    # Derived from the options once, for the engine and the drivers.
-    _rules: Rules = field(init=False, compare=False)
-    _types: tuple[type[Exception], ...] | None = field(init=False, compare=False)
-    _recipe: Backoff | Mapping[Kind | None, Backoff] = field(init=False, compare=False)
-    _limit: float = field(init=False, compare=False)
-    _work_limit: float = field(init=False, compare=False)
-    _time: Clock = field(init=False, compare=False)
-    _now: Callable[[], float] = field(init=False, compare=False)
-    _anow: Callable[[], float] = field(init=False, compare=False)
-    _total: float = field(init=False, compare=False)
-    _attempt_limit: float = field(init=False, compare=False)
-    _cuts: float = field(init=False, compare=False)
-    _silent: bool = field(init=False, compare=False)
-    _plain: bool = field(init=False, compare=False)
-    _credited: bool = field(init=False, compare=False)
-    _straight: bool = field(init=False, compare=False)
-    _direct: bool = field(init=False, compare=False)
-    _counts: Counts | None = field(init=False, compare=False)
+    # Derived from the options once, for the engine and the drivers. These are attributes and not fields, so
+    # that `dataclasses.fields` lists the options only.
+    if TYPE_CHECKING:
+        _rules: Rules = field(init=False)
+        _types: tuple[type[Exception], ...] | None = field(init=False)
+        _recipe: Backoff | Mapping[Kind | None, Backoff] = field(init=False)
+        _limit: float = field(init=False)
+        _work_limit: float = field(init=False)
+        _time: Clock = field(init=False)
+        _now: Callable[[], float] = field(init=False)
+        _anow: Callable[[], float] = field(init=False)
+        _total: float = field(init=False)
+        _attempt_limit: float = field(init=False)
+        _cuts: float = field(init=False)
+        _silent: bool = field(init=False)
+        _plain: bool = field(init=False)
+        _credited: bool = field(init=False)
+        _straight: bool = field(init=False)
+        _direct: bool = field(init=False)
+        _counts: Counts | None = field(init=False)
 
     def __post_init__(self) -> None:
         self._set("_rules", as_rules(self.on))
@@ -205,14 +207,12 @@ class Options:
 
     def __repr__(self) -> str:
         changed = [
-            f"{f.name}={_format_value(getattr(self, f.name))}"
-            for f in fields(self)
-            if f.init and self._differs(f)
+            f"{f.name}={_format_value(getattr(self, f.name))}" for f in fields(self) if self._differs(f)
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        changed = {f.name: getattr(self, f.name) for f in fields(self) if f.init and self._differs(f)}
+        changed = {f.name: getattr(self, f.name) for f in fields(self) if self._differs(f)}
         return (_rebuild, (type(self), {name: _picklable(value) for name, value in changed.items()}))
 
     def __deepcopy__(self, memo: object) -> Self:

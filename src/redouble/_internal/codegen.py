@@ -13,9 +13,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from keyword import iskeyword
-from textwrap import indent
 from types import CodeType, CoroutineType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from redouble._internal.callables import reject_awaitable
 
@@ -23,16 +22,16 @@ __all__ = ["Template", "compile_wrapper", "is_compiled"]
 
 
 FILENAME_PREFIX = "<redouble "  # of compiled wrappers, in tracebacks
-NAME_PREFIX = (
-    "redouble_"  # of the names in a template, so that no parameter of the wrapped function hides one
-)
+NAME_PREFIX = "redouble_"  # of a template's names, so that no parameter of the wrapped function hides one
 
 
-class Template(NamedTuple):
-    """The source of a wrapper, and its title in tracebacks."""
+class Template:
+    """The source of a wrapper, and its title in tracebacks. Two templates are never equal."""
 
-    title: str
-    source: str
+    __slots__ = ("source", "title")
+
+    def __init__(self, title: str, source: str) -> None:
+        self.title, self.source = title, source
 
     def derive(self, title: str, *replacements: tuple[str, str]) -> Template:
         """Return a template with another title and some text replaced; each text must occur exactly once."""
@@ -49,6 +48,7 @@ CHECK = """\
     if redouble_type(redouble_result) is redouble_Coroutine:
         redouble_reject_awaitable(redouble_fn, redouble_result)
 """
+INNER_CHECK = "".join(f"    {line}" for line in CHECK.splitlines(keepends=True))
 
 
 COMMON_NAMES = {  # of most templates
@@ -117,7 +117,7 @@ def _compiled(
         "async_": "async " if is_async else "",
         "await_": "await " if is_async else "",
         "check": "" if is_async else CHECK,
-        "inner_check": "" if is_async else indent(CHECK, "    "),
+        "inner_check": "" if is_async else INNER_CHECK,
     }
     source = template.source.format(
         **words, parameters=parameters, arguments=arguments, positional=positional, keywords=keywords

@@ -21,13 +21,18 @@ def public(module: str) -> Callable[[T], T]:
     """Return a decorator that sets ``__module__``. Apply it outermost, above ``@dataclass`` too.
 
     `typing.get_type_hints` evaluates the annotations of a class, which are strings, among the names of its
-    ``__module__``. So they are replaced by forward references to the module in which they are written.
+    ``__module__``. So they are replaced by forward references to the module in which they are written; those
+    of private attributes are removed.
     """
 
     def decorate(thing: T) -> T:
         if isinstance(thing, type) and (annotations := get_annotations(thing)):
             written_in = thing.__module__
-            thing.__annotations__ = {name: _bound(text, written_in) for name, text in annotations.items()}
+            thing.__annotations__ = {
+                name: _bound(text, written_in)
+                for name, text in annotations.items()
+                if not name.startswith("_")  # private attributes: for type checkers only
+            }
         elif isinstance(thing, FunctionType):
             for stub in get_overloads(thing):  # `typing` finds them by module and name
                 stub.__module__ = module
@@ -39,7 +44,9 @@ def public(module: str) -> Callable[[T], T]:
 
 
 def _bound(annotation: object, module: str) -> object:
-    text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
-    if not isinstance(text, str):
+    if isinstance(annotation, ForwardRef):  # of a `NamedTuple`; a new one would compile the text again
+        annotation.__forward_module__ = module
         return annotation
-    return ForwardRef(text, is_argument=False, module=module, is_class=True)
+    if not isinstance(annotation, str):
+        return annotation
+    return ForwardRef(annotation, is_argument=False, module=module, is_class=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping
 from types import FunctionType, MethodType
-from typing import NamedTuple
 
 from redouble._internal.handle import Handle
 from redouble._internal.locks import ForkSafeLock
@@ -27,12 +26,13 @@ SUCCESS_EVENTS = frozenset[What]({"before_attempt", "success"})  # of calls that
 MAX_LOGGED_FAILURES = 1000
 
 
-class Subscription(NamedTuple):
+class Subscription:
     """An observer, the events it wants, and optionally a function: True while it wants success events."""
 
-    observer: Observer
-    only: frozenset[What]
-    enabled: Callable[[], bool] | None
+    __slots__ = ("enabled", "observer", "only")
+
+    def __init__(self, observer: Observer, only: frozenset[What], enabled: Callable[[], bool] | None) -> None:
+        self.observer, self.only, self.enabled = observer, only, enabled
 
     @property
     def wants_successes(self) -> bool:
